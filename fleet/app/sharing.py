@@ -1,7 +1,7 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
@@ -13,8 +13,6 @@ from fleet.app import inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn import purge as purging
 from fleet.learn.counting import CountedLog
-from fleet.model import line as codec
-from fleet.model.discovery import Discovery, smaller
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import evidence
@@ -31,13 +29,11 @@ from fleet.share.git import (
 )
 from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Remote
-from fleet.share.sync import Exchanged, Hooks
-from fleet.share.sync import exchange as exchange_with
-from fleet.share.sync import fetch as fetch_from
+from fleet.share.sync import Exchange, Exchanged, Hooks
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author, is_identity
-from fleet.store.lines import DISCOVERIES, KINDS, Entry, Kind, Read, entries, kind_of
+from fleet.store.lines import KINDS, kind_of
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
@@ -67,18 +63,6 @@ class ConsentNeededError(UsageError):
         )
         self.shown = shown
         self.origin = origin
-
-
-class Settled(msgspec.Struct, frozen=True):
-    """Outcome of bringing this machine up to date.
-
-    Attributes:
-        promoted: lessons that entered a memory here.
-        page: whether ``patterns.md`` is another one now.
-    """
-
-    promoted: tuple[str, ...] = ()
-    page: bool = False
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +150,7 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         return Synced(why=why)
     _take_seat(workspace, agent)
     with _alone(workspace):
-        done = fetch_from(workspace, remote, _hooks(workspace, []))
+        done = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
         for warning in remote.warnings:
             workspace.warn(warning)
         _note_answer(workspace, fetched=workspace.wall())
@@ -190,11 +174,13 @@ def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
         return None, str(unconfirmed)
 
 
-def settle(workspace: Workspace, agent: str) -> Settled:
-    """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked."""
+def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
+    """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked.
+
+    Returns what was promoted into a memory here, and whether ``patterns.md`` is another one now.
+    """
     _take_seat(workspace, agent)
-    promoted = _settled(workspace)
-    return Settled(tuple(promoted), pages.write_page(workspace))
+    return _settled(workspace), pages.write_page(workspace)
 
 
 def synced(
@@ -215,10 +201,9 @@ def synced(
         promoted = _settled(workspace)
         done.edition = write_edition_here(workspace, always=compact)
     else:
-        hooks = _hooks(workspace, promoted)
-        rng = Random() if rng is None else rng  # noqa: S311 - it spreads out who asks when
+        exchange = Exchange(workspace, remote, _hooks(workspace, promoted), rng, sleep, monotonic)
         try:
-            done = exchange_with(workspace, remote, hooks, rng=rng, sleep=sleep, clock=monotonic, compact=compact)
+            done = exchange.run(compact=compact)
         except FleetError as why:
             workspace.state.put(sync_failed=str(why))
             counting.reconcile_all(workspace)  # our own words count, whatever became of the exchange
@@ -233,10 +218,10 @@ def synced(
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
-        out=done.count,
+        out=done.out,
         patterns_in=sum(each.startswith("p-") for each in done.came),
         discoveries_in=sum(each.startswith("d-") for each in done.came),
-        withheld=len(done.withheld),
+        withheld=done.withheld,
         held=len(workspace.db.late()),
         carried=workspace.db.carried_count(),
         # What went to quarantine on the way left its file: it was skipped all the same, and once.
@@ -359,31 +344,11 @@ def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
     """
     is_written = False
     with workspace.locked():
-        waiting = workspace.db.outgoing()
         for kind in KINDS:
-            data = _whole(kind, workspace.db.edition(kind), waiting)
+            data = workspace.db.edition(kind, in_tree=False)
             if data and (always or len(data) < workspace.config.keep.edition_always_bytes):
                 is_written = workspace.files.replace(workspace.clan / kind.edition, data) or is_written
     return is_written
-
-
-def _whole(kind: Kind, edition: bytes, waiting: Iterable[Entry]) -> bytes:
-    """Return the canonical bytes of an edition, joined with what the fetched tree lacks."""
-    records: dict[str, Line] = {}
-    told: dict[str, Discovery] = {}
-    raws: list[tuple[str, bytes]] = []
-    is_ours = (lambda each: each.startswith("d-")) if kind is DISCOVERIES else (lambda each: not each.startswith("d-"))
-    found = [entry for _, entry in entries(kind, [edition], kind.edition, Read())]
-    for entry in [*found, *(each for each in waiting if is_ours(each.id))]:
-        if isinstance(entry, Line):
-            records[entry.id] = codec.join(records[entry.id], entry) if entry.id in records else entry
-        elif isinstance(entry, Discovery):
-            told[entry.id] = smaller(told[entry.id], entry) if entry.id in told else entry
-        else:
-            raws.append((entry.id, entry.raw))
-    raws += [(each, raw) for each, record in records.items() for raw in codec.split(record)]
-    raws += [(f"{each.at} {each.id}", DISCOVERIES.encode(each)) for each in told.values()]
-    return b"".join(raw + b"\n" for _, raw in sorted(raws))
 
 
 # --- what would go out ----------------------------------------------------------------------------------------------

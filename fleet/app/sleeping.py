@@ -344,11 +344,11 @@ def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Render what is read: the clan's page, and what lies ready for the next session."""
     if is_trial:
         return Phase(read="pages", left=("they are rendered when something changed",))
-    done = sharing.settle(workspace, agent)
+    _, is_new = sharing.settle(workspace, agent)
     made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
     for each in made:
         starting.SessionStart(workspace, each).make()
-    said = ["patterns.md"] if done.page else []
+    said = ["patterns.md"] if is_new else []
     return Phase(read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
 
 
@@ -404,7 +404,7 @@ def work_at_the_end(call: Call) -> str:
             why = done.why
         else:
             done, why = None, "[hook] sync_at_end is false in fleet.toml"
-        promoted = sharing.settle(workspace, call.agent).promoted if why or done is None else done.promoted
+        promoted = sharing.settle(workspace, call.agent)[0] if why or done is None else done.promoted
         for text in promoted:
             local.Told(call.root, f"{PROMOTED}-{call.agent}").note(
                 f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"

@@ -369,13 +369,11 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
 
     def work() -> _Worked:
         reflected = session_end.reflect_due(workspace)
-        done = sharing.settle(workspace, agent)
+        promoted, page = sharing.settle(workspace, agent)
         made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
         for each in made:
             starting.SessionStart(workspace, each).make()
-        return _Worked(
-            promoted=list(done.promoted), ready=made, page=done.page, reflected=[each.told() for each in reflected]
-        )
+        return _Worked(promoted=promoted, ready=made, page=page, reflected=[each.told() for each in reflected])
 
     def sync() -> _Exchanged | str:
         done = sharing.exchange(workspace, agent)

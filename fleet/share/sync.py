@@ -17,7 +17,7 @@ from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
 from fleet.share import outgoing
-from fleet.share.outgoing import Outgoing, Withheld
+from fleet.share.outgoing import Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
 from fleet.store.tree import (
@@ -62,108 +62,73 @@ class Exchanged(msgspec.Struct):
     """Outcome of an exchange.
 
     Attributes:
-        sent: lines that the remote did not have, by path.
-        entries: the same, as records.
-        withheld: lines that stay here, and why.
+        out: how many lines went out that the remote did not have.
+        withheld: how many lines stay here.
         came: ids of the records and discoveries that are new or changed here.
         lost: what the remote had lost, and was sent again.
         put_back: paths of files here that lacked what the fetched tree held.
-        attempts: pulls that were needed.
         edition: whether a new edition was pushed.
     """
 
-    sent: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
-    entries: list[Entry] = msgspec.field(default_factory=list)
-    withheld: list[Withheld] = msgspec.field(default_factory=list)
+    out: int = 0
+    withheld: int = 0
     came: set[str] = msgspec.field(default_factory=set)
     lost: list[Entry] = msgspec.field(default_factory=list)
     put_back: list[str] = msgspec.field(default_factory=list)
-    attempts: int = 0
     edition: bool = False
 
-    @property
-    def count(self) -> int:
-        """How many lines went out."""
-        return sum(len(lines) for lines in self.sent.values())
 
-
-def exchange(
-    workspace: Workspace,
-    remote: Remote,
-    hooks: Hooks,
-    *,
-    rng: Random,
-    sleep: Callable[[float], None],
-    clock: Callable[[], float],
-    compact: bool = False,
-) -> Exchanged:
-    """Bring this machine and the remote together. The caller holds the workspace's sync lock.
-
-    With ``compact``, the edition is written whether it is due or not, and afterwards every shard loses what it covers.
-
-    Raises:
-        RemoteUnavailable: no answer; everything waits here.
-        RemoteRefused: the far side said no; everything waits here.
-        BusyError: others were faster as often as we may try.
-        RefusedError: the clan's lines have a newer format.
-        NoError: the clan's lines have the format of fleet 0.1.
-    """
-    with workspace.tree.reading():
-        return _Exchange(workspace, remote, hooks, rng, sleep, clock).run(compact=compact)
-
-
-def fetch(workspace: Workspace, remote: Remote, hooks: Hooks) -> Exchanged:
-    """Take in what the remote has, and send nothing. The caller holds the workspace's sync lock.
-
-    Raises:
-        RemoteUnavailable: no answer.
-        RemoteRefused: the far side said no.
-        RefusedError: the clan's lines have a newer format.
-        NoError: the clan's lines have the format of fleet 0.1.
-    """
-    with workspace.tree.reading():
-        return _Exchange(workspace, remote, hooks, Random(0), time.sleep, time.monotonic).fetch()  # noqa: S311
-
-
-class _Exchange:
-    """One exchange, step by step."""
+class Exchange:
+    """One exchange with a remote, step by step. The caller holds the workspace's sync lock."""
 
     def __init__(
         self,
         workspace: Workspace,
         remote: Remote,
         hooks: Hooks,
-        rng: Random,
-        sleep: Callable[[float], None],
-        clock: Callable[[], float],
+        rng: Random | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.workspace = workspace
         self.remote = remote
         self.hooks = hooks
         self.done = Exchanged()
-        self._rng = rng
+        self._rng = rng or Random()  # noqa: S311 - it spreads out who asks when
         self._sleep = sleep
         self._clock = clock
         self._attempts_max = workspace.config.share.attempts
 
-    def run(self, *, compact: bool) -> Exchanged:
-        """Do all of it."""
-        self._put_back()
-        out = self._push_lines()
-        self._push_edition(always=compact or out.purges)
-        if compact:
-            # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
-            out = self._push_lines(drop_alone=True)
-        with self.workspace.locked():
-            outgoing.note_stripped(self.workspace, out)
-        return self.done
+    def run(self, *, compact: bool = False) -> Exchanged:
+        """Bring this machine and the remote together.
+
+        With ``compact``, the edition is written whether it is due or not, and every shard loses what it covers.
+
+        Raises:
+            RemoteUnavailable: no answer; everything waits here.
+            RemoteRefused: the far side said no; everything waits here.
+            BusyError: others were faster as often as we may try.
+            RefusedError: the clan's lines have a newer format.
+            NoError: the clan's lines have the format of fleet 0.1.
+        """
+        with self.workspace.tree.reading():
+            self._put_back()
+            out = self._push_lines()
+            self._push_edition(always=compact or out.purges)
+            if compact:
+                # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
+                out = self._push_lines(drop_alone=True)
+            with self.workspace.locked():
+                outgoing.note_stripped(self.workspace, out)
+            return self.done
 
     def fetch(self) -> Exchanged:
-        """Do the half of it that sends nothing."""
-        self._put_back()
-        self._pull()
-        self.hooks.settle()
-        return self.done
+        """Take in what the remote has, and send nothing. Raises as ``run`` does."""
+        with self.workspace.tree.reading():
+            self._put_back()
+            self._pull()
+            self.hooks.settle()
+            return self.done
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -223,21 +188,18 @@ class _Exchange:
         """Pull, and push what waits here, until nobody was faster; return what went out."""
         at, still = None, 0
         for attempt in range(self._attempts_max):
-            self.done.attempts += 1
             began_s = self._clock()
             mark = self._pull()
             self.hooks.settle()
             with self.workspace.locked():
                 out = outgoing.planned(self.workspace, drop_alone=drop_alone)
-            self.done.withheld = out.withheld
+            self.done.withheld = len(out.withheld)
             if not out.files:
                 return out
             pushed = self.remote.push(out.files, mark, message=out.subject)
             if not isinstance(pushed, Moved):
                 self._confirm(pushed)
-                for path, lines in out.lines.items():
-                    self.done.sent.setdefault(path, []).extend(lines)
-                self.done.entries += out.entries
+                self.done.out += out.count
                 return out
             at, still = mark, still + 1 if mark == at else 1
             if still == STILL_MAX:

@@ -570,9 +570,9 @@ class Ingest:
         """Return what is here under some of these names, which are as ``names`` gives them."""
         return self.ask(lambda it: Contents(it).said(names))
 
-    def edition(self, kind: Kind) -> bytes:
-        """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
-        return self.ask(lambda it: Contents(it).edition(kind))
+    def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
+        """Return the canonical bytes of what the tree says, or of all: sorted, a record on as many lines as needed."""
+        return self.ask(lambda it: Contents(it).edition(kind, in_tree=in_tree))
 
     def purged_ids(self) -> list[str]:
         """Return the ids of records with purge marks: what these cover must leave every path of the tree."""

@@ -436,32 +436,33 @@ class Contents:
         asked = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
         return found + [_carried_of(*row) for row in self._connection.execute(asked)]
 
-    def edition(self, kind: Kind) -> bytes:
-        """Return the canonical bytes of all that the tree says: sorted, a record on as many lines as it takes."""
-        asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree ORDER BY id, raw"
-        carried = [_carried_of(*row) for row in self._connection.execute(asked, (kind.name,))]
+    def edition(self, kind: Kind, *, in_tree: bool) -> bytes:
+        """Return the canonical bytes of what the tree says, or of all: sorted, a record on as many lines as needed."""
+        asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
+        carried = [_carried_of(*row) for row in self._connection.execute(asked, (kind.name, in_tree))]
         if kind is PATTERNS:
-            keyed = [*self._told_patterns(), *(((each, "~"), raw) for each, raw in carried)]
+            keyed = [*self._told_patterns(in_tree=in_tree), *(((each, "~"), raw) for each, raw in carried)]
         else:
-            keyed = [*self._told_discoveries(), *((("~", each), raw) for each, raw in carried)]
+            keyed = [*self._told_discoveries(in_tree=in_tree), *((("~", each), raw) for each, raw in carried)]
         if carried or kind is DISCOVERIES:
             keyed.sort(key=lambda item: item[0])
         return b"".join(raw + b"\n" for _, raw in keyed)
 
-    def _told_patterns(self) -> Iterator[tuple[tuple[str, str], bytes]]:
+    def _told_patterns(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
         asked = (
             "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
         )
         for each, raw, hash_, waits, base in self._connection.execute(asked):
-            data = checked(raw, hash_) if waits is None else base
+            data = checked(raw, hash_) if waits is None or not in_tree else base
             if data:
                 pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
                 yield from (((each, ""), piece) for piece in pieces)
 
-    def _told_discoveries(self) -> Iterator[tuple[tuple[str, str], bytes]]:
-        for (base,) in self._connection.execute("SELECT base FROM discovery WHERE base IS NOT NULL"):
-            told = DISCOVERIES.decode(base)
-            yield (told.at, told.id), base
+    def _told_discoveries(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
+        for raw, hash_, base in self._connection.execute("SELECT line, hash, base FROM discovery"):
+            if data := base if in_tree else checked(raw, hash_):
+                told = DISCOVERIES.decode(data)
+                yield (told.at, told.id), data
 
     def names(self, since: int) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""

@@ -183,7 +183,7 @@ def the_fetched_tree_is_no_input_of_the_fold(patch: pytest.MonkeyPatch) -> None:
 
 def what_files_here_lack_is_not_put_back(patch: pytest.MonkeyPatch) -> None:
     """A sync looks at the remote, and not at what became of the files here."""
-    patch.setattr(sync._Exchange, "_put_back", lambda self: None)
+    patch.setattr(sync.Exchange, "_put_back", lambda self: None)
 
 
 def what_rows_alone_know_is_forgotten(patch: pytest.MonkeyPatch) -> None:
