@@ -14,11 +14,13 @@ A person is asked about two things. Looked for where rows are joined, so that it
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from crdt import clock
 from fleet.model import limits, names
 from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
+
+T = TypeVar("T", str, int)
 
 OWN, BULK = "own", "bulk"
 """Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
@@ -50,14 +52,10 @@ class Withheld(NamedTuple):
             first=_values(column.first, known.first, came.first),
             later=_values(column.later, known.later, came.later),
             n=_totals(column.n, known.n, came.n),
-            over=_nested_stamps(column.over, known.over, came.over),
-            parts={
-                name: kept
-                for name, counts in column.parts.items()
-                if (kept := _counts(counts, known.parts.get(name, {}), came.parts.get(name, {})))
-            },
+            over=_nested(column.over, known.over, came.over, ""),
+            parts=_nested(column.parts, known.parts, came.parts, 0),
             purge=column.purge,  # the join has dropped what it covers: there is nothing to bring back
-            rem=_stamps(column.rem, known.rem, came.rem),
+            rem=_larger(column.rem, known.rem, came.rem, ""),
             set={
                 field: kept_edit
                 for field, edit in column.set.items()
@@ -140,21 +138,20 @@ def _totals(now: Mapping[str, int], known: Mapping[str, int], came: Mapping[str,
     return found
 
 
-def _counts(now: Mapping[str, int], known: Mapping[str, int], came: Mapping[str, int]) -> dict[str, int]:
-    found = {part: count if count > came.get(part, 0) else known.get(part, 0) for part, count in now.items()}
-    return {part: count for part, count in found.items() if count}
+def _larger(now: Mapping[str, T], known: Mapping[str, T], came: Mapping[str, T], none: T) -> dict[str, T]:
+    """Return stamps or counts that are larger than what came; of the others, what was known before."""
+    found = {key: value if value > came.get(key, none) else known.get(key, none) for key, value in now.items()}
+    return {key: value for key, value in found.items() if value}
 
 
-def _stamps(now: Mapping[str, str], known: Mapping[str, str], came: Mapping[str, str]) -> dict[str, str]:
-    found = {key: stamp if stamp > came.get(key, "") else known.get(key, "") for key, stamp in now.items()}
-    return {key: stamp for key, stamp in found.items() if stamp}
-
-
-def _nested_stamps(
-    now: Mapping[str, Mapping[str, str]], known: Mapping[str, Mapping[str, str]], came: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, str]]:
-    found = {key: _stamps(marks, known.get(key, {}), came.get(key, {})) for key, marks in now.items()}
-    return {key: marks for key, marks in found.items() if marks}
+def _nested(
+    now: Mapping[str, Mapping[str, T]],
+    known: Mapping[str, Mapping[str, T]],
+    came: Mapping[str, Mapping[str, T]],
+    none: T,
+) -> dict[str, dict[str, T]]:
+    found = {key: _larger(inner, known.get(key, {}), came.get(key, {}), none) for key, inner in now.items()}
+    return {key: inner for key, inner in found.items() if inner}
 
 
 # --- what comes in --------------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ MUTANTS = [
     ),
     Mutant(
         "a value behind a name in small letters is no secret",
-        "fleet/text/screening.py",
-        "_credentials().redact_loose(",
-        "(lambda text, kinds: text)(",
+        "fleet/text/credentials.py",
+        "(_provided, _assigned, _loose, _compared)",
+        "(_provided, _assigned)",
         ("tests/text/test_screening.py",),
     ),
     # --- the record ---
