@@ -17,22 +17,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import anyio
 import msgspec
 from anyio.abc import Process, SocketStream
+from watchfiles import awatch
 
 from fleet.hosts import local
 from fleet.hosts.local import LocalFolder
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.serve import units, watch
-from fleet.serve.schedule import CLAN, Looks, Marks, Memory, Now, Ticked, digest, looks
-from fleet.store import config, consent
+from fleet.serve import units
+from fleet.serve.schedule import CLAN, LOGS, Looks, Marks, Memory, Now, Ticked, digest, looks
+from fleet.store import config, consent, homes
 from fleet.store.database import Local
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -49,6 +51,15 @@ PAUSE_S_MAX = 60.0
 WELL_S = 60.0
 """Who has run for so long was well: the next pause is a short one again."""
 
+STEP_MS = 20
+"""Between two looks at the queue: a change is heard after one to two of them. Shorter costs an idle machine more."""
+GROUP_MS = 60
+FIRST_MS = 300
+"""A watcher that has heard nothing for so long is known to have begun."""
+POLL_S = 1.0
+SLICE_S = 30.0
+"""Nothing waits longer than this at once: a machine that slept must notice soon after."""
+
 TICK_S_MAX = 900.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TOLD_BYTES_MAX = 4 * 1024
@@ -56,9 +67,26 @@ TICK_END_S = 0.3
 _TAKEN_S = 2.0
 _LEFT_S = 2.0
 
+
+class _Bell:
+    """Signal that many set and one waits for. What was rung while nobody waited is heard at the next wait, once."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Ring."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Return once it was rung since the last wait."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
 Task = Callable[[], Awaitable[None]]
 Died = Callable[[str, BaseException, float], None]
-Background = Callable[[watch.Bell, Callable[[], None], anyio.Event], Awaitable[None]]
+Background = Callable[[_Bell, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
 
 
@@ -85,17 +113,18 @@ class _Sidecar:
     rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        self.figures = _Figures(start_timestamp_seconds=self.now_ms() / 1000)
+        self.figures = defaultdict[str, float](int, start_timestamp_seconds=self.now_ms() / 1000)
         self.settings = self.configured().sidecar
         self._seen: Looks = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to be others
-        self._news = watch.Bell()  # something may have changed
-        self._lines = watch.Bell()  # lines of the clan's did
-        self._todo = watch.Bell()  # it is worth asking whether there is work
-        self._due = watch.Bell()  # it is worth asking when the next sync is
+        self._news = _Bell()  # something may have changed
+        self._lines = _Bell()  # lines of the clan's did
+        self._todo = _Bell()  # it is worth asking whether there is work
+        self._due = _Bell()  # it is worth asking when the next sync is
         self._stop = anyio.Event()
         self._is_working = False
+        self._how = ""  # how changes are heard of
         self._why_not = ""  # why the last sync that was due was none
 
     async def run(self) -> None:
@@ -103,11 +132,8 @@ class _Sidecar:
         self._look()
         async with anyio.create_task_group() as group:
             group.start_soon(self._until_a_signal)
-            watcher = watch.Watch(
-                self.root, self.agents, self._news.set, self.log, settings=lambda: self.settings, stop=self._stop
-            )
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
-                "watch": watcher.run,
+                "watch": self._watch,
                 "notice": self._notice,
                 "work": self._work,
                 "sync": self._sync,
@@ -142,15 +168,61 @@ class _Sidecar:
                 self.stop()
 
     def _died(self, name: str, why: BaseException, wait_s: float) -> None:
-        self.figures.restarts_total += 1
+        self.figures["restarts_total"] += 1
         self.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
+
+    # --- hearing of changes -----------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while not self._stop.is_set():
+            until = time.monotonic() + self.settings.rescan_s
+            if not self.settings.polling:
+                try:
+                    await self._listen(until)
+                    continue
+                except (OSError, RuntimeError) as why:  # too many watchers, not allowed, not there
+                    told = f"{why}; files are looked at every {POLL_S:g} s instead, no change is lost"
+                    self.log("no watcher", told)
+            self._say_how("polling")
+            while time.monotonic() < until and not self._stop.is_set():
+                self._news.set()
+                await anyio.sleep(POLL_S)
+
+    def _say_how(self, how: str) -> None:
+        if how != self._how:
+            self._how = how
+            self.log(how, "")
+
+    async def _listen(self, until: float) -> None:
+        watched, has_begun = _folders(self.root, self.agents()), False
+        heard = awatch(
+            *watched,
+            watch_filter=None,
+            debounce=GROUP_MS,
+            step=STEP_MS,
+            stop_event=self._stop,
+            rust_timeout=FIRST_MS,
+            yield_on_timeout=True,
+            force_polling=False,
+            recursive=False,
+            ignore_permission_denied=True,
+        )
+        async with aclosing(heard):
+            async for found in heard:
+                self._say_how("watching")
+                # The first time, whatever was heard: only what changed since the watcher began is heard of.
+                if not has_begun or any(_concerns(self.root, path) for _, path in found):
+                    has_begun = True
+                    self._news.set()
+                if time.monotonic() >= until or (found and _folders(self.root, self.agents()) != watched):
+                    return
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
     async def _notice(self) -> None:
         """Look at everything whenever something is said to have changed, and every so often, while it is there."""
         while True:
-            with anyio.move_on_after(watch.SLICE_S):
+            with anyio.move_on_after(SLICE_S):
                 await self._news.wait()
             if not Path(self.root).is_dir():
                 self.log("gone", "the workspace is not there any more; there is nothing left to look after")
@@ -177,7 +249,7 @@ class _Sidecar:
         failures = 0
         while True:
             if (wait_s := self._work_in_s()) > 0:
-                with anyio.move_on_after(min(wait_s, watch.SLICE_S)):
+                with anyio.move_on_after(min(wait_s, SLICE_S)):
                     await self._todo.wait()
                 continue
             await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
@@ -214,7 +286,7 @@ class _Sidecar:
         while True:
             if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
                 idle = 0
-                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), watch.SLICE_S)):
+                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), SLICE_S)):
                     await self._due.wait()
                 continue
             failures = self.marks().failures
@@ -228,13 +300,13 @@ class _Sidecar:
 
     def _count(self, done: Ticked, *, is_failed: bool) -> None:
         if done.synced is not None:
-            self.figures.syncs_total += 1
-            self.figures.lines_out_total += done.synced.lines_out
-            self.figures.records_in_total += done.synced.records_in
-            self.figures.last_success_timestamp_seconds = self.now_ms() / 1000
+            self.figures["syncs_total"] += 1
+            self.figures["lines_out_total"] += done.synced.lines_out
+            self.figures["records_in_total"] += done.synced.records_in
+            self.figures["last_success_timestamp_seconds"] = self.now_ms() / 1000
             self.log("synced", f"{done.synced.lines_out} lines out, {done.synced.records_in} records in")
         if is_failed:
-            self.figures.sync_failures_total += 1
+            self.figures["sync_failures_total"] += 1
             self.log("not synced", "; ".join(done.errors))
 
     async def _tick(self, *, local: bool) -> Ticked | None:
@@ -245,7 +317,7 @@ class _Sidecar:
             self.log("tick failed", str(why))
             return None
         if done.worked is not None:
-            self.figures.works_total += 1
+            self.figures["works_total"] += 1
         if done.errors and (local or done.synced is not None):
             self.log("told", "; ".join(done.errors))
         if done.why not in ("", self._why_not):
@@ -284,6 +356,27 @@ async def _show_life(every_s: float) -> None:
     while True:
         units.notify(units.ALIVE)
         await anyio.sleep(every_s)
+
+
+def _folders(root: str, agents: Iterable[str]) -> list[str]:
+    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's."""
+    above = PurePath(homes.current(root))
+    wanted: list[PurePath | str] = [*above.parents, above, *(above / agent for agent in agents)]
+    paths = (Path(root) / each for each in (*wanted, CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)))
+    return sorted(str(path) for path in paths if path.is_dir() and not path.is_symlink())
+
+
+def _concerns(root: str, path: str) -> bool:
+    """Return True where a path that a watcher names may be one of ours; a file on its way to its name is not."""
+    relative = os.path.relpath(path, root)
+    name = Path(path).name
+    if name.startswith(".") and name.endswith(".tmp"):
+        return False
+    place = Path(relative)
+    above = PurePath(homes.current(root))
+    return (
+        relative == "fleet.toml" or place in above.parents or place.is_relative_to(above) or place.is_relative_to(CLAN)
+    )
 
 
 # --- a task that dies starts again ------------------------------------------------------------------------------------
@@ -424,7 +517,7 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     return {"live": partial(_live, workspace.root, agent)}
 
 
-async def _live(root: Path, agent: str, changed: watch.Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
+async def _live(root: Path, agent: str, changed: _Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
     """Keep one agent connected to the live room until told to stop; returns at once when ``[live]`` asks for nothing.
 
     Local lines go out as they are written, and what others wrote is on disk in a moment. A lost connection is made
@@ -498,8 +591,8 @@ REQUEST_S = 5.0
 CLIENTS_MAX = 16
 HOSTS = frozenset({"127.0.0.1", "localhost"})
 
-_PREFIX = "fleet_sidecar_"
-_SAID = {
+_PREFIX = "fleet_sidecar_"  # each is shown under its name, with this before it
+_FIGURES = {
     "syncs_total": ("counter", "Syncs that reached the clan."),
     "sync_failures_total": ("counter", "Syncs that failed; they are tried again."),
     "lines_out_total": ("counter", "Lines sent."),
@@ -511,31 +604,17 @@ _SAID = {
 }
 
 
-@dataclass
-class _Figures:
-    """What is counted. Each is named as it is shown, without the prefix."""
-
-    syncs_total: int = 0
-    sync_failures_total: int = 0
-    lines_out_total: int = 0
-    records_in_total: int = 0
-    works_total: int = 0
-    restarts_total: int = 0
-    last_success_timestamp_seconds: float = 0.0
-    start_timestamp_seconds: float = 0.0
-
-
-def _exposition(figures: _Figures, agent: str) -> str:
+def _exposition(figures: Mapping[str, float], agent: str) -> str:
     """Return the figures in Prometheus' text format, version 0.0.4. An agent's name needs no escaping."""
     rows = []
-    for name, (kind, told) in _SAID.items():
+    for name, (kind, told) in _FIGURES.items():
         rows += [f"# HELP {_PREFIX}{name} {told}", f"# TYPE {_PREFIX}{name} {kind}"]
-        value = getattr(figures, name)
+        value = figures.get(name, 0)
         rows.append(f'{_PREFIX}{name}{{agent="{agent}"}} {value if isinstance(value, int) else format(value, ".3f")}')
     return "\n".join(rows) + "\n"
 
 
-def _answer(request: bytes, port: int, figures: _Figures, agent: str) -> bytes:
+def _answer(request: bytes, port: int, figures: Mapping[str, float], agent: str) -> bytes:
     """Return the whole HTTP answer to the head of a request."""
     try:
         first, *headers = request.decode("ascii").split("\r\n")
@@ -563,7 +642,7 @@ def _reply(code: int, reason: str, body: str) -> bytes:
     return f"{head}{body}".encode()
 
 
-async def _serve_figures(figures: _Figures, agent: str, port: int) -> None:
+async def _serve_figures(figures: Mapping[str, float], agent: str, port: int) -> None:
     """Answer on loopback until cancelled.
 
     Raises:

@@ -8,12 +8,11 @@ import anyio
 import pytest
 
 from fleet.serve import sidecar
-from fleet.serve.sidecar import _Figures
 from fleet.store.config import Config
 from tests.serve.conftest import until
 
 PORT = 9099
-FIGURES = _Figures(syncs_total=3, lines_out_total=5, last_success_timestamp_seconds=1_800_000_000.25)
+FIGURES = {"syncs_total": 3, "lines_out_total": 5, "last_success_timestamp_seconds": 1_800_000_000.25}
 
 
 def asked(request: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from fleet.model.errors import DiskError
-from fleet.serve import schedule, sidecar, watch
+from fleet.serve import schedule, sidecar
 from fleet.serve.schedule import ROUNDS_MAX, Marks, Memory, Now, _Exchanged, _Tick, _Worked
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Sidecar
@@ -141,7 +141,7 @@ def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     ],
 )
 def test_only_what_is_ours_is_heard(tmp_path, path, concerns):
-    assert watch._concerns(str(tmp_path), str(tmp_path / path)) is concerns
+    assert sidecar._concerns(str(tmp_path), str(tmp_path / path)) is concerns
 
 
 # --- one tick ---------------------------------------------------------------------------------------------------------

@@ -17,10 +17,9 @@ import pytest
 from fleet.hosts import local
 from fleet.learn.corrections_md import parse_log
 from fleet.model.errors import FleetError
-from fleet.serve import schedule, sidecar, watch
+from fleet.serve import schedule, sidecar
 from fleet.serve.schedule import Looks, Marks, Ticked, _Worked
 from fleet.serve.sidecar import _Sidecar
-from fleet.serve.watch import Bell
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
 
@@ -432,7 +431,7 @@ def test_work_that_is_due_when_it_ends_is_done_before(scene):
 
 def test_the_bell_is_heard_once_however_often_it_was_rung():
     async def story() -> list[bool]:
-        bell, heard = Bell(), []
+        bell, heard = sidecar._Bell(), []
         for _ in range(3):
             bell.set()
         for _ in range(2):
@@ -500,7 +499,7 @@ def test_a_watcher_that_cannot_begin_is_replaced_by_looking(scene, monkeypatch):
     def refused(*_, **__):
         raise OSError(24, "inotify watch limit reached")
 
-    monkeypatch.setattr(watch, "awatch", refused)
+    monkeypatch.setattr(sidecar, "awatch", refused)
 
     async def story(_):
         await when(lambda: ("polling", "") in scene.told)
