@@ -154,7 +154,7 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         for warning in remote.warnings:
             workspace.warn(warning)
         _note_answer(workspace, fetched=workspace.wall())
-        policy.note_seen(workspace, done.came, done.lost)
+        policy.warn_of_old_state(workspace, done.lost)
         pages.write_page(workspace)
     return Synced(
         remote=remote.name,
@@ -212,7 +212,7 @@ def synced(
             for warning in remote.warnings:
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
-        policy.note_seen(workspace, done.came, done.lost)
+        policy.warn_of_old_state(workspace, done.lost)
         evidence.Witnesses(workspace).look_up()
     pages.write_page(workspace)
     return Synced(
@@ -436,11 +436,12 @@ def name_author(workspace: Workspace, named: str) -> str:
 def agree(workspace: Workspace, url: str) -> None:
     """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
     bare = without_login(url)
-    if workspace.state.agreed(consent.REMOTE) != [_consented(workspace, bare)]:
+    known = workspace.state.agreed(consent.REMOTE)
+    if known != [_consented(workspace, bare)]:
         workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall(), alone=True)
-        workspace.state.put(
-            last_sync="", fetched="", sync_failed=""
-        )  # another clan may have answered, this one did not
+        workspace.state.put(sync_failed="")
+        if known:
+            _forget_tree(workspace)  # another clan answered, this one did not
     workspace.state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
 
@@ -510,10 +511,7 @@ def leave(workspace: Workspace) -> list[str]:
         workspace.state.put(**{_LEFT: workspace.wall()})
         workspace.state.disagree(consent.REMOTE)
         workspace.state.put(**{_LOGIN + without_login(share.remote): ""})
-        # The tree goes too: whoever comes back, or joins another clan, reads the whole of it again.
-        with workspace.locked():
-            workspace.take("")
-        workspace.state.put(mark="", last_sync="", fetched="", pulled="")
+        _forget_tree(workspace)
         if not share.remote:
             done = "this machine left; the origin around this folder is not asked any more"
         elif git.said(workspace.root, "ls-files", "--", config.FILE_NAME):
@@ -529,6 +527,13 @@ def leave(workspace: Workspace) -> list[str]:
         "`fleet init --remote URL` comes back, and nothing counts twice",
         "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not",
     ]
+
+
+def _forget_tree(workspace: Workspace) -> None:
+    """Forget what was fetched: whoever comes back, or joins another clan, reads the whole of it again."""
+    with workspace.locked():
+        workspace.take("")
+    workspace.state.put(last_sync="", fetched="", pulled="")
 
 
 def _sent_by(workspace: Workspace) -> list[str]:

@@ -204,7 +204,7 @@ def _tell_found(workspace: Workspace) -> None:
         note(f"the clan's lessons are not here yet: {done.why}")
         return
     lessons, found = finding.counted(workspace), workspace.discoveries.count()
-    if lessons or found:
+    if workspace.tree.head() and (lessons or found):
         agents = {each for lesson in workspace.patterns.lessons() for each in lesson.agents()}
         whose = f" from {counted(len(agents), 'agent')}" if agents else ""
         say(f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}")

@@ -11,13 +11,14 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import say
+from fleet.cli.output import note, say
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
 from fleet.share.live import access
 from fleet.share.live.access import Where
 from fleet.share.live.client import Online, who
+from fleet.share.remote import RemoteUnavailable
 from fleet.store import consent
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -68,6 +69,11 @@ def _join(
         served = ", which the sidecar serves itself" if joined.serve else ""
         say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
         say("`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it")
+        if not joined.serve:
+            try:
+                asyncio.run(who(Where.named(joined), wait_s=1.0))
+            except RemoteUnavailable as why:
+                note(f"nobody answers there now: {why}. The sidecar tries again until somebody does")
 
 
 @live_app.command("leave")

@@ -7,7 +7,7 @@ beside the repository, so that two processes of one machine do not meet inside i
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
@@ -137,8 +137,9 @@ class GitRemote:
                     before = self._copy.listing(since)
                     self._warn_of_going_back(since, head)
             known, now = before or {}, self._copy.listing(head)
-            self._look_over({path: entry for path, entry in now.items() if known.get(path) != entry})
-            self._warn_of(known, now)
+            news = {path: entry for path, entry in now.items() if known.get(path) != entry}
+            self._look_over(news)
+            self._warn_of(news, now)
         return head
 
     def _look_over(self, news: dict[str, Entry]) -> None:
@@ -159,27 +160,22 @@ class GitRemote:
         elif not self._copy.is_ancestor(since, head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
 
-    def _warn_of(self, known: dict[str, Entry], now: dict[str, Entry]) -> None:
+    def _warn_of(self, news: Container[str], now: dict[str, Entry]) -> None:
         """Warn of what is new in a tree and is not read."""
         entries = tree.sort_entries(now, self._copy.held())
-        refused = [path for path in entries.refused if known.get(path) != now[path]]
-        large = [path for path in entries.large if known.get(path) != now[path]]
-        held = [path for path in entries.held if known.get(path) != now[path]]
+        parts = (entries.refused, entries.large, entries.held)
+        refused, large, held = ([path for path in part if path in news] for part in parts)
         self.skipped += len(refused) + len(large) + len(held)
         if held:
-            named = "; ".join(f"{for_terminal(path)[:100]} ({entries.held[path]})" for path in held[:_NAMED_MAX])
-            more = ", ..." if len(held) > _NAMED_MAX else ""
-            self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}{more}")
+            named = _listed([f"{path} ({entries.held[path]})" for path in held])
+            self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}")
         for path in large:
             is_one = now[path].size > tree.BLOB_BYTES_MAX
             what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
             self.warnings.append(f"{self.name}: {path} {what} larger than {limit // 2**20} MiB: not read")
         if refused:
-            named = ", ".join(for_terminal(path)[:100] for path in refused[:_NAMED_MAX])
-            more = ", ..." if len(refused) > _NAMED_MAX else ""
-            self.warnings.append(
-                f"{self.name}: refused {len(refused)} tree entries that are no plain files: {named}{more}"
-            )
+            told = f"refused {len(refused)} tree entries that are no plain files: {_listed(refused)}"
+            self.warnings.append(f"{self.name}: {told}")
 
     def _fetch_head(self) -> Mark:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""
@@ -207,7 +203,7 @@ class GitRemote:
     def _taken_unchecked(self, head: Mark) -> Mark:
         """Note a head that git refused, and say who made it so; the next push puts a well-formed tree on top."""
         self._copy.note_malformed(head)
-        named = ", ".join(for_terminal(repr(path))[:100] for path in self._copy.unfit(head)[:_NAMED_MAX])
+        named = _listed([repr(path) for path in self._copy.unfit(head)])
         who = for_terminal(self._copy.committer(head))[:200]
         self.warnings.append(
             f"{self.name}: git refuses what is on {self._branch}{f', for {named}' if named else ''}; the last commit "
@@ -301,6 +297,12 @@ class GitRemote:
             "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
         )
         return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}{hint}")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    """Return the first of some paths, for a person."""
+    more = ", ..." if len(paths) > _NAMED_MAX else ""
+    return ", ".join(for_terminal(path)[:200] for path in paths[:_NAMED_MAX]) + more
 
 
 def _generated(files: Files) -> str:

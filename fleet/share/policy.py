@@ -3,18 +3,15 @@
 - The gate holds every line back that has a secret or an invisible character in it, or that is private; and whatever was
   taken back here before it had left.
 - Rollback and freeze: a remote, or who stands in front of it, may serve an old state. Nothing goes back here whatever
-  it serves, and what it no longer has is sent again; this makes it visible. The highest stamp ever read of each other
-  replica is remembered. A remote that has lost lines of theirs was *set back*; one that has shown nothing newer for
-  days, while syncs went well, is *stale*: frozen, or the others are silent. Which of the two, only a person finds out.
+  it serves, and what it no longer has is sent again; this makes it visible. The rows remember what was read. A remote
+  that has lost lines of others was *set back*; one that has shown nothing newer for days, while syncs went well, is
+  *stale*: frozen, or the others are silent. Which of the two, only a person finds out.
 """
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import datetime
 
-import msgspec
-
-from crdt import clock
 from crdt.clock import Stamp
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
@@ -89,103 +86,50 @@ def _texts(value: object) -> Iterator[str]:
 
 # --- rollback and freeze --------------------------------------------------------------------------------------------
 
-_SEEN_BY = "seen_by"  # where the local database keeps the highest stamps
 _NAMED_MAX = 3
 
-Highest = dict[str, Stamp]
-"""The highest stamp read, of each replica that is not ours."""
 
-
-def note_seen(workspace: Workspace, came: Iterable[str], sent_again: Iterable[Entry]) -> None:
-    """Remember, after a sync, how far each other replica is; warn if the remote was set back or is stale.
-
-    ``came`` are ids of what is new or changed here; ``sent_again`` went out though the remote had had it before.
-    """
-    mine = {replica.name for replica in workspace.replicas().replicas}
-    seen = _parsed(workspace.state.get(_SEEN_BY))
-    back = {who: stamp for who, stamp in _set_back(seen, sent_again).items() if who not in mine}
+def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
+    """Warn, after a sync, of a remote that was set back or is stale; ``lost`` is what it had had before."""
+    mine, back = _mine(workspace), dict[str, Stamp]()
+    for entry in lost:
+        stamps = entry.newest_by() if isinstance(entry, Line) else {}
+        if isinstance(entry, Discovery):
+            stamps = {entry.by: entry.at}
+        back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
     if back:
         workspace.warn(_set_back_text(back))
-    now = {who: stamp for who, stamp in _raised(seen, _newest(workspace, came)).items() if who not in mine}
-    if now != seen:
-        workspace.state.put(**{_SEEN_BY: msgspec.json.encode(dict(sorted(now.items()))).decode()})
     if told := stale(workspace):
         workspace.warn(told)
 
 
 def stale(workspace: Workspace) -> str:
-    """Return the staleness warning as of the last sync, or ""."""
-    seen, last_sync = _parsed(workspace.state.get(_SEEN_BY)), workspace.state.get("last_sync")
-    days = _days_stale(seen, last_sync, workspace.config.share.stale_days)
-    if not days:
+    """Return the staleness warning as of the last sync, or "".
+
+    Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.
+    """
+    mine, last_sync = _mine(workspace), workspace.state.get("last_sync")
+    newest = max((stamp for who, stamp in workspace.db.newest_by().items() if who not in mine), default="")
+    passed = (_day(last_sync) - _day(newest)).days if newest and last_sync else 0
+    if not 0 < workspace.config.share.stale_days <= passed:
         return ""
-    newest = max(seen.values())
     return (
-        f"nothing new from anybody else for {days} days: the newest lesson of another replica is of {newest[:10]}. "
+        f"nothing new from anybody else for {passed} days: the newest lesson of another replica is of {newest[:10]}. "
         "Nothing is lost. If others did write since, this remote is frozen or an old copy: compare "
         "`git ls-remote` here and on their machines"
     )
 
 
-def _days_stale(seen: Highest, last_sync: Stamp, days: int) -> int:
-    """Return for how many days the last sync had shown nothing newer of anybody else, 0 while that is fewer than asked.
-
-    Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.
-    """
-    newest = max(seen.values(), default="")
-    if days <= 0 or not newest or not last_sync:
-        return 0
-    passed = (_day(last_sync) - _day(newest)).days
-    return passed if passed >= days else 0
-
-
-def _parsed(text: str) -> Highest:
-    """Read what was remembered; a damaged note counts as none."""
-    try:
-        found = msgspec.json.decode(text, type=Highest) if text else {}
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return {}
-    return {replica: stamp for replica, stamp in found.items() if clock.is_stamp(stamp)}
-
-
-def _raised(seen: Highest, newest: Mapping[str, Stamp]) -> Highest:
-    """Return the highest stamps after one more look; none ever falls."""
-    return dict(seen) | {who: stamp for who, stamp in newest.items() if stamp > seen.get(who, "")}
-
-
-def _newest(workspace: Workspace, ids: Iterable[str]) -> Highest:
-    """Return the newest stamp of each writer in some records and discoveries."""
-    found: Highest = {}
-    with workspace.snapshot():  # a clan that comes for the first time brings 100,000
-        for each in ids:
-            record = workspace.patterns.line(each) if each.startswith("p-") else None
-            told = workspace.discoveries.get(each) if record is None else None
-            stamps = record.newest_by() if record is not None else {told.by: told.at} if told is not None else {}
-            for who, stamp in stamps.items():
-                if who and clock.is_stamp(stamp) and stamp > found.get(who, ""):
-                    found[who] = stamp
-    return found
-
-
-def _set_back(seen: Highest, sent_again: Iterable[Entry]) -> Highest:
-    """Return whose lines went out again though they had been read from the clan before, each with the newest stamp."""
-    found: Highest = {}
-    for entry in sent_again:
-        stamps = entry.newest_by() if isinstance(entry, Line) else {}
-        if isinstance(entry, Discovery):
-            stamps = {entry.by: entry.at}
-        found = _raised(found, {who: stamp for who, stamp in stamps.items() if stamp <= seen.get(who, "")})
-    return found
+def _mine(workspace: Workspace) -> set[str]:
+    return {replica.name for replica in workspace.replicas().replicas}
 
 
 def _day(stamp: Stamp) -> datetime:
     return datetime.fromisoformat(stamp[:10])
 
 
-def _set_back_text(back: Highest) -> str:
-    named = ", ".join(
-        f"{replica} (up to {back[replica][:16].replace('T', ' ')}Z)" for replica in sorted(back)[:_NAMED_MAX]
-    )
+def _set_back_text(back: Mapping[str, Stamp]) -> str:
+    named = ", ".join(f"{who} (up to {back[who][:16].replace('T', ' ')}Z)" for who in sorted(back)[:_NAMED_MAX])
     more = f" and {len(back) - _NAMED_MAX} more" if len(back) > _NAMED_MAX else ""
     return (
         f"the remote was set back: it no longer had lines of {named}{more} that were read from it before. "

@@ -160,6 +160,7 @@ class Rows:
             return
         self.changed = True
         told = DISCOVERIES.decode(least)
+        self._writers[told.by] = max(told.at, self._writers.get(told.by, ""))
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
         self._put_words(

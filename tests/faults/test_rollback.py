@@ -4,26 +4,14 @@ Nothing goes back, a warning says whose lines the remote no longer had, and a re
 anybody else for `[share] stale_days` days is told of, in `fleet sync` and in `fleet status`.
 """
 
-import json
 import shutil
 
 import pytest
 
-from fleet.model.line import decode
-from fleet.share import policy
 from tests.faults.test_sync import Bench
 
 DAY_MS = 86_400_000
 NOON_MS = 1_795_219_200_000  # 2026-11-21
-ANNA, BERT, CLEO = "anna.00000001", "bert.00000002", "cleo.00000003"
-
-
-def stamp(day: int) -> str:
-    return f"2026-11-{day:02}T12:00:00.000Z-0000"
-
-
-def line(replica: str, day: int, pattern: int = 1):
-    return decode(f'{{"id":"p-{pattern:016x}","w":{{"{replica}":{{"add":"{stamp(day)}"}}}}}}'.encode())
 
 
 @pytest.fixture
@@ -155,30 +143,3 @@ def test_how_long_is_too_long_is_configured(clan):
         toml.write_text(text.replace("[share]\n", f"[share]\nstale_days = {days}\n"))
         days_later(clan, 4)
         assert ("nothing new from anybody else" in clan.run("velma", "sync").stderr) == is_told
-
-
-# --- the pure part --------------------------------------------------------------------------------------------------
-
-
-def test_the_highest_never_falls():
-    seen = policy._raised({ANNA: stamp(9)}, {ANNA: stamp(3), BERT: stamp(4)})
-    assert seen == {ANNA: stamp(9), BERT: stamp(4)}
-
-
-def test_only_what_had_been_read_before_is_a_setback():
-    sent = [line(ANNA, 4), line(ANNA, 5, 2), line(BERT, 9)]
-    assert policy._set_back({ANNA: stamp(4), BERT: stamp(9)}, sent) == {ANNA: stamp(4), BERT: stamp(9)}
-    assert policy._set_back({BERT: stamp(8)}, sent) == {}
-
-
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"a":1}', json.dumps({ANNA: "yesterday"})])
-def test_a_damaged_note_counts_as_none(note):
-    assert policy._parsed(note) == {}
-
-
-def test_days_are_counted_up_to_the_last_sync():
-    assert policy._days_stale({ANNA: stamp(2), BERT: stamp(1)}, stamp(16), 14) == 14
-    assert policy._days_stale({ANNA: stamp(3)}, stamp(16), 14) == 0
-    assert policy._days_stale({}, stamp(16), 14) == 0
-    assert policy._days_stale({ANNA: stamp(2)}, "", 14) == 0
-    assert policy._days_stale({ANNA: stamp(20)}, stamp(2), 1) == 0

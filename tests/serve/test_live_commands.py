@@ -199,9 +199,7 @@ def accepted(server: socket.socket) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize(
-    "setting", ['url = "{url}"', 'url = "{url}"\nserve = true\nport = 1', "serve = true\nport = {port}"]
-)
+@pytest.mark.parametrize("setting", ['url = "{url}"\nserve = true\nport = 1', "serve = true\nport = {port}"])
 def test_a_room_that_a_tracked_file_names_is_used_after_a_yes_alone(crew: Crew, setting: str):
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         stranger.settimeout(0.2)

@@ -14,7 +14,7 @@ from tests.sim.world import simulated
 
 PROMISING = range(4)
 """Hours that are lived by the test of what all of them hold."""
-HOURS = int(os.environ.get("FLEET_SIM_HOURS", "10"))
+HOURS = int(os.environ.get("FLEET_SIM_HOURS", "5"))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", PROMISING.stop))
 LAST_SEED = HOURS if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HOURS
 
