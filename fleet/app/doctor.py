@@ -20,8 +20,8 @@ from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.model.errors import FleetError
-from fleet.share import outgoing
 from fleet.share.git import redact_url
+from fleet.share.outgoing import Outbox
 from fleet.store import config, git, replica
 from fleet.store.database import TROUBLE, examined, is_damage
 from fleet.store.semantic import Embeddings
@@ -202,7 +202,7 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
         yield _told("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
-    if withheld := outgoing.waiting(workspace).withheld:
+    if withheld := Outbox(workspace).waiting().withheld:
         number, first = len(withheld), withheld[0]
         many = f"{number:,} line{'s' * (number != 1)}"
         yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")

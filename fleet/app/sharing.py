@@ -16,7 +16,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import evidence
-from fleet.share import outgoing, policy
+from fleet.share import policy
 from fleet.share.git import (
     GitRemote,
     check_branch,
@@ -27,7 +27,7 @@ from fleet.share.git import (
     signing,
     without_login,
 )
-from fleet.share.outgoing import Outgoing
+from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchange, Exchanged, Hooks
 from fleet.store import config, consent, git
@@ -359,12 +359,12 @@ def dry_run(workspace: Workspace, agent: str) -> Outgoing:
     _take_seat(workspace, agent)
     _settled(workspace)
     with workspace.locked():
-        return outgoing.waiting(workspace)
+        return Outbox(workspace).waiting()
 
 
 def waiting(workspace: Workspace) -> int:
     """Return how many lines would go out now: those that were written while the last sync ran."""
-    return outgoing.waiting(workspace).count
+    return Outbox(workspace).waiting().count
 
 
 # --- whom with ------------------------------------------------------------------------------------------------------

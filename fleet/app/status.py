@@ -24,7 +24,8 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
-from fleet.share import outgoing, policy
+from fleet.share import policy
+from fleet.share.outgoing import Outbox
 from fleet.store import trust
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import ONLINE, Workspace
@@ -35,7 +36,7 @@ from fleet.text.screening import readable
 
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
-    out, compared = outgoing.waiting(workspace), reflecting.weighed(workspace)
+    out, compared = Outbox(workspace).waiting(), reflecting.weighed(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
         for kept in workspace.quarantine.all()

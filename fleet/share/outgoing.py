@@ -7,6 +7,7 @@ pushed depends on no local policy, and a line that is held back here never leave
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ _SUBJECT_CHARS_MAX = 72
 _STRIPPED = "stripped"  # where the local database keeps up to which tree purged values were looked for
 
 
-class Withheld(NamedTuple):
+class _Withheld(NamedTuple):
     """A line that stays on this machine, and why."""
 
     path: str
@@ -51,7 +52,7 @@ class Outgoing(msgspec.Struct):
     files: Files = msgspec.field(default_factory=dict)
     lines: dict[str, list[bytes]] = msgspec.field(default_factory=dict)
     entries: list[Entry] = msgspec.field(default_factory=list)
-    withheld: list[Withheld] = msgspec.field(default_factory=list)
+    withheld: list[_Withheld] = msgspec.field(default_factory=list)
     purges: bool = False
     stripped: str = ""
 
@@ -85,56 +86,183 @@ def _text_of(line: Line) -> str:
     return next((str(told["text"]) for told in line.wordings() if "text" in told), "")
 
 
-def planned(workspace: Workspace, *, drop_alone: bool = False) -> Outgoing:
-    """Return what to push on the fetched tree: what it lacks, without what its own edition covers anyway.
+class Outbox:
+    """What goes out of a workspace, going by the tree as last fetched. The caller holds the write lock to push it."""
 
-    The caller holds the write lock.
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._tree = workspace.tree
 
-    With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.
-    """
-    out = waiting(workspace)
-    tree = workspace.tree
-    paths = tree.paths(tree.head())
-    changed = _stripped(workspace, paths, out)
-    if out.lines or drop_alone:
-        changed |= _dropped(workspace, paths, changed, always=drop_alone)
-    for path, lines in out.lines.items():
-        data = changed[path] if path in changed else _content(workspace, paths, path)
-        changed[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
-    out.files |= changed
-    if out.files:
-        out.files |= _marks(workspace, paths)
-    return out
+    @cached_property
+    def _paths(self) -> Paths:
+        return self._tree.paths(self._tree.head())
 
+    def planned(self, *, drop_alone: bool = False) -> Outgoing:
+        """Return what to push on the fetched tree: what it lacks, without what its own edition covers anyway.
 
-def waiting(workspace: Workspace) -> Outgoing:
-    """Return what waits to go out, and what is held back: the lines of the next push, and the members."""
-    out = Outgoing()
-    _add_lines(workspace, out)
-    with suppress(TreeGoneError):
-        _add_members(workspace, workspace.tree.paths(workspace.tree.head()), out)
-    return out
+        With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.
+        """
+        out = self.waiting()
+        changed = self._stripped(out)
+        if out.lines or drop_alone:
+            changed |= self._dropped(changed, always=drop_alone)
+        for path, lines in out.lines.items():
+            data = changed[path] if path in changed else self._content(path)
+            changed[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
+        out.files |= changed
+        if out.files:
+            out.files |= self._marks()
+        return out
 
+    def waiting(self) -> Outgoing:
+        """Return what waits to go out, and what is held back: the lines of the next push, and the members."""
+        out = Outgoing()
+        self._add_lines(out)
+        with suppress(TreeGoneError):
+            self._add_members(out)
+        return out
 
-def _add_lines(workspace: Workspace, out: Outgoing) -> None:
-    """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
-    mine = workspace.current_replicas()
-    found = workspace.db.outgoing() if mine else []
-    here = workspace.policy().mine
-    gone = workspace.db.taken_back(here)
-    for entry in found:
-        if policy.stays(entry, here, gone):
-            continue
-        # Nothing of a record leaves that is private, also what does not say so itself.
-        is_private = isinstance(entry, Line) and fold(entry).scope == "private"
-        for path, part in _addressed(entry, mine):
-            why = [policy.PRIVATE] if is_private else policy.reasons(part)
-            raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
-            if why:
-                out.withheld += [Withheld(path, raw, "; ".join(why)) for raw in raws]
+    def _add_lines(self, out: Outgoing) -> None:
+        """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
+        mine = self._workspace.current_replicas()
+        found = self._workspace.db.outgoing() if mine else []
+        here = self._workspace.policy().mine
+        gone = self._workspace.db.taken_back(here)
+        for entry in found:
+            if policy.stays(entry, here, gone):
+                continue
+            # Nothing of a record leaves that is private, also what does not say so itself.
+            is_private = isinstance(entry, Line) and fold(entry).scope == "private"
+            for path, part in _addressed(entry, mine):
+                why = [policy.PRIVATE] if is_private else policy.reasons(part)
+                raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
+                if why:
+                    out.withheld += [_Withheld(path, raw, "; ".join(why)) for raw in raws]
+                else:
+                    out.lines.setdefault(path, []).extend(raws)
+                    out.entries.append(part)
+
+    def _add_members(self, out: Outgoing) -> None:
+        named = members_of(self._workspace.files.read(self._workspace.clan / MEMBERS))
+        if named and named != members_of(self._content(MEMBERS)):
+            data = members_file(named)
+            if why := policy.in_texts([data.decode()]):
+                out.withheld.append(_Withheld(MEMBERS, data, "; ".join(why)))
             else:
-                out.lines.setdefault(path, []).extend(raws)
-                out.entries.append(part)
+                out.files[MEMBERS] = data
+
+    def _content(self, path: str) -> bytes:
+        return self._tree.read(self._paths[path][0]) if path in self._paths else b""
+
+    def _marks(self) -> Files:
+        """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
+        wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
+        return {path: data for path, data in wanted.items() if self._content(path) != data}
+
+    # --- what leaves the tree ---------------------------------------------------------------------------------------
+
+    def _stripped(self, out: Outgoing) -> Files:
+        """Return each file of the tree that holds what a purge mark covers, without it.
+
+        A tree is looked through once: what was clean under the same marks is not read again.
+        """
+        workspace, tree = self._workspace, self._tree
+        ids = workspace.db.purged_ids()
+        if not ids:
+            return {}
+        marks = hashlib.blake2b("\n".join(ids).encode(), digest_size=8)
+        for each in ids:
+            record = workspace.patterns.line(each)
+            if record is not None:
+                marks.update(repr((sorted(record.purges().items()), sorted(record.purged_carried()))).encode())
+        out.stripped = marks.hexdigest()
+        before, _, known = workspace.state.get(_STRIPPED).partition(" ")
+        clean = tree.paths(before) if known == out.stripped and tree.descends(tree.head(), before) else {}
+        found = {}
+        for path, (oid, _) in self._paths.items():
+            kind = kind_of(path)
+            if kind is not None and clean.get(path, ("", 0))[0] != oid:
+                data = tree.read(oid)
+                if (left := workspace.db.stripped(kind, data)) != data:
+                    found[path] = left
+        out.purges = known != out.stripped or bool(found)
+        return found
+
+    def note_stripped(self, out: Outgoing) -> None:
+        """Note that the fetched tree holds nothing that the marks known now cover."""
+        if out.stripped:
+            self._workspace.state.put(**{_STRIPPED: f"{self._tree.head()} {out.stripped}"})
+
+    def _is_small(self) -> bool:
+        size = sum(size for path, (_, size) in self._paths.items() if kind_of(path))
+        return size < self._workspace.config.keep.edition_always_bytes
+
+    def _is_heavy(self, kind: Kind) -> bool:
+        """Tell whether the shards are worth being gone through: in a small clan always, else as they outgrow a share.
+
+        So the cost of an edition, and of dropping what it covers, stays constant by line.
+        """
+        shards = sum(size for path, (_, size) in self._paths.items() if path.startswith(f"{kind.name}.d/"))
+        most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
+        return self._is_small() or shards > most
+
+    def _dropped(self, changed: Files, *, always: bool) -> Files:
+        """Return each shard of the tree that has lines which the tree's own edition covers, without them.
+
+        Never by an edition that was not fetched: a line goes only where what covers it is known to stay.
+        """
+        found = {}
+        for kind in KINDS:
+            if kind.edition in self._paths and (always or self._is_heavy(kind)):
+                for path, (data, kept) in self._uncovered(kind, changed).items():
+                    if len(kept) < len(data):
+                        found[path] = kept
+        return found
+
+    def _uncovered(self, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
+        """Return each shard's content, and those of its lines that the tree's edition does not cover."""
+
+        def content(path: str) -> bytes:
+            return changed[path] if path in changed else self._content(path)
+
+        shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
+        if not any(shards.values()):
+            return {}
+        ids = {entry.id for path, data in shards.items() for _, entry in entries(kind, [data], path, Read())}
+        whole = _Whole(kind, content(kind.edition), ids)
+        return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
+
+    # --- editions ---------------------------------------------------------------------------------------------------
+
+    def edition(self, *, always: bool) -> Files:
+        """Return the files of a new edition, made of what the fetched tree says, to be pushed as a commit of its own.
+
+        None when none is due, unless ``always``. Below a size it is due whenever the tree's edition is not the join of
+        the tree; above, when a good part of the tree is not covered by it.
+        """
+        files: Files = {}
+        for kind in KINDS:
+            if always or self._is_due(kind):
+                data = self._workspace.db.edition(kind)
+                if data and (len(data) != self._size(kind) or data != self._content(kind.edition)):
+                    files[kind.edition] = data
+        return files | self._marks() if files else files
+
+    def _size(self, kind: Kind) -> int:
+        return self._paths.get(kind.edition, ("", 0))[1]
+
+    def _is_due(self, kind: Kind) -> bool:
+        if self._is_small() or not self._is_heavy(kind):
+            return self._is_small()
+        share = self._workspace.config.keep.edition_uncovered_share
+        looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(self._paths.items()) if kind_of(path) is kind)
+        mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
+        if self._workspace.db.noted(f"not due: {kind.name}") == mark:
+            return False
+        if sum(len(kept) for _, kept in self._uncovered(kind, {}).values()) > share * self._size(kind):
+            return True
+        self._workspace.db.note(f"not due: {kind.name}", mark)  # what is there is gone through once
+        return False
 
 
 def _addressed(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
@@ -157,105 +285,6 @@ def _bytes(entry: Entry) -> bytes:
 
 def _joined(lines: Iterable[bytes]) -> bytes:
     return b"".join(raw + b"\n" for raw in lines)
-
-
-def _content(workspace: Workspace, paths: Paths, path: str) -> bytes:
-    return workspace.tree.read(paths[path][0]) if path in paths else b""
-
-
-def _add_members(workspace: Workspace, paths: Paths, out: Outgoing) -> None:
-    named = members_of(workspace.files.read(workspace.clan / MEMBERS))
-    if named and named != members_of(_content(workspace, paths, MEMBERS)):
-        data = members_file(named)
-        if why := policy.in_texts([data.decode()]):
-            out.withheld.append(Withheld(MEMBERS, data, "; ".join(why)))
-        else:
-            out.files[MEMBERS] = data
-
-
-def _marks(workspace: Workspace, paths: Paths) -> Files:
-    """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
-    wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
-    return {path: data for path, data in wanted.items() if _content(workspace, paths, path) != data}
-
-
-# --- what leaves the tree -------------------------------------------------------------------------------------------
-
-
-def _stripped(workspace: Workspace, paths: Paths, out: Outgoing) -> Files:
-    """Return each file of the tree that holds what a purge mark covers, without it.
-
-    A tree is looked through once: what was clean under the same marks is not read again.
-    """
-    ids = workspace.db.purged_ids()
-    if not ids:
-        return {}
-    marks = hashlib.blake2b("\n".join(ids).encode(), digest_size=8)
-    for each in ids:
-        record = workspace.patterns.line(each)
-        if record is not None:
-            marks.update(repr((sorted(record.purges().items()), sorted(record.purged_carried()))).encode())
-    before, _, known = workspace.state.get(_STRIPPED).partition(" ")
-    tree = workspace.tree
-    clean = tree.paths(before) if known == marks.hexdigest() and tree.descends(tree.head(), before) else {}
-    out.purges = known != marks.hexdigest()
-    found = {}
-    for path, (oid, _) in paths.items():
-        kind = kind_of(path)
-        if kind is not None and clean.get(path, ("", 0))[0] != oid:
-            data = tree.read(oid)
-            if (left := workspace.db.stripped(kind, data)) != data:
-                found[path] = left
-                out.purges = True
-    out.stripped = marks.hexdigest()
-    return found
-
-
-def note_stripped(workspace: Workspace, out: Outgoing) -> None:
-    """Note that the fetched tree holds nothing that the marks known now cover."""
-    if out.stripped:
-        workspace.state.put(**{_STRIPPED: f"{workspace.tree.head()} {out.stripped}"})
-
-
-def _is_heavy(workspace: Workspace, paths: Paths, kind: Kind) -> bool:
-    """Tell whether the shards are worth being gone through: in a small clan always, else as they outgrow a share.
-
-    So the cost of an edition, and of dropping what it covers, stays constant by line.
-    """
-    keep = workspace.config.keep
-    if sum(size for path, (_, size) in paths.items() if kind_of(path)) < keep.edition_always_bytes:
-        return True
-    shards = sum(size for path, (_, size) in paths.items() if path.startswith(f"{kind.name}.d/"))
-    return shards > keep.edition_uncovered_share * paths.get(kind.edition, ("", 0))[1]
-
-
-def _dropped(workspace: Workspace, paths: Paths, changed: Files, *, always: bool) -> Files:
-    """Return each shard of the tree that has lines which the tree's own edition covers, without them.
-
-    Never by an edition that was not fetched: a line goes only where what covers it is known to stay.
-    """
-    found = {}
-    for kind in KINDS:
-        if kind.edition in paths and (always or _is_heavy(workspace, paths, kind)):
-            for path, (data, kept) in _uncovered(workspace, paths, kind, changed).items():
-                if len(kept) < len(data):
-                    found[path] = kept
-    return found
-
-
-def _uncovered(workspace: Workspace, paths: Paths, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
-    """Return each shard's content, and those of its lines that the tree's edition does not cover."""
-    shards = {
-        path: changed[path] if path in changed else _content(workspace, paths, path)
-        for path in paths
-        if path.startswith(f"{kind.name}.d/")
-    }
-    if not any(shards.values()):
-        return {}
-    edition = changed[kind.edition] if kind.edition in changed else _content(workspace, paths, kind.edition)
-    ids = {entry.id for path, data in shards.items() for _, entry in entries(kind, [data], path, Read())}
-    whole = _Whole(kind, edition, ids)
-    return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
 
 
 class _Whole:
@@ -295,44 +324,3 @@ class _Whole:
 def _id_in(raw: bytes) -> bytes:
     at = raw.find(b'"id":"')
     return raw[at + 6 : at + 24] if at >= 0 else b""
-
-
-# --- editions -------------------------------------------------------------------------------------------------------
-
-
-def edition(workspace: Workspace, *, always: bool) -> Files:
-    """Return the files of a new edition, made of what the fetched tree says, to be pushed as a commit of its own.
-
-    None when none is due, unless ``always``. Below a size it is due whenever the tree's edition is not the join of the
-    tree; above, when a good part of the tree is not covered by it.
-    """
-    tree = workspace.tree
-    paths = tree.paths(tree.head())
-    files: Files = {}
-    for kind in KINDS:
-        if always or _is_due(workspace, paths, kind):
-            data = workspace.db.edition(kind)
-            is_same = len(data) == paths.get(kind.edition, ("", 0))[1] and data == _content(
-                workspace, paths, kind.edition
-            )
-            if data and not is_same:
-                files[kind.edition] = data
-    return files | _marks(workspace, paths) if files else files
-
-
-def _is_due(workspace: Workspace, paths: Paths, kind: Kind) -> bool:
-    if not _is_heavy(workspace, paths, kind):
-        return False
-    keep, size = workspace.config.keep, paths.get(kind.edition, ("", 0))[1]
-    if sum(each for path, (_, each) in paths.items() if kind_of(path)) < keep.edition_always_bytes:
-        return True
-    share = keep.edition_uncovered_share
-    looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(paths.items()) if kind_of(path) is kind)
-    mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
-    if workspace.db.noted(f"not due: {kind.name}") == mark:
-        return False
-    left = sum(len(kept) for _, kept in _uncovered(workspace, paths, kind, {}).values())
-    if left > share * size:
-        return True
-    workspace.db.note(f"not due: {kind.name}", mark)  # what is there is gone through once
-    return False

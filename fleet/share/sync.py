@@ -16,8 +16,7 @@ from fleet.model import line as codec
 from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
-from fleet.share import outgoing
-from fleet.share.outgoing import Outgoing
+from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
 from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
 from fleet.store.tree import (
@@ -119,7 +118,7 @@ class Exchange:
                 # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
                 out = self._push_lines(drop_alone=True)
             with self.workspace.locked():
-                outgoing.note_stripped(self.workspace, out)
+                Outbox(self.workspace).note_stripped(out)
             return self.done
 
     def fetch(self) -> Exchanged:
@@ -192,7 +191,7 @@ class Exchange:
             mark = self._pull()
             self.hooks.settle()
             with self.workspace.locked():
-                out = outgoing.planned(self.workspace, drop_alone=drop_alone)
+                out = Outbox(self.workspace).planned(drop_alone=drop_alone)
             self.done.withheld = len(out.withheld)
             if not out.files:
                 return out
@@ -217,7 +216,7 @@ class Exchange:
     def _push_edition(self, *, always: bool) -> None:
         workspace, tree = self.workspace, self.workspace.tree
         with workspace.locked():
-            files = outgoing.edition(workspace, always=always)
+            files = Outbox(workspace).edition(always=always)
             paths = tree.paths(tree.head())
             if files or always:
                 files |= self._pages(files, paths)

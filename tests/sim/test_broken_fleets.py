@@ -51,7 +51,7 @@ def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS, begin
 
 def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
     """What the remote had once is believed to be there."""
-    take, known = Ingest.take, outgoing._add_lines
+    take, known = Ingest.take, outgoing.Outbox._add_lines
     lost: set[str] = set()
 
     def remembering(self: Ingest, *rest: Any, **more: Any) -> object:
@@ -59,8 +59,8 @@ def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
         lost.update(entry.id for entry in taken.lost)
         return taken
 
-    def without_lost(workspace: Any, out: outgoing.Outgoing) -> None:
-        known(workspace, out)
+    def without_lost(self: outgoing.Outbox, out: outgoing.Outgoing) -> None:
+        known(self, out)
         gone = [entry for entry in out.entries if entry.id in lost]
         raws = {raw for entry in gone if isinstance(entry, Line) for raw in codec.split(entry)}
         out.lines = {
@@ -68,17 +68,17 @@ def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
         }
 
     patch.setattr(Ingest, "take", remembering)
-    patch.setattr(outgoing, "_add_lines", without_lost)
+    patch.setattr(outgoing.Outbox, "_add_lines", without_lost)
 
 
 def shards_lose_what_only_an_edition_of_ours_covers(patch: pytest.MonkeyPatch) -> None:
     """The edition that would be pushed next counts as one that was."""
-    uncovered = outgoing._uncovered
+    uncovered = outgoing.Outbox._uncovered
 
-    def by_our_own(workspace: Any, paths: Any, kind: Any, changed: Files) -> object:
-        return uncovered(workspace, paths, kind, changed | {kind.edition: workspace.db.edition(kind)})
+    def by_our_own(self: outgoing.Outbox, kind: Any, changed: Files) -> object:
+        return uncovered(self, kind, changed | {kind.edition: self._workspace.db.edition(kind)})
 
-    patch.setattr(outgoing, "_uncovered", by_our_own)
+    patch.setattr(outgoing.Outbox, "_uncovered", by_our_own)
 
 
 def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
 
 def purged_values_stay_in_the_tree(patch: pytest.MonkeyPatch) -> None:
     """A purge mark is sent, and what it covers stays where it stands."""
-    patch.setattr(outgoing, "_stripped", lambda *_: {})
+    patch.setattr(outgoing.Outbox, "_stripped", lambda *_: {})
 
 
 # --- the record -----------------------------------------------------------------------------------------------------
