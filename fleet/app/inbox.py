@@ -26,8 +26,7 @@ from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
 from fleet.reflect.promotion import AgentMemory
-from fleet.share import notices
-from fleet.share.notices import Notice
+from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
 from fleet.store.runs import UNDO, Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -132,7 +131,7 @@ def keep_up(workspace: Workspace) -> list[Entry]:
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
-        notices.send(workspace, Notice("inbox.waiting", f"{now.number} wait for you", now.told(), data))
+        Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.told(), data))
     return gone
 
 

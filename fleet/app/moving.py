@@ -12,10 +12,9 @@ from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
-from fleet.learn import purge as purging
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.importer import Imported
-from fleet.learn.purge import Place
+from fleet.learn.purge import Purge
 from fleet.learn.restore import Restored
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import rules
@@ -200,7 +199,7 @@ class Purged(NamedTuple):
 
     id: str
     why_not: str
-    remains: list[Place]
+    remains: list[tuple[str, int]]
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged:
@@ -213,7 +212,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
     purged, texts = _take_out(workspace, agent, wanted)
     reflecting.forget(workspace, purged)
     with workspace.locked():
-        purging.scrub(workspace, texts)
+        Purge(workspace).scrub(texts)
         Runs(workspace).forget(texts)
     for named in workspace.agents_here():
         starting.SessionStart(workspace, named).make()  # what lay ready held the old words
@@ -224,8 +223,8 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         # Until now the tree that was fetched had the words, and so had the rows beside it.
         workspace.tree.forget_history()
         with workspace.locked():
-            purging.scrub(workspace, texts)
-    return Purged(purged, why_not, purging.remains(workspace, purged, texts))
+            Purge(workspace).scrub(texts)
+    return Purged(purged, why_not, Purge(workspace).remains(purged, texts))
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
@@ -236,13 +235,13 @@ def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[
         if entry.id not in workspace.discoveries.retracted():
             discoveries.retract(workspace, agent, entry.id)
         with workspace.locked():
-            purging.forget_unsent(workspace, entry.id)
+            Purge(workspace).forget_unsent(entry.id)
         return entry.id, [entry.context, entry.problem, entry.solution, *entry.tags]
     # What the logs owe goes first: the marks name every value that is known here.
     counting.reconcile_all(workspace)
     known = find(workspace, wanted)
     with workspace.writing(agent) as writer:
-        return known.id, purging.purge_lesson(writer, known.id)
+        return known.id, Purge(workspace).lesson(writer, known.id)
 
 
 def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
@@ -272,7 +271,7 @@ def advice(workspace: Workspace, purged: Purged) -> list[str]:
         rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
     if places := purged.remains:
         rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
-        rows += [f"     {p.path}{f', line {p.line}' if p.line else ''}" for p in places[:_PLACES_SHOWN_MAX]]
+        rows += [f"     {path}{f', line {line}' if line else ''}" for path, line in places[:_PLACES_SHOWN_MAX]]
         if len(places) > _PLACES_SHOWN_MAX:
             rows.append(f"     and {len(places) - _PLACES_SHOWN_MAX} more: --json lists all")
     else:

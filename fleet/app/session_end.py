@@ -24,8 +24,7 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflection import Answer
-from fleet.share import notices
-from fleet.share.notices import Notice
+from fleet.share.notices import Notice, Notices
 from fleet.store import config, consent
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
@@ -290,7 +289,7 @@ def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
     """
     done = Records(workspace, agent).append(record)
     told = {"agent": agent, "saved": done.saved, "told": done.told()} | done.as_found(with_raw=False)
-    notices.send(workspace, Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
+    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
     return done
 
 

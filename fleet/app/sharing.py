@@ -11,10 +11,9 @@ import msgspec
 from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, discoveries, importer, restore
-from fleet.learn import purge as purging
 from fleet.learn.counting import CountedLog
+from fleet.learn.purge import Purge
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.line import Line
 from fleet.reflect import evidence
 from fleet.share import policy
 from fleet.share.git import (
@@ -271,7 +270,7 @@ def _drop_secrets(workspace: Workspace) -> None:
     dropped: dict[str, list[str]] = {}
     if came:
         with workspace.writing(agents[0]) as writer:
-            dropped, last = purging.purge_secrets(writer, came[:_LOOKED_AT_MAX])
+            dropped, last = Purge(workspace).secrets(writer, came[:_LOOKED_AT_MAX])
     looked = f"{since} {until} {last}" if came and last != came[-1] else f"{until} {until} "
     if looked != noted:
         workspace.state.put(**{_LOOKED: looked})

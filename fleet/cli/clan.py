@@ -14,8 +14,8 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.hosts import install
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import FleetError, UsageError
-from fleet.share import notices
 from fleet.share.git import guess_remote, identity, redact_url
+from fleet.share.notices import Notices
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
 from fleet.store.semantic import Embeddings
@@ -224,13 +224,13 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
-    if not (host := notices.unagreed(workspace)):
+    if not (host := Notices(workspace).unagreed()):
         return
     if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
         say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
         return
     try:
-        notices.agree(workspace)
+        Notices(workspace).agree()
         say(f"messages go to {host}")
     except UsageError as why:
         note(f"[notify] webhook: {why}")

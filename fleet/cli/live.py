@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import ssl
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
 from fleet.share.live import access
-from fleet.share.live.access import Where
+from fleet.share.live.access import Access, Where
 from fleet.share.live.client import Online, who
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import consent
@@ -47,7 +48,7 @@ def _serve(
     ] = None,
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
-    token = _token_in(token_file) or (access.fresh_token() if consent.is_loopback(host) else "")
+    token = _token_in(token_file) or (secrets.token_hex(24) if consent.is_loopback(host) else "")
     rules, certificate = Rules(host, token, tuple(origin or ())), _certificate_of(tls_cert, tls_key)
     rules.check(has_certificate=certificate is not None)
     asyncio.run(_served(rules, port, certificate))
@@ -65,7 +66,7 @@ def _join(
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
-        joined = access.join(workspace, url, room, token_env)
+        joined = Access(workspace).join(url, room, token_env)
         served = ", which the sidecar serves itself" if joined.serve else ""
         say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
         say("`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it")
@@ -80,7 +81,7 @@ def _join(
 def _leave() -> None:
     """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
     with output.opened() as workspace:
-        if not access.leave(workspace):
+        if not Access(workspace).leave():
             raise NoError("this folder is in no live room. Nothing was changed")
         say("this folder is in no live room any more; what was sent stays with the clan")
 
@@ -171,7 +172,7 @@ def _online(workspace: Workspace) -> list[Online]:
         UsageError: it names none.
         RemoteUnavailable: no answer.
     """
-    settings = access.agreed(workspace)
+    settings = Access(workspace).agreed()
     if settings is None:
         raise UsageError(
             "no live room is named: `fleet live join URL` joins one, for instance that of `fleet live serve`"

@@ -15,7 +15,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fleet.learn import corrections_md
 from fleet.model import edits
@@ -39,36 +39,166 @@ _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
 """Beginnings of what in ``.fleet`` holds no text of a lesson, or is not made of files."""
 
 
-class Place(NamedTuple):
-    """Where a purged text still stands; ``line`` is 0 for a file without lines."""
+class Purge:
+    """Purge in one workspace."""
 
-    path: str
-    line: int
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
+    def lesson(self, writer: Writer, pattern: str) -> list[str]:
+        """Mark and overwrite every text of a lesson, and retire it; return the texts that are to be gone.
 
-def purge_lesson(writer: Writer, pattern: str) -> list[str]:
-    """Mark and overwrite every text of a lesson, and retire it; return the texts that are to be gone.
+        The log is counted already. Afterwards no line file here holds a value that is marked.
+        """
+        texts = set[str]()
+        shared = self._workspace.patterns.line(pattern)
+        carried = self._workspace.db.carried(pattern)
+        if shared is not None:
+            texts |= _texts_in(shared)
+            gone = [each for each in carried if _holds(each, texts)]
+            writer.append(PATTERNS, [_purged(shared, writer, gone)])
+        for agent in self._workspace.agents_here():
+            mine = self._workspace.notes(agent).line(pattern) if self._workspace.notes_file(agent).is_file() else None
+            if mine is not None:
+                texts |= _texts_in(mine)
+                made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
+                self._workspace.files.append(self._workspace.notes_file(agent), made)
+        # On the disk before anything is taken out: a crash in between leaves too much, never too little. What rows
+        # alone know goes into a file first, since the databases will be deleted.
+        self._workspace.take(self._workspace.tree.head())
+        self._strip(pattern)
+        return sorted(texts - {REDACTED})
 
-    The log is counted already. Afterwards no line file here holds a value that is marked.
-    """
-    workspace, texts = writer.workspace, set[str]()
-    shared = workspace.patterns.line(pattern)
-    carried = workspace.db.carried(pattern)
-    if shared is not None:
-        texts |= _texts_in(shared)
-        gone = [each for each in carried if _holds(each, texts)]
-        writer.append(PATTERNS, [_purged(shared, writer, gone)])
-    for agent in workspace.agents_here():
-        mine = workspace.notes(agent).line(pattern) if workspace.notes_file(agent).is_file() else None
-        if mine is not None:
-            texts |= _texts_in(mine)
-            made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
-            workspace.files.append(workspace.notes_file(agent), made)
-    # On the disk before anything is taken out: a crash in between leaves too much, never too little. What rows alone
-    # know goes into a file first, since the databases will be deleted.
-    workspace.take(workspace.tree.head())
-    _strip(workspace, pattern)
-    return sorted(texts - {REDACTED})
+    def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+        """Mark, for everybody, the texts of shared lessons that carry a certain secret as it stands.
+
+        What the branch does not have yet is not marked: it is held back here, and a person can still mend it.
+
+        Returns the kinds by lesson, and the last lesson that was looked at: after ``SECRETS_AT_ONCE_MAX`` finds it
+        stops. What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful
+        secrets are left to the screening of whoever shows them: a mark cannot be taken back.
+        """
+        found, last = dict[str, dict[str, list[str]]](), ""
+        with self._workspace.snapshot():  # a clan that comes for the first time brings many
+            for last in patterns:
+                shared = self._workspace.patterns.shared(last)
+                if shared and (kinds := {field: each for field, value in shared.said() if (each := _certain(value))}):
+                    found[last] = kinds
+                if len(found) == SECRETS_AT_ONCE_MAX:
+                    break
+        for pattern, kinds in found.items():
+            if (line := self._workspace.patterns.line(pattern)) is not None:
+                shown = fold(line).fields
+                redacted = {field: _redacted(shown.get(field)) for field in kinds}
+                writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
+        if found:
+            self._workspace.take(self._workspace.tree.head())
+            for pattern in found:
+                self._strip(pattern)
+        return {
+            pattern: sorted({kind for told in kinds.values() for kind in told}) for pattern, kinds in found.items()
+        }, last
+
+    def _strip(self, pattern: str) -> None:
+        """Take out of the line files here what marks cover: the join of them stays what it is."""
+        for source in clan_sources(self._workspace.clan):
+            data = self._workspace.files.read(source.file)
+            self._put(source.file, self._workspace.db.stripped(source.kind, data), data)
+        for agent in self._workspace.agents_here():
+            file = self._workspace.notes_file(agent)
+            whole = self._workspace.notes(agent).line(pattern) if file.is_file() else None
+            if whole is not None:
+                data = self._workspace.files.read(file)
+                self._put(file, _without_marked(data, whole), data)
+
+    def _put(self, file: Path, data: bytes, before: bytes) -> None:
+        if data != before:
+            self._workspace.files.replace(file, data) if data else self._workspace.files.remove(file)
+
+    def forget_unsent(self, discovery: str) -> None:
+        """Drop a discovery's lines that never left this machine. The caller holds the write lock."""
+        if any(getattr(entry, "id", "") == discovery for entry in self._workspace.db.outgoing()):
+            for source in clan_sources(self._workspace.clan):
+                if source.kind is DISCOVERIES:
+                    data = self._workspace.files.read(source.file)
+                    found = lines.entries(DISCOVERIES, [data], source.path, Read())
+                    gone = {raw for raw, entry in found if entry.id == discovery}
+                    kept = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in gone)
+                    self._put(source.file, kept if gone else data, data)
+
+    def scrub(self, texts: Iterable[str]) -> None:
+        """Overwrite the texts in what fleet keeps for itself, and delete what it can make anew.
+
+        The databases go as files, all three of each: words that were deleted stay in a full-text index, whatever is
+        rebuilt. The local database holds ids, and no text.
+        """
+        needles = _needles(texts)
+        self._workspace.close()
+        for path in sorted(self._workspace.local.rglob("*")):
+            top = path.relative_to(self._workspace.local).parts[0]
+            if top.startswith(_LEFT_ALONE) or path.is_symlink() or not path.is_file():
+                continue
+            if ".db" in path.name or top == "ready":
+                path.unlink(missing_ok=True)
+            elif top == "quarantine":
+                self._scrub_refused(path, needles)
+            elif any(needle in (data := path.read_bytes()) for needle in needles):
+                for needle in needles:
+                    data = data.replace(needle, REDACTED.encode())
+                self._workspace.files.replace(path, data)
+
+    def _scrub_refused(self, path: Path, needles: list[bytes]) -> None:
+        """Drop the refused lines that hold a purged text: they are kept as base64."""
+        data = self._workspace.files.read(path)
+        kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
+        self._put(path, kept, data)
+
+    def remains(self, purged: str, texts: Iterable[str]) -> list[tuple[str, int]]:
+        """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
+        entries = list(self._entries_of(purged))
+        # What the logs told is known even where a purge before this one took it out of the record.
+        needles = _needles({*texts, *(text for _, told in entries for text in told)})
+        found = {place for place, _ in entries}
+        for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):
+            for path in sorted(top.rglob("*")) if top.is_dir() else []:
+                if not self._is_looked_at(path):
+                    continue
+                at = path.relative_to(self._workspace.root).as_posix()
+                if ".db" in path.name:
+                    found |= {(at, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
+                else:
+                    found |= {(at, number) for number in _lines_with(path.read_bytes(), needles)}
+        tree = self._workspace.tree
+        for name, (oid, _) in self._fetched().items():
+            fetched = tree.read(oid)
+            if any(needle in fetched for needle in needles):
+                found.add((f".fleet/git, {name} as last fetched", 0))
+        carried = self._workspace.db.carried(purged)
+        found |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
+        return sorted(found)
+
+    def _is_looked_at(self, path: Path) -> bool:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
+            return False
+        if path.is_relative_to(self._workspace.local):
+            return path.relative_to(self._workspace.local).parts[0] not in ("git", "locks")
+        return True
+
+    def _fetched(self) -> dict[str, tuple[str, int]]:
+        try:
+            return self._workspace.tree.paths(self._workspace.tree.head())
+        except FleetError:
+            return {}
+
+    def _entries_of(self, pattern: str) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
+        """Yield the entries of the logs that told the lesson, and their words: these may differ from the lesson's."""
+        for agent in self._workspace.agents_here():
+            path = self._workspace.home(agent) / "corrections.md"
+            log = corrections_md.parse_log(self._workspace.files.read(path))
+            for bound in corrections_md.bind(log):
+                if bound.record is not None and bound.record.pattern == pattern:
+                    at = (path.relative_to(self._workspace.root).as_posix(), bound.entry.line)
+                    yield at, (bound.entry.pattern, bound.entry.right)
 
 
 def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
@@ -79,37 +209,6 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
             redacted[field] = [] if isinstance(value, list) else REDACTED
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
-
-
-def purge_secrets(writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-    """Mark, for everybody, the texts of shared lessons that carry a certain secret as it stands.
-
-    What the branch does not have yet is not marked: it is held back here, and a person can still mend it.
-
-    Returns the kinds by lesson, and the last lesson that was looked at: after ``SECRETS_AT_ONCE_MAX`` finds it stops.
-    What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful secrets are left
-    to the screening of whoever shows them: a mark cannot be taken back.
-    """
-    workspace, found, last = writer.workspace, dict[str, dict[str, list[str]]](), ""
-    with workspace.snapshot():  # a clan that comes for the first time brings many
-        for last in patterns:
-            shared = workspace.patterns.shared(last)
-            if shared and (kinds := {field: each for field, value in shared.said() if (each := _certain(value))}):
-                found[last] = kinds
-            if len(found) == SECRETS_AT_ONCE_MAX:
-                break
-    for pattern, kinds in found.items():
-        if (line := workspace.patterns.line(pattern)) is not None:
-            shown = fold(line).fields
-            redacted = {field: _redacted(shown.get(field)) for field in kinds}
-            writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
-    if found:
-        workspace.take(workspace.tree.head())
-        for pattern in found:
-            _strip(workspace, pattern)
-    return {
-        pattern: sorted({kind for told in kinds.values() for kind in told}) for pattern, kinds in found.items()
-    }, last
 
 
 def _certain(value: Any) -> list[str]:
@@ -149,19 +248,6 @@ def _holds(carried: Carried, texts: Iterable[str]) -> bool:
     )
 
 
-def _strip(workspace: Workspace, pattern: str) -> None:
-    """Take out of the line files here what marks cover: the join of them stays what it is."""
-    for source in clan_sources(workspace.clan):
-        data = workspace.files.read(source.file)
-        _put(workspace, source.file, workspace.db.stripped(source.kind, data), data)
-    for agent in workspace.agents_here():
-        file = workspace.notes_file(agent)
-        whole = workspace.notes(agent).line(pattern) if file.is_file() else None
-        if whole is not None:
-            data = workspace.files.read(file)
-            _put(workspace, file, _without_marked(data, whole), data)
-
-
 def _without_marked(data: bytes, whole: Line) -> bytes:
     rows = []
     for raw in data.split(b"\n"):
@@ -171,101 +257,12 @@ def _without_marked(data: bytes, whole: Line) -> bytes:
     return b"\n".join(rows)
 
 
-def _put(workspace: Workspace, file: Path, data: bytes, before: bytes) -> None:
-    if data != before:
-        workspace.files.replace(file, data) if data else workspace.files.remove(file)
-
-
-def forget_unsent(workspace: Workspace, discovery: str) -> None:
-    """Drop a discovery's lines that never left this machine. The caller holds the write lock."""
-    if any(getattr(entry, "id", "") == discovery for entry in workspace.db.outgoing()):
-        for source in clan_sources(workspace.clan):
-            if source.kind is DISCOVERIES:
-                data = workspace.files.read(source.file)
-                found = lines.entries(DISCOVERIES, [data], source.path, Read())
-                gone = {raw for raw, entry in found if entry.id == discovery}
-                kept = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in gone)
-                _put(workspace, source.file, kept if gone else data, data)
-
-
-# --- everywhere else on this machine --------------------------------------------------------------------------------
-
-
-def scrub(workspace: Workspace, texts: Iterable[str]) -> None:
-    """Overwrite the texts in what fleet keeps for itself, and delete what it can make anew. Nobody waits for a reader.
-
-    The databases go as files, all three of each: words that were deleted stay in a full-text index, whatever is
-    rebuilt. The local database holds ids, and no text.
-    """
-    needles = _needles(texts)
-    workspace.close()
-    for path in sorted(workspace.local.rglob("*")):
-        top = path.relative_to(workspace.local).parts[0]
-        if top.startswith(_LEFT_ALONE) or path.is_symlink() or not path.is_file():
-            continue
-        if ".db" in path.name or top == "ready":
-            path.unlink(missing_ok=True)
-        elif top == "quarantine":
-            _scrub_refused(workspace, path, needles)
-        elif any(needle in (data := path.read_bytes()) for needle in needles):
-            for needle in needles:
-                data = data.replace(needle, REDACTED.encode())
-            workspace.files.replace(path, data)
-
-
-def _scrub_refused(workspace: Workspace, path: Path, needles: list[bytes]) -> None:
-    """Drop the refused lines that hold a purged text: they are kept as base64."""
-    data = workspace.files.read(path)
-    kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
-    _put(workspace, path, kept, data)
-
-
 def _is_about(raw: bytes, needles: list[bytes]) -> bool:
     try:
         refused = base64.b64decode(json.loads(raw)["bytes"])
     except (ValueError, KeyError, TypeError):
         refused = raw
     return any(needle in refused for needle in needles)
-
-
-def remains(workspace: Workspace, purged: str, texts: Iterable[str]) -> list[Place]:
-    """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
-    entries = list(_entries_of(workspace, purged))
-    # What the logs told is known even where a purge before this one took it out of the record.
-    needles = _needles({*texts, *(text for _, told in entries for text in told)})
-    found = {place for place, _ in entries}
-    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
-        for path in sorted(top.rglob("*")) if top.is_dir() else []:
-            if not _is_looked_at(workspace, path):
-                continue
-            at = path.relative_to(workspace.root).as_posix()
-            if ".db" in path.name:
-                found |= {Place(at, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
-            else:
-                found |= {Place(at, number) for number in _lines_with(path.read_bytes(), needles)}
-    tree = workspace.tree
-    for name, (oid, _) in _fetched(workspace).items():
-        fetched = tree.read(oid)
-        if any(needle in fetched for needle in needles):
-            found.add(Place(f".fleet/git, {name} as last fetched", 0))
-    carried = workspace.db.carried(purged)
-    found |= {Place(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
-    return sorted(found)
-
-
-def _is_looked_at(workspace: Workspace, path: Path) -> bool:
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
-        return False
-    if path.is_relative_to(workspace.local):
-        return path.relative_to(workspace.local).parts[0] not in ("git", "locks")
-    return True
-
-
-def _fetched(workspace: Workspace) -> dict[str, tuple[str, int]]:
-    try:
-        return workspace.tree.paths(workspace.tree.head())
-    except FleetError:
-        return {}
 
 
 def _needles(texts: Iterable[str]) -> list[bytes]:
@@ -285,14 +282,3 @@ def _lines_with(data: bytes, needles: list[bytes]) -> Iterator[int]:
         for number, raw in enumerate(data.split(b"\n"), 1):
             if any(needle in raw for needle in needles):
                 yield number
-
-
-def _entries_of(workspace: Workspace, pattern: str) -> Iterator[tuple[Place, tuple[str, str]]]:
-    """Yield the entries of the logs that told the lesson, and their words: these may differ from the lesson's."""
-    for agent in workspace.agents_here():
-        path = workspace.home(agent) / "corrections.md"
-        log = corrections_md.parse_log(workspace.files.read(path))
-        for bound in corrections_md.bind(log):
-            if bound.record is not None and bound.record.pattern == pattern:
-                at = Place(path.relative_to(workspace.root).as_posix(), bound.entry.line)
-                yield at, (bound.entry.pattern, bound.entry.right)

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -500,7 +501,7 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     from fleet.share.live import access
 
     try:
-        if access.agreed(workspace) is None:
+        if access.Access(workspace).agreed() is None:
             return {}
     except UsageError as unconfirmed:
         say("live", str(unconfirmed))
@@ -528,7 +529,7 @@ async def _live(root: Path, agent: str, changed: _Bell, arrived: Callable[[], No
     from fleet.share.live.client import Live  # with the libraries of live sync
 
     workspace = Workspace(root)
-    settings = access.agreed(workspace)
+    settings = access.Access(workspace).agreed()
     workspace.close()
     if settings is None:
         return
@@ -563,7 +564,7 @@ async def _serve_live(settings: config.Live) -> None:
 
     token = consent.variable(settings.token_env)
     if len(token) < access.TOKEN_CHARS_MIN:
-        token = access.fresh_token()
+        token = secrets.token_hex(24)
     rooms = Rooms(Rules("127.0.0.1", token), os.urandom)
     while True:
         with suppress(OSError):

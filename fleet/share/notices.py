@@ -1,16 +1,15 @@
 """Notices: short messages to whoever is responsible for the agents, over whatever the configuration names.
 
-Every way is one function of the same shape (``_WAYS``). A notice never fails what it tells of: a way that does not
+A notice never fails what it tells of: a way that does not
 answer is a warning. The log is for programs, such as a dashboard: a JSON line each, on this machine alone. A webhook
 gets Slack's incoming format, and only where somebody on this machine agreed to its very address.
 """
 
 import html
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from shutil import which
 from typing import NamedTuple
@@ -45,79 +44,66 @@ class Notice(NamedTuple):
     data: Mapping[str, object] = {}
 
 
-def send(workspace: Workspace, notice: Notice) -> None:
-    """Send a notice over every way that is on. What goes wrong is a warning."""
-    clean = notice._replace(title=_clean(notice.title), text=_clean(notice.text))
-    for way, act in _WAYS.items():
-        try:
-            act(workspace, clean)
-        except (FleetError, OSError, ValueError, subprocess.SubprocessError) as why:
-            workspace.warn(f"the {way} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it")
+class Notices:
+    """The ways that a workspace's configuration names."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._settings = workspace.config.notify
+        self._url = self._settings.webhook or consent.variable(self._settings.webhook_env)
 
-def _webhook_url(workspace: Workspace) -> str:
-    """Return the address of the webhook that is named, by the file or by its variable; "" for none."""
-    settings = workspace.config.notify
-    return settings.webhook or consent.variable(settings.webhook_env)
+    def send(self, notice: Notice) -> None:
+        """Send a notice over every way that is on. What goes wrong is a warning."""
+        clean = notice._replace(title=_clean(notice.title), text=_clean(notice.text))
+        ways = {"log": self._log, "terminal": self._terminal, "desktop": self._desktop, "webhook": self._webhook}
+        for way, act in ways.items():
+            try:
+                act(clean)
+            except (FleetError, OSError, ValueError, subprocess.SubprocessError) as why:
+                told = f"the {way} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it"
+                self._workspace.warn(told)
 
+    def unagreed(self) -> str:
+        """Return the host of the webhook that is named and that nobody on this machine agreed to; "" for none."""
+        is_open = self._url and not self._workspace.state.agrees(consent.WEBHOOK, self._url)
+        return urlsplit(self._url).hostname or self._url[:40] if is_open else ""
 
-def unagreed(workspace: Workspace) -> str:
-    """Return the host of the webhook that is named and that nobody on this machine agreed to; "" for none."""
-    url = _webhook_url(workspace)
-    is_open = url and not workspace.state.agrees(consent.WEBHOOK, url)
-    return urlsplit(url).hostname or url[:40] if is_open else ""
+    def agree(self) -> None:
+        """Note a person's yes to the webhook that is named, in place of any other.
 
+        Raises:
+            UsageError: messages may not go there.
+        """
+        url = consent.check_endpoint(self._url)
+        self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
 
-def agree(workspace: Workspace) -> None:
-    """Note a person's yes to the webhook that is named, in place of any other.
+    def _log(self, notice: Notice) -> None:
+        workspace = self._workspace
+        if workspace.is_read_only:
+            return
+        path = workspace.local / LOG
+        row = {"at": workspace.wall(), "event": notice.event, "text": notice.text, **notice.data}
+        known = workspace.files.read(path)
+        if len(known) > _LOG_BYTES_MAX:  # the newer half stays: a program that reads it has long had the other one
+            half = known[len(known) // 2 :].partition(b"\n")[2]
+            workspace.files.replace(path, half, is_durable=False)
+        workspace.files.append(path, json.dumps(row, default=str).encode() + b"\n", is_durable=False)
 
-    Raises:
-        UsageError: messages may not go there.
-    """
-    url = consent.check_endpoint(_webhook_url(workspace))
-    workspace.state.agree(consent.WEBHOOK, url, workspace.wall(), alone=True)
+    def _terminal(self, notice: Notice) -> None:
+        if self._settings.terminal and sys.stderr.isatty():
+            sys.stderr.write(for_terminal(f"fleet: {notice.title}: {notice.text}") + "\n")
+
+    def _desktop(self, notice: Notice) -> None:
+        if self._settings.desktop and (program := which("notify-send")):
+            words = [program, "--app-name=fleet", "--", notice.title, html.escape(notice.text)]
+            subprocess.run(words, timeout=_WAIT_S, check=True, capture_output=True)
+
+    def _webhook(self, notice: Notice) -> None:
+        if self._url and self._workspace.state.agrees(consent.WEBHOOK, self._url):
+            body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
+            with suppress(TimeoutError):
+                consent.posted(self._url, body, {}, _WAIT_S, _ANSWER_BYTES_MAX)
 
 
 def _clean(text: str) -> str:
     return one_line(screen(text).text)[:_TEXT_CHARS_MAX]
-
-
-def _log(workspace: Workspace, notice: Notice) -> None:
-    if workspace.is_read_only:
-        return
-    path = workspace.local / LOG
-    row = {"at": workspace.wall(), "event": notice.event, "text": notice.text, **notice.data}
-    known = workspace.files.read(path)
-    if len(known) > _LOG_BYTES_MAX:  # the newer half stays: a program that reads it has long had the other one
-        half = known[len(known) // 2 :].partition(b"\n")[2]
-        workspace.files.replace(path, half, is_durable=False)
-    workspace.files.append(path, json.dumps(row, default=str).encode() + b"\n", is_durable=False)
-
-
-def _terminal(workspace: Workspace, notice: Notice) -> None:
-    if workspace.config.notify.terminal and sys.stderr.isatty():
-        sys.stderr.write(for_terminal(f"fleet: {notice.title}: {notice.text}") + "\n")
-
-
-def _desktop(workspace: Workspace, notice: Notice) -> None:
-    program = which("notify-send") if workspace.config.notify.desktop else None
-    if program is not None:
-        words = [program, "--app-name=fleet", "--", notice.title, html.escape(notice.text)]
-        subprocess.run(words, timeout=_WAIT_S, check=True, capture_output=True, env=dict(os.environ))
-
-
-def _webhook(workspace: Workspace, notice: Notice) -> None:
-    url = _webhook_url(workspace)
-    if not url or not workspace.state.agrees(consent.WEBHOOK, url):
-        return
-    body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
-    with suppress(TimeoutError):
-        consent.posted(url, body, {}, _WAIT_S, _ANSWER_BYTES_MAX)
-
-
-_WAYS: Mapping[str, Callable[[Workspace, Notice], None]] = {
-    "log": _log,
-    "terminal": _terminal,
-    "desktop": _desktop,
-    "webhook": _webhook,
-}

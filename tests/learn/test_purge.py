@@ -104,10 +104,10 @@ def leaked(clan):
 
 def test_where_nobody_else_wrote_for_days_a_purge_is_one_all_the_same(leaked):
     done = leaked.purge("velma", leaked.pattern)
-    assert done.shared
+    assert not done.why_not
     assert SECRET not in leaked.tip()
     assert leaked.holders("velma") == []
-    assert {place.path for place in done.remains} == {"agents/velma/corrections.md"}
+    assert {path for path, _ in done.remains} == {"agents/velma/corrections.md"}
 
 
 @pytest.mark.parametrize("after", [["sync"], ["sync", "sync"], ["sync", "sync", "compact"], ["compact"]])
@@ -130,8 +130,8 @@ def test_without_an_answer_from_the_remote_the_next_sync_brings_it(leaked):
     away = leaked.remote.with_name("away.git")
     leaked.remote.rename(away)
     done = leaked.purge("velma", leaked.pattern)
-    assert not done.shared
-    told = {place.path.partition(",")[0] for place in done.remains}
+    assert done.why_not
+    told = {path.partition(",")[0] for path, _ in done.remains}
     assert set(leaked.holders("velma")) <= told == {".fleet/git", ".fleet/state-3.db", "agents/velma/corrections.md"}
     away.rename(leaked.remote)
     leaked.sync("velma")
@@ -233,7 +233,7 @@ def test_a_line_of_a_newer_version_that_holds_it_goes_and_another_stays(clan):
 
 def test_nothing_that_fleet_keeps_for_itself_holds_it(leaked):
     space = leaked["velma"]
-    starting.session_start(space, "velma")
+    starting.SessionStart(space, "velma").make()
     (space.clan / "patterns.d").mkdir(exist_ok=True)
     (space.clan / "patterns.d/tank.0a1b2c3d.jsonl").write_text(f'{{"id":"p-1","set":"{SECRET}"}}\n')
     space.db.refresh()

@@ -55,78 +55,75 @@ def _checked(url: str) -> str:
     return url
 
 
-def _named(workspace: Workspace) -> Settings | None:
-    """Return the room that was joined here, else the one that the configuration names; None for none.
+class Access:
+    """The room that a workspace is in, by somebody's yes on this machine."""
 
-    Nobody may be there before ``check`` says so.
-    """
-    settings = workspace.config.live
-    with suppress(ValueError):
-        if joined := workspace.state.get(_JOINED):
-            return msgspec.convert(json.loads(joined), Settings)
-    return settings if settings.url or settings.serve else None
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._state = workspace.state
+        self._configured = workspace.config.live
 
+    def _named(self) -> Settings | None:
+        """Return the room that was joined here, else the one that the configuration names; None for none."""
+        with suppress(ValueError):
+            if joined := self._state.get(_JOINED):
+                return msgspec.convert(json.loads(joined), Settings)
+        return self._configured if self._configured.url or self._configured.serve else None
 
-def agreed(workspace: Workspace) -> Settings | None:
-    """Return the room to be in; None where none is named.
+    def agreed(self) -> Settings | None:
+        """Return the room to be in; None where none is named.
 
-    Raises:
-        UsageError: nobody on this machine agreed to it, or its address is none.
-    """
-    settings = _named(workspace)
-    if settings is None:
-        return None
-    _checked(address(settings))
-    if not workspace.state.agrees(consent.LIVE, _consented(settings)):
-        raise UsageError(
-            f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that on "
-            "this machine. Nothing was sent. `fleet live join` agrees to it, `fleet live join URL` names another"
-        )
-    return settings
+        Raises:
+            UsageError: nobody on this machine agreed to it, or its address is none.
+        """
+        settings = self._named()
+        if settings is None:
+            return None
+        _checked(address(settings))
+        if not self._state.agrees(consent.LIVE, _consented(settings)):
+            raise UsageError(
+                f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that "
+                "on this machine. Nothing was sent. `fleet live join` agrees to it, `fleet live join URL` names another"
+            )
+        return settings
+
+    def join(self, url: str = "", room: str = "", token_env: str = "") -> Settings:
+        """Agree to a room, on this machine: the one of an address, or with none the one that the configuration names.
+
+        Raises:
+            UsageError: none is named, or what was given cannot be one. Nothing was changed.
+        """
+        if url or room or token_env or not (self._configured.url or self._configured.serve):
+            given = {"url": url or _here(), "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
+            try:
+                settings = msgspec.convert(given, Settings)
+            except msgspec.ValidationError as why:
+                raise UsageError(f"no such room can be: {why}. Nothing was changed") from why
+        else:
+            settings, given = self._configured, {}
+        _checked(address(settings))
+        self._state.agree(consent.LIVE, _consented(settings), self._workspace.wall(), alone=True)
+        self._state.put(**{_JOINED: json.dumps(given) if given else ""})
+        return settings
+
+    def leave(self) -> bool:
+        """Withdraw every yes to a live room here; tell whether there was one."""
+        was_in = bool(self._state.agreed(consent.LIVE))
+        self._state.disagree(consent.LIVE)
+        self._state.put(**{_JOINED: ""})
+        return was_in
+
+    def key(self) -> str:
+        """Return what a server tells this folder's replicas from others by who come under their names."""
+        if not (found := self._state.get(_KEY)):
+            found = self._workspace.world.entropy(16).hex()
+            self._state.put(**{_KEY: found})
+        return found
 
 
 def address(settings: Settings) -> str:
     """Return the address of a room's server: where it serves itself, on this machine."""
     return settings.url or f"ws://127.0.0.1:{settings.port}"
-
-
-def join(workspace: Workspace, url: str = "", room: str = "", token_env: str = "") -> Settings:
-    """Agree to a room, on this machine: the one of an address, or with none the one that the configuration names.
-
-    Raises:
-        UsageError: none is named, or what was given cannot be one. Nothing was changed.
-    """
-    if url or room or token_env:
-        given = {"url": url or _here(), "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
-        try:
-            settings = msgspec.convert(given, Settings)
-        except msgspec.ValidationError as why:
-            raise UsageError(f"no such room can be: {why}. Nothing was changed") from why
-    elif workspace.config.live.url or workspace.config.live.serve:
-        settings, given = workspace.config.live, {}
-    else:
-        settings = msgspec.structs.replace(_DEFAULT, url=_here())
-        given = {"url": settings.url}
-    _checked(address(settings))
-    workspace.state.agree(consent.LIVE, _consented(settings), workspace.wall(), alone=True)
-    workspace.state.put(**{_JOINED: json.dumps(given) if given else ""})
-    return settings
-
-
-def leave(workspace: Workspace) -> bool:
-    """Withdraw every yes to a live room here; tell whether there was one."""
-    was_in = bool(workspace.state.agreed(consent.LIVE))
-    workspace.state.disagree(consent.LIVE)
-    workspace.state.put(**{_JOINED: ""})
-    return was_in
-
-
-def key(workspace: Workspace) -> str:
-    """Return what a server tells this folder's replicas from others by who come under their names."""
-    if not (found := workspace.state.get(_KEY)):
-        found = workspace.world.entropy(16).hex()
-        workspace.state.put(**{_KEY: found})
-    return found
 
 
 def _here() -> str:
@@ -187,11 +184,6 @@ class Where:
 
 
 # --- this user's own server -----------------------------------------------------------------------------------------
-
-
-def fresh_token() -> str:
-    """Return a token that nobody guesses."""
-    return os.urandom(24).hex()
 
 
 @contextmanager

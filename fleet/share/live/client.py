@@ -22,8 +22,8 @@ from crdt.doc import BadUpdateError, TruncatedError
 from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError
 from fleet.share import policy
-from fleet.share.live import access, wire
-from fleet.share.live.access import Where
+from fleet.share.live import wire
+from fleet.share.live.access import Access, Where
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.share.remote import RemoteUnavailable
@@ -109,7 +109,7 @@ class Live:
         workspace = self._opened()
         with workspace.writing(self._agent) as writer:
             replica = writer.name
-        self._since, self._key = workspace.wall(), access.key(workspace)
+        self._since, self._key = workspace.wall(), Access(workspace).key()
         self._is_paused = workspace.state.paused(workspace.wall()) is not None
         return Bridge(workspace, replica)
 
