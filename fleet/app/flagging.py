@@ -69,35 +69,176 @@ Known already, nearest first. If it is one of these, say so instead of wording i
 _Told = tuple[prompts.Objection | None, signals.Flag]
 
 
-def heard(call: Call, payload: Payload) -> Reply:
-    """Log what a person, or another agent, objects to, before the next reply; return how a lesson is to be stated."""
-    said, settings = _own_part(payload.prompt), _settings(call)
-    signal, flags = _detected(said, settings), list[_Told]()
-    objected_to, read_to = _objections(call, payload, payload.prompt)
-    for objection in objected_to:
-        is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
-        is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
-        flags.append((objection, _objected(objection, "strong" if is_strong else "medium")))
-        signal = None if is_prompt else signal  # the same words
-    if signal is not None:
-        flag = signals.Flag(
-            kind="agent" if signal.sender else "human",
-            quote=_quoted(said, signal.excerpt),
-            title=signal.excerpt,
-            confidence=signal.confidence,
-            heard=signal.kind,
-            agent=signal.sender,
-        )
-        flags.append((None, flag))
-    new = _logged(call, payload, flags, read_to)
-    asked = _question(call, _STATE_IT, [each for each in new if each[1].confidence == "strong"])
-    return Reply(asked, note=_note(new))
+class Flagging:
+    """What one call of a host tells, logged."""
 
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._told = call.told
+        self._ground = _Ground(call.root)
 
-def objected(call: Call, payload: Payload) -> str:
-    """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
-    found, read_to = _objections(call, payload)
-    return _note(_logged(call, payload, [(each, _objected(each, "strong")) for each in found], read_to))
+    def heard(self, payload: Payload) -> Reply:
+        """Log what somebody objects to, before the next reply; return how a lesson is to be stated."""
+        said, settings = _own_part(payload.prompt), self._settings()
+        signal, flags = _detected(said, settings), list[_Told]()
+        objected_to, read_to = self._objections(payload, payload.prompt)
+        for objection in objected_to:
+            is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
+            is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
+            flags.append((objection, _objected(objection, "strong" if is_strong else "medium")))
+            signal = None if is_prompt else signal  # the same words
+        if signal is not None:
+            flag = signals.Flag(
+                kind="agent" if signal.sender else "human",
+                quote=_quoted(said, signal.excerpt),
+                title=signal.excerpt,
+                confidence=signal.confidence,
+                heard=signal.kind,
+                agent=signal.sender,
+            )
+            flags.append((None, flag))
+        new = self._logged(payload, flags, read_to)
+        asked = self._question(_STATE_IT, [each for each in new if each[1].confidence == "strong"])
+        return Reply(asked, note=_note(new))
+
+    def objected(self, payload: Payload) -> str:
+        """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
+        found, read_to = self._objections(payload)
+        return _note(self._logged(payload, [(each, _objected(each, "strong")) for each in found], read_to))
+
+    def _settings(self) -> Any:
+        """Return ``[triggers]``; None means the defaults: to read what a person set takes longer than all else here."""
+        if not self._call.sets("triggers"):
+            return None
+        from fleet.store import config
+
+        return config.load(Path(self._call.root) / CONFIG).triggers
+
+    def _objections(self, payload: Payload, prompt: str = "") -> tuple[list[prompts.Objection], int]:
+        """Return what a person objected to since the transcript was read last, each once, and how far it is read then.
+
+        What still waits for its words is read again, with the prompt that brings them. -1: nothing was read.
+        """
+        settings = self._settings()
+        if not payload.has_transcript or (settings is not None and settings.off):
+            return [], -1
+        found: list[prompts.Objection] = []
+        with self._call.guarded("what was refused in this session was not heard"):
+            part = Transcript(self._call.told, payload.transcript).unread()
+            if part.trouble and self._told.claim("transcript trouble"):
+                self._call.log(f"the session's transcript {part.trouble}")
+            waits = None
+            if part.has_objection():
+                known = set(self._told.words())
+                found, waits = objections(part.events(), prompt)
+                found = [each for each in found if f"heard {each.id}" not in known]
+            return found, waits.offset if waits is not None else part.ends
+        return [], -1
+
+    def _logged(self, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
+        """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
+        new = []
+        for objection, flag in flags:
+            done = signals.flag(self._ground, self._call.agent, flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
+            if objection is not None:
+                self._told.note(f"heard {objection.id}")
+            if done.is_new:
+                self._told.note(f"flag {done.id}")
+                new.append((done.id, flag))
+        if read_to >= 0:
+            Transcript(self._call.told, payload.transcript).note(read_to)
+        return new
+
+    def _question(self, words: str, asked: Sequence[tuple[str, signals.Flag]], **more: str) -> str:
+        """Return what asks for the lessons of some entries, "" for none, with the lessons nearest to what was said."""
+        if not asked:
+            return ""
+        rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
+        if over := len(asked) - len(rows):
+            rows.append(f"- and {over} more: `fleet learn --waiting`")
+        first = asked[0][0]
+        near = self._nearest([flag.quote or flag.title for _, flag in asked[:_LISTED_MAX]])
+        known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
+        return words.format(rows="\n".join(rows), first=first, known=known, **more)
+
+    def _nearest(self, said: Sequence[str]) -> list[str]:
+        """Return the known lessons nearest to what was said, three for one signal, one for each of several."""
+        from fleet.app import finding
+
+        found: dict[str, str] = {}
+        with self._call.guarded("the nearest lessons are not named"):
+            try:
+                with Alarm(_NEAREST_S):
+                    for near in finding.nearest(Path(self._call.root), said, 3 if len(said) == 1 else 1):
+                        differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
+                        found[near.id] = f"- {_short(near.text)} ({differs}{near.id})"
+            except TimeUpError:
+                self._call.log(
+                    f"the nearest lessons were not found within {_NEAREST_S:g} s: the question goes without them"
+                )
+        return list(found.values())
+
+    def ended(self, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
+        """Judge how a command ended, and log a failed build; return what is known of it, and a question for its cause.
+
+        The question comes once, when a command of a family succeeds that had failed in this session.
+        """
+        builds = attempts.read_settings(self._call.root).builds if self._call.sets("attempts") else None
+        printed = payload.error or payload.printed
+        is_ok = shell.outcome(payload.command, printed, is_error=is_error, builds=builds)
+        if is_ok is None:
+            return None, Reply()
+        if not shell.is_build(payload.command, builds):
+            if not is_ok:
+                self._count(payload, printed)
+            return is_ok, Reply()
+        family = shell.family(payload.command)
+        red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
+        if is_ok:
+            return True, Reply(self._turned_green(payload, red))
+        if not self._count(payload, printed):
+            return False, Reply()
+        same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
+        flag = signals.failure(payload.command, payload.exit_code, printed, same)
+        done = signals.flag(self._ground, self._call.agent, flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
+        if not done.is_new:
+            return False, Reply()
+        self._told.note(f"{red}{done.id}")
+        return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}")
+
+    def _count(self, payload: Payload, printed: str) -> bool:
+        """Count a failed command for the door that closes; return False for one that was reported before."""
+        if payload.call and not self._told.claim(f"call {payload.call}"):
+            return False  # a plugin and the settings may both call: one failure is one
+        with self._call.guarded("the failure is not counted"):
+            AttemptLog(self._call.root, self._call.agent).note_failure(
+                self._call.thread, payload.command, printed, payload.exit_code, payload.cwd
+            )
+        return True
+
+    def _turned_green(self, payload: Payload, red: str) -> str:
+        known = self._told.words()
+        failed = [word.split()[2] for word in known if word.startswith(red)]
+        asked = {word.split()[1] for word in known if word.startswith("green ")}
+        new = [entry for entry in dict.fromkeys(failed) if entry not in asked and self._told.claim(f"green {entry}")]
+        if not new:
+            return ""
+        rows = [each for each in self._waiting(everything=True) if each.id in new]
+        command = _shown_title(screening.redact(payload.command).split("\n")[0])
+        asking = [(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
+        return self._question(_STATE_ITS_CAUSE, asking, command=command)
+
+    def _waiting(self, *, everything: bool = False) -> list[signals.Waiting]:
+        return signals.waiting(self._ground, self._call.agent, self._call.session, everything=everything)
+
+    def unstated(self) -> str:
+        """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
+        asked = {word.split()[1] for word in self._told.words() if word.startswith("stop ")}
+        waiting = [
+            each for each in signals.waiting(self._ground, self._call.agent, self._call.session) if each.id not in asked
+        ]
+        new = [each for each in waiting if self._told.claim(f"stop {each.id}")]
+        return self._question(_STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
 
 
 def _own_part(said: str) -> str:
@@ -109,42 +250,11 @@ def _own_part(said: str) -> str:
     return said
 
 
-def _settings(call: Call) -> Any:
-    """Return ``[triggers]``; None means the defaults: to read what a person set takes far longer than all else here."""
-    if not call.sets("triggers"):
-        return None
-    from fleet.store import config
-
-    return config.load(Path(call.root) / CONFIG).triggers
-
-
 def _detected(said: str, settings: Any) -> Any:
     from fleet.text.signals import PRAISE, detect
 
     signal = detect(said, settings)
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
-
-
-def _objections(call: Call, payload: Payload, prompt: str = "") -> tuple[list[prompts.Objection], int]:
-    """Return what a person objected to since the transcript was read last, each once, and how far it is read then.
-
-    What still waits for its words is read again, with the prompt that brings them. -1: nothing was read.
-    """
-    settings = _settings(call)
-    if not payload.has_transcript or (settings is not None and settings.off):
-        return [], -1
-    found: list[prompts.Objection] = []
-    with call.guarded("what was refused in this session was not heard"):
-        part = Transcript(call.told, payload.transcript).unread()
-        if part.trouble and call.told.claim("transcript trouble"):
-            call.log(f"the session's transcript {part.trouble}")
-        waits = None
-        if part.has_objection():
-            known = set(call.told.words())
-            found, waits = objections(part.events(), prompt)
-            found = [each for each in found if f"heard {each.id}" not in known]
-        return found, waits.offset if waits is not None else part.ends
-    return [], -1
 
 
 def _objected(objection: prompts.Objection, confidence: str) -> signals.Flag:
@@ -169,21 +279,6 @@ def _quoted(said: str, excerpt: str) -> str:
     return said[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _logged(call: Call, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
-    """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
-    new = []
-    for objection, flag in flags:
-        done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
-        if objection is not None:
-            call.told.note(f"heard {objection.id}")
-        if done.is_new:
-            call.told.note(f"flag {done.id}")
-            new.append((done.id, flag))
-    if read_to >= 0:
-        Transcript(call.told, payload.transcript).note(read_to)
-    return new
-
-
 def _note(new: Sequence[tuple[str, signals.Flag]]) -> str:
     """Return the line that tells the person what was logged, "" for nothing."""
     if not new:
@@ -196,106 +291,9 @@ def _shown_title(title: str) -> str:
     return screening.readable(title)[:_TITLE_CHARS_MAX]
 
 
-def _question(call: Call, words: str, asked: Sequence[tuple[str, signals.Flag]], **more: str) -> str:
-    """Return what asks for the lessons of some entries, "" for none, with the lessons nearest to what was said."""
-    if not asked:
-        return ""
-    rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
-    if over := len(asked) - len(rows):
-        rows.append(f"- and {over} more: `fleet learn --waiting`")
-    first = asked[0][0]
-    near = _nearest(call, [flag.quote or flag.title for _, flag in asked[:_LISTED_MAX]])
-    known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
-    return words.format(rows="\n".join(rows), first=first, known=known, **more)
-
-
-def _nearest(call: Call, said: Sequence[str]) -> list[str]:
-    """Return the known lessons nearest to what was said, three for one signal, one for each of several."""
-    from fleet.app import finding
-
-    found: dict[str, str] = {}
-    with call.guarded("the nearest lessons are not named"):
-        try:
-            with Alarm(_NEAREST_S):
-                for near in finding.nearest(Path(call.root), said, 3 if len(said) == 1 else 1):
-                    differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
-                    found[near.id] = f"- {_short(near.text)} ({differs}{near.id})"
-        except TimeUpError:
-            call.log(f"the nearest lessons were not found within {_NEAREST_S:g} s: the question goes without them")
-    return list(found.values())
-
-
 def _short(text: str) -> str:
     clean = screening.one_line(screening.readable(text))
     return clean if len(clean) <= _LESSON_CHARS_MAX else f"{clean[: _LESSON_CHARS_MAX - 1]}…"
-
-
-# --- commands -------------------------------------------------------------------------------------------------------
-
-
-def ended(call: Call, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
-    """Judge how a command ended, and log a failed build; return what is known of it, and a question for its cause.
-
-    The question comes once, when a command of a family succeeds that had failed in this session.
-    """
-    builds = attempts.read_settings(call.root).builds if call.sets("attempts") else None
-    printed = payload.error or payload.printed
-    is_ok = shell.outcome(payload.command, printed, is_error=is_error, builds=builds)
-    if is_ok is None:
-        return None, Reply()
-    if not shell.is_build(payload.command, builds):
-        if not is_ok:
-            _count(call, payload, printed)
-        return is_ok, Reply()
-    family = shell.family(payload.command)
-    red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
-    if is_ok:
-        return True, Reply(_turned_green(call, payload, red))
-    if not _count(call, payload, printed):
-        return False, Reply()
-    same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
-    flag = signals.failure(payload.command, payload.exit_code, printed, same)
-    done = signals.flag(_Ground(call.root), call.agent, flag, session=call.session, wait_s=_LOCK_WAIT_S)
-    if not done.is_new:
-        return False, Reply()
-    call.told.note(f"{red}{done.id}")
-    return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}")
-
-
-def _count(call: Call, payload: Payload, printed: str) -> bool:
-    """Count a failed command for the door that closes; return False for one that was reported before."""
-    if payload.call and not call.told.claim(f"call {payload.call}"):
-        return False  # a plugin and the settings may both call: one failure is one
-    with call.guarded("the failure is not counted"):
-        AttemptLog(call.root, call.agent).note_failure(
-            call.thread, payload.command, printed, payload.exit_code, payload.cwd
-        )
-    return True
-
-
-def _turned_green(call: Call, payload: Payload, red: str) -> str:
-    known = call.told.words()
-    failed = [word.split()[2] for word in known if word.startswith(red)]
-    asked = {word.split()[1] for word in known if word.startswith("green ")}
-    new = [entry for entry in dict.fromkeys(failed) if entry not in asked and call.told.claim(f"green {entry}")]
-    if not new:
-        return ""
-    rows = [
-        each
-        for each in signals.waiting(_Ground(call.root), call.agent, call.session, everything=True)
-        if each.id in new
-    ]
-    command = _shown_title(screening.redact(payload.command).split("\n")[0])
-    asking = [(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
-    return _question(call, _STATE_ITS_CAUSE, asking, command=command)
-
-
-def unstated(call: Call) -> str:
-    """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
-    asked = {word.split()[1] for word in call.told.words() if word.startswith("stop ")}
-    waiting = [each for each in signals.waiting(_Ground(call.root), call.agent, call.session) if each.id not in asked]
-    new = [each for each in waiting if call.told.claim(f"stop {each.id}")]
-    return _question(call, _STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
 
 
 class _Ground:

@@ -99,8 +99,8 @@ class _Hearing:
         from fleet.app import flagging
 
         if event != "UserPromptSubmit":
-            return flagging.ended(self._call, self._payload, is_error=True)[1]
-        reply = flagging.heard(self._call, self._payload)
+            return flagging.Flagging(self._call).ended(self._payload, is_error=True)[1]
+        reply = flagging.Flagging(self._call).heard(self._payload)
         with self._call.guarded("what the clan knows was not shown"):
             news, (about, note) = self._news(), self._lessons_about()
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
@@ -376,7 +376,7 @@ class _Hearing:
             return Reply()
         from fleet.app import flagging
 
-        is_ok, reply = flagging.ended(call, payload, is_error=False)
+        is_ok, reply = flagging.Flagging(call).ended(payload, is_error=False)
         if is_ok is None:
             attempts.note_unknown(call.thread, payload.command)
         elif is_ok:
@@ -402,7 +402,7 @@ class _Hearing:
             if payload.has_transcript and Transcript(self._told, payload.transcript).unread().has_objection():
                 from fleet.app import flagging
 
-                note = flagging.objected(call, payload)
+                note = flagging.Flagging(call).objected(payload)
         reason = "" if payload.is_stopping or payload.subagent else self._unstated()
         if not reason and self._ready.is_stale():
             _leave(call, AT_THE_START)
@@ -416,7 +416,7 @@ class _Hearing:
             return ""
         from fleet.app import flagging
 
-        return flagging.unstated(self._call)
+        return flagging.Flagging(self._call).unstated()
 
 
 # --- what they share --------------------------------------------------------------------------------------------------

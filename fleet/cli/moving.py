@@ -270,7 +270,7 @@ def _purge(
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
         if as_json:
-            places = [{"path": place.path, "line": place.line} for place in done.remains]
+            places = [{"path": path, "line": line} for path, line in done.remains]
             output.say_json({"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places})
         else:
             say(f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}")

@@ -52,10 +52,10 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
     call, payload = Call("UserPromptSubmit", str(place.folder), "tank", "s"), parse("UserPromptSubmit", data, {})
     workspace = Workspace(place.folder)
     with workspace.log_lock("tank"), pytest.raises(BusyError):
-        flagging.heard(call, payload)
+        flagging.Flagging(call).heard(payload)
     workspace.close()
     assert place.entries() == ""
-    assert "fleet learn c-" in flagging.heard(call, payload).context
+    assert "fleet learn c-" in flagging.Flagging(call).heard(payload).context
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])
