@@ -26,7 +26,6 @@ WEBHOOK = "webhook"
 """Where a message goes when something waits for a person."""
 AUTHOR = "author"
 """The ``Name <address>`` that commits to the clan's branch bear."""
-KINDS = (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK, AUTHOR)
 
 _OURS = re.compile(r"FLEET_[A-Z0-9_]{1,120}")
 
