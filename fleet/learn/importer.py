@@ -193,22 +193,21 @@ def take_log(workspace: Workspace, agent: str) -> Imported:
     """
     path = CountedLog(workspace, agent).log_file()
     page = workspace.files.read(path)
-    key, known = f"beside {agent}", workspace.db.noted(f"beside {agent}")
-    now = _digest(page)
-    if not page or known.startswith(now):
+    key, now = f"beside {agent}", _digest(page)
+    known, _, known_rest = workspace.db.noted(key).partition(" ")
+    if not page or known == now:
         return Imported()
     beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
-    rest = b"".join(each for each in beside if not each.startswith(b"<!-- fleet "))
-    now += _digest(rest)
-    if known[len(now) // 2 :] == now[len(now) // 2 :]:  # only entries of its own came since
-        workspace.db.note(key, now)
-        return Imported()
-    with workspace.writing(agent) as writer:
-        taken = _Import(writer)
-        taken.take(_beside(page), path)
-        taken.write()
-    workspace.db.note(key, now)
-    return taken.done
+    rest = _digest(b"".join(each for each in beside if not each.startswith(b"<!-- fleet ")))
+    done = Imported()
+    if rest != known_rest:  # else only entries of its own came since
+        with workspace.writing(agent) as writer:
+            taken = _Import(writer)
+            taken.take(_beside(page), path)
+            taken.write()
+            done = taken.done
+    workspace.db.note(key, f"{now} {rest}")
+    return done
 
 
 def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:

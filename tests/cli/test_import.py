@@ -54,7 +54,7 @@ def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
     assert "line 3" in first.stderr
     bench.sync("velma")
     bench.run("tank", "import", *map(str, paths), expect=3)
-    for agent in ("tank", "velma", "tank"):
+    for agent in ("tank", "velma"):
         bench.run(agent, "sync")
     records = bench.edition()
     assert len({each.id for each in records}) == len(records), "every lesson has one line"
@@ -66,9 +66,7 @@ def test_what_two_agents_import_on_two_machines_counts_once(bench, shared):
     assert "Should not be imported" not in "".join(findings)
     # Again, anywhere, in any order: not a byte, not a count.
     tree, head = bench.tree(), bench.git("rev-parse", "fleet", where="clan.git")
-    bench.join("joey")
-    bench.sync("joey")
-    for agent in ("joey", "velma", "tank"):
+    for agent in ("velma", "tank"):
         done = take_in(bench, agent, *reversed(paths))
         assert done["patterns_new"] == done["discoveries_new"] == 0
         bench.sync(agent)
@@ -80,11 +78,13 @@ def _but_for_the_importer(fields):
     return {name: value for name, value in fields.items() if value not in ("velma", "tank")}
 
 
-def test_two_that_import_at_the_same_time_say_the_same_and_it_counts_once(bench, shared):
-    said = []
+def test_two_that_import_at_the_same_time_say_the_same_and_it_counts_once(bench, shared, tmp_path):
+    said, lessons = [], tmp_path / "lessons.jsonl"
+    rows = (shared / "corpora/lessons/lessons.jsonl").read_bytes().splitlines(keepends=True)
+    lessons.write_bytes(b"".join(rows[::6]))
     for agent in ("velma", "tank"):
         bench.join(agent)
-        take_in(bench, agent, shared / "corpora/lessons/lessons.jsonl")
+        take_in(bench, agent, lessons)
         folded = [fold(decode(raw)) for raw in bench.shard(agent).read_bytes().splitlines()]
         said.append(
             sorted(
