@@ -49,20 +49,16 @@ _OFFERED_MAX = 100
 
 
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
-    """Return the function that a shell's completion calls; it never fails, and writes nothing."""
+    """Return the function that a shell's completion calls; it never fails, and says nothing."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
-        named = chosen.directory or os.environ.get("FLEET_DIR", "")
-        root = named or root_around(os.getcwd())  # noqa: PTH109 - as a shell has it
-        workspace = Workspace(Path(root)) if root and (Path(root) / "fleet.toml").is_file() else None
-        if workspace is None:
-            return []
         try:
-            return [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)][:_OFFERED_MAX]
+            with opened() as workspace:
+                found = [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)]
+                workspace.warnings.clear()
+                return found[:_OFFERED_MAX]
         except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
             return []
-        finally:
-            workspace.close()
 
     return complete
 
@@ -70,9 +66,8 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
 def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     """Offer lessons and discoveries; a retired lesson to whoever knows the beginning of its id."""
     lessons, is_named = workspace.patterns, len(beginning) > len("p-")
-    found = (
-        lessons.some(lessons.beginning(beginning)[:_OFFERED_MAX]) if is_named else lessons.best("sight", _OFFERED_MAX)
-    )
+    some = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
+    found = lessons.some(some) if is_named else lessons.best("sight", _OFFERED_MAX)
     entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
     texts = [*((each.id, each.text) for each in found), *((each.id, each.problem) for each in entries)]
     return [(each, screening.readable(text)) for each, text in texts]
