@@ -31,7 +31,7 @@ _CLAN_IGNORES = (
 _GIT_S = 20.0
 
 
-class Founded(NamedTuple):
+class _Founded(NamedTuple):
     """A workspace that was made or joined, what was done for it, in words, and whether it was made now."""
 
     workspace: Workspace
@@ -39,7 +39,7 @@ class Founded(NamedTuple):
     is_new: bool
 
 
-def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> Founded:
+def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _Founded:
     """Make the workspace, or join the one that is there.
 
     Args:
@@ -87,7 +87,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
         sharing.agree(workspace, check_remote(remote))
-    return Founded(workspace, done, is_new)
+    return _Founded(workspace, done, is_new)
 
 
 def doubts(root: Path, remote: str, branch: str) -> list[str]:

@@ -155,7 +155,7 @@ def _config(
         typer.Argument(
             metavar="[KEY]",
             help="A setting, section.key; or, to get, a section.",
-            autocompletion=lambda incomplete: [each for each in config.names() if each.startswith(incomplete)],
+            autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
         ),
     ] = "",
     value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
@@ -171,7 +171,7 @@ def _config(
             told = output.cleaned(f"{name} = {config.as_toml(found)}")
             output.tell({"name": name, "value": found}, told, as_json=as_json)
             return
-        wanted = config.find(name) if name else config.names()
+        wanted = config.find(name)
         shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
         if as_json:
             output.say_json({"settings": output.cleaned([each._asdict() for each in shown])})

@@ -308,12 +308,11 @@ def settings(path: Path) -> list[_Setting]:
         said = {}
     return [
         _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in said.get(section, ()))
-        for section, key in map(_parts, names())
+        for section, key in map(_parts, _names())
     ]
 
 
-def names() -> list[str]:
-    """Return the names of all settings."""
+def _names() -> list[str]:
     return [f"{section}.{key.name}" for section, kind in _SECTIONS.items() for key in msgspec.structs.fields(kind)]
 
 
@@ -323,15 +322,15 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def find(name: str) -> list[str]:
-    """Return the names of the settings that a name means: one, or all of a section.
+    """Return the names of the settings that a name means: one, all of a section, or for "" all.
 
     Raises:
         UsageError: there is none.
     """
-    if found := [each for each in names() if name in (each, _parts(each)[0])]:
+    if found := [each for each in _names() if name in ("", each, _parts(each)[0])]:
         return found
-    ends = {_parts(each)[1]: each for each in names()}
-    close = difflib.get_close_matches(name, [*names(), *ends], n=3, cutoff=0.6)
+    ends = {_parts(each)[1]: each for each in _names()}
+    close = difflib.get_close_matches(name, [*_names(), *ends], n=3, cutoff=0.6)
     meant = dict.fromkeys(ends.get(each, each) for each in close)
     told = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
     raise UsageError(f"{name[:60]!r} is no setting. {told} Nothing was changed")
