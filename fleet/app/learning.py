@@ -219,7 +219,7 @@ def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str,
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
     """Return the records that are one lesson with this one, itself included."""
-    found = [each for member in workspace.patterns.group(known.id) if (each := workspace.patterns.get(member))]
+    found = workspace.patterns.some(workspace.patterns.group(known.id))
     return [known if each.id == known.id else each for each in found] or [known]
 
 
@@ -427,7 +427,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         cleared = unmerging(pointing, known.id)
         with Runs(workspace).noting(agent, "unmerge") as noted:
             writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
-            changed = _own_words_back(writer, [each for id_ in before if (each := workspace.patterns.get(id_))])
+            changed = _own_words_back(writer, workspace.patterns.some(before))
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
             apart = [(one, other) for one in mine for other in before if other not in mine]

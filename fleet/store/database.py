@@ -119,8 +119,7 @@ class Database:
     @property
     def exists(self) -> bool:
         """Whether there is anything to open."""
-        is_there = self.path is not None and self.path.exists() and not self.path.is_symlink()
-        return self.is_open or is_there
+        return self.is_open or (self.path is not None and self.path.exists() and not self.path.is_symlink())
 
     def open(self) -> sqlite3.Connection:
         """Return the open connection; tables are made where there are none.

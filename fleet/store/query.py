@@ -123,7 +123,7 @@ class Patterns(_Table):
 
     def group(self, each: str) -> list[str]:
         """Return the ids of all records that are one lesson with this one, itself included, sorted."""
-        return [member for member in self.groups().get(each, [each]) if self.line(member) is not None]
+        return [member.id for member in self.some(self.groups().get(each, [each]))]
 
     def lesson(self, each: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
@@ -212,7 +212,9 @@ class Patterns(_Table):
 
     def some(self, ids: Sequence[str]) -> list[Pattern]:
         """Return the records of some ids that are here, in the order of the ids."""
-        return [found for each in ids if (found := self.get(each)) is not None]
+        asked, policy = f"{_LINE} WHERE id = ?", self._policy()
+        found = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, asked, (each,))])
+        return [fold(line, policy) for line in found]
 
     def triggered(self, count: int) -> list[Pattern]:
         """Return the best of the records that have a trigger, those that were given one first."""
