@@ -167,8 +167,8 @@ def builds(chosen: list[Session]) -> list[str]:
         calls = {event.id: event for event in session.events if event.kind == "call" and event.tool == "Bash"}
         for event in session.events:
             call = calls.get(event.id) if event.kind == "result" else None
-            if call is not None and shell.is_build(call.about):
-                either = {shell.outcome(call.about, event.text, is_error=each) for each in (False, True)}
+            if call is not None and shell.Command(call.about).is_build():
+                either = {shell.Command(call.about).outcome(event.text, is_error=each) for each in (False, True)}
                 is_masked = either != {True, False}
                 whole, masked = whole + 1, masked + is_masked
                 known += is_masked and None not in either

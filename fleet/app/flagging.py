@@ -185,14 +185,15 @@ class Flagging:
         """
         builds = attempts.read_settings(self._call.root).builds if self._call.sets("attempts") else None
         printed = payload.error or payload.printed
-        is_ok = shell.outcome(payload.command, printed, is_error=is_error, builds=builds)
+        command = shell.Command(payload.command)
+        is_ok = command.outcome(printed, is_error=is_error, builds=builds)
         if is_ok is None:
             return None, Reply()
-        if not shell.is_build(payload.command, builds):
+        if not command.is_build(builds):
             if not is_ok:
                 self._count(payload, printed)
             return is_ok, Reply()
-        family = shell.family(payload.command)
+        family = command.family
         red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
         if is_ok:
             return True, Reply(self._turned_green(payload, red))

@@ -202,7 +202,8 @@ class AttemptLog:
         """
         from fleet.text import shell
 
-        where, fingerprint = (session, shell.family(command)), _hash(shell.error_fingerprint(error) or f"{exit_code}")
+        where = (session, shell.Command(command).family)
+        fingerprint = _hash(shell.error_fingerprint(error) or f"{exit_code}")
         said = shell.error_line(error) or (f"exit {exit_code}" if exit_code is not None else "")
         shown, key = fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX), _key(command, cwd)
         blocks = " ".join(_declarations(self._root, self._agent))
@@ -233,8 +234,9 @@ class AttemptLog:
         """
         from fleet.text import shell
 
-        if not shell.only_looks(command):
-            self._open(session, but=shell.family(command))
+        ran = shell.Command(command)
+        if not ran.only_looks:
+            self._open(session, but=ran.family)
 
     def note_edit(self, session: str, path: str = "") -> None:
         """Note that a host reported an edit: what failed before it may be tried again.
@@ -260,12 +262,12 @@ class AttemptLog:
             return ""
         from fleet.text import shell
 
-        family = shell.family(command)
-        streak = self.state().streaks.get((session, family))
-        if streak is None:
+        ran = shell.Command(command)
+        streak = self.state().streaks.get((session, ran.family))
+        if streak is None or not streak.said:
             return ""
-        is_same = _key(command, cwd) in streak.tries and not shell.only_looks(command)
-        return f"{family}: {streak.said}" if streak.said and (shell.is_build(command) or is_same) else ""
+        is_same = _key(command, cwd) in streak.tries and not ran.only_looks
+        return f"{ran.family}: {streak.said}" if ran.is_build() or is_same else ""
 
     def note_success(self, session: str, command: str) -> list[Event]:
         """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
@@ -280,7 +282,8 @@ class AttemptLog:
             return []
         from fleet.text import shell
 
-        family = shell.family(command)
+        ran = shell.Command(command)
+        family = ran.family
         won = self.state().crowned(session, family)
         if won or (session, family) in self.state().streaks:
 
@@ -290,7 +293,7 @@ class AttemptLog:
                     state.declared.pop(each["id"], None)
 
             self._change(passed)
-        if not shell.only_looks(command):
+        if not ran.only_looks:
             self._open(session, but=family)
         return won
 
@@ -366,14 +369,15 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes) -> Bl
         return None
     from fleet.text import shell
 
-    streak = _parsed(data).streaks.get((session, shell.family(command)))
+    ran = shell.Command(command)
+    streak = _parsed(data).streaks.get((session, ran.family))
     tried = streak.tries.get(key) if streak is not None else None
     if streak is None or tried is None or tried.is_open or streak.count < 2:
         return None
     settings = read_settings(root)
     if settings.off or settings.limit < 2 or streak.count < settings.limit:
         return None
-    if shell.waits(command) and not shell.is_build(command, settings.builds):
+    if ran.waits and not ran.is_build(settings.builds):
         return None
     return None if changes.any_since(root, cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
 

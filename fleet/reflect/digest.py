@@ -161,7 +161,7 @@ def _objected(event: Event, calls: dict[str, Event]) -> str:
 def _result(event: Event, call: Event | None, failing: set[str]) -> _Row:
     command = call.about if call is not None and call.tool == "Bash" else ""
     what = f"{call.tool} {call.about}" if call is not None else ""
-    family = shell.family(command) if command else what
+    family = shell.Command(command).family if command else what
     if not event.is_ok:
         failing.add(family)
         return _Row("failed", "failed", f"`{what}`\n{event.text}", event.line)
@@ -215,7 +215,7 @@ class Support:
         of_failures = {id(result) for _, result in failed}
         read += [each.text for each in events if each.kind == "result" and id(each) not in of_failures]
         mended = _mended(ran)
-        told = ((shell.family(call.about), f"{call.about}\n{result.text}") for call, result in failed)
+        told = ((shell.Command(call.about).family, f"{call.about}\n{result.text}") for call, result in failed)
         self._mended = [text for family, text in told if family in mended]
         self._said = "\n".join(said)
         self._said_flat = _flat(self._said)
@@ -304,7 +304,7 @@ def _mended(ran: Iterable[tuple[Event, Event]]) -> set[str]:
     """Return the families of commands that failed and worked later."""
     failing, mended = set[str](), set[str]()
     for call, result in ran:
-        family = shell.family(call.about)
+        family = shell.Command(call.about).family
         if not result.is_ok:
             failing.add(family)
         elif family in failing:

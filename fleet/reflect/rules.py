@@ -193,10 +193,10 @@ def _failed(session: Session) -> Iterator[Proposal]:
         call = calls.get(event.id)
         if event.kind != "result" or call is None or call.tool != "Bash":
             continue
-        family = shell.family(call.about)
-        is_ok = shell.outcome(call.about, event.text, is_error=not event.is_ok)
-        if not shell.is_build(call.about):
-            last = f"`{call.about}`" if is_ok and not shell.only_looks(call.about) else last
+        ran = shell.Command(call.about)
+        family, is_ok = ran.family, ran.outcome(event.text, is_error=not event.is_ok)
+        if not ran.is_build():
+            last = f"`{call.about}`" if is_ok and not ran.only_looks else last
         elif is_ok is False:
             line = shell.error_line(event.text)
             red.setdefault(family, {}).setdefault(shell.error_fingerprint(event.text), []).append(line)
@@ -229,11 +229,11 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
         if not name or len(name) < 4 or name in told:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
-            provides = name in later.about and not shell.only_looks(later.about) and name not in call.about
+            provides = name in later.about and not shell.Command(later.about).only_looks and name not in call.about
             if provides and name not in after.text:
                 told.add(name)
                 line = shell.error_line(found[0]) if found else ""
-                text = f"`{shell.family(call.about)}` fails with: {line} — `{later.about}` provided it"
+                text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
                 worth, at = _WORTH["missing"], result.at
                 yield proposal(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
@@ -298,8 +298,8 @@ def _line(said: str, chars_max: int) -> str:
 
 def _sequence(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for the sequence of three commands that repeats most, as slug, description and body."""
-    ran = [call for call, _ in runs(session.events) if not shell.only_looks(call.about)]
-    families = [shell.family(each.about) for each in ran]
+    ran = [call for call, _ in runs(session.events) if not shell.Command(call.about).only_looks]
+    families = [shell.Command(each.about).family for each in ran]
     spans = [tuple(families[at : at + _SEQUENCE]) for at in range(len(families) - _SEQUENCE + 1)]
     counts: Counter[tuple[str, ...]] = Counter()
     ends: dict[tuple[str, ...], int] = {}
@@ -323,7 +323,7 @@ def _slow(session: Session) -> tuple[str, str, str] | None:
     for call, result in runs(session.events):
         began, ended = dates.to_ms(call.at), dates.to_ms(result.at)
         if began is not None and ended is not None and ended - began >= _SLOW_MS:
-            took.setdefault(shell.family(call.about), []).append((ended - began, call))
+            took.setdefault(shell.Command(call.about).family, []).append((ended - began, call))
     for family, times in took.items():
         if len(times) >= _REPEATS_MIN:
             minutes = sum(ms for ms, _ in times) // len(times) // 60_000
@@ -359,8 +359,8 @@ def _notes(session: Session) -> Iterator[str]:
 
 
 def _outcome(session: Session, found: Sequence[Proposal]) -> Outcome:
-    last = next((result for call, result in reversed(list(runs(session.events))) if shell.is_build(call.about)), None)
-    if last is not None and not last.is_ok:
+    built = [result for call, result in runs(session.events) if shell.Command(call.about).is_build()]
+    if built and not built[-1].is_ok:
         return "failure"
     return "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in found) else "success"
 

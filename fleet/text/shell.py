@@ -93,48 +93,46 @@ def simple_words(command: str) -> list[str]:
     return shlex.split(command) if _SIMPLE.fullmatch(command) else []
 
 
-def family(command: str) -> str:
-    """Return the family of a command: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
+class Command:
+    """A command line, as far as it tells what it does.
 
-    Of several commands, the first that is a build or a test by default; else the first that does not merely prepare.
+    Attributes:
+        family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
+            first that is a build or a test by default; else of the first that does not merely prepare.
+        waits: whether it lets time pass before it looks, as a poll does.
     """
-    pieces = list(_programs(command))
-    chosen = next((words for words in pieces if _is_any(words, BUILDS)), None)
-    if chosen is None:
-        chosen = next((words for words in pieces if words[0] not in _SETUP), pieces[0] if pieces else [])
-    return _named(chosen)
 
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._programs = pieces = list(_programs(line))
+        by_default = [words for words in pieces if _is_any(words, BUILDS)]
+        chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
+        self.family = _named(chosen[0])
+        self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
 
-def is_build(command: str, builds: Iterable[str] | None = None) -> bool:
-    """Return True for a command of which any part builds or tests, by ``[attempts] builds`` or by default."""
-    known = BUILDS if builds is None else tuple(builds)
-    return any(_is_any(words, known) for words in _programs(command))
+    @property
+    def only_looks(self) -> bool:
+        """Whether it changes nothing that another one could depend on: it reads, prints or checks."""
+        return bool(self._programs) and not _writes(self._line) and all(map(_looks, self._programs))
 
+    def is_build(self, builds: Iterable[str] | None = None) -> bool:
+        """Tell whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
+        known = BUILDS if builds is None else tuple(builds)
+        return any(_is_any(words, known) for words in self._programs)
 
-def only_looks(command: str) -> bool:
-    """Return True for a command that changes nothing that another one could depend on: it reads, prints or checks."""
-    pieces = list(_programs(command))
-    return bool(pieces) and not _writes(command) and all(map(_looks, pieces))
+    def outcome(self, printed: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
+        """Return whether it did what it should; None where nobody can tell.
 
+        Its exit code says so, unless something masks it, as in ``make test | tail``: of a build or a test what it
+        printed may say so then, and of another command an error still is one.
 
-def waits(command: str) -> bool:
-    """Return True for a command that lets time pass before it looks, as a poll does."""
-    return any(words[0] in ("sleep", "wait") for words in _programs(command))
-
-
-def outcome(command: str, printed: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
-    """Return whether a command did what it should; None where nobody can tell.
-
-    Its exit code says so, unless something masks it, as in ``make test | tail``: of a build or a test what it printed
-    may say so then, and of another command an error still is one.
-
-    ``is_error``: the whole line ended with another code than 0.
-    """
-    if not _is_masked(command[:_COMMAND_CHARS_MAX], 0):
-        return not is_error
-    if is_build(command, builds):
-        return _told_outcome(printed)
-    return False if is_error else None
+        ``is_error``: the whole line ended with another code than 0.
+        """
+        if not _is_masked(self._line[:_COMMAND_CHARS_MAX], 0):
+            return not is_error
+        if self.is_build(builds):
+            return _told_outcome(printed)
+        return False if is_error else None
 
 
 def _is_masked(command: str, depth: int) -> bool:

@@ -501,7 +501,7 @@ def test_there_are_sequences_of_edits_and_tests():
 )
 def test_the_same_work_would_be_stopped_if_its_changes_went_unseen(desk, path, monkeypatch):
     """These come close: their agents try one command again and again, and change something in between."""
-    monkeypatch.setattr(shell, "only_looks", lambda _: True)
+    monkeypatch.setattr(shell.Command, "only_looks", True)
     assert replay(desk, path, sees_edits=False)[1]
 
 
@@ -514,7 +514,7 @@ def test_each_failure_tried_four_times_over_would_have_been_stopped(desk, path):
 
 
 def is_poll(command):
-    return shell.waits(command) and not shell.is_build(command)
+    return shell.Command(command).waits and not shell.Command(command).is_build()
 
 
 def test_a_stuck_sequence_is_stopped_whatever_is_looked_at_in_between(desk):

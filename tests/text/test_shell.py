@@ -47,7 +47,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("command", FAMILIES)
 def test_families(command):
-    assert shell.family(command) == FAMILIES[command]
+    assert shell.Command(command).family == FAMILIES[command]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_families(command):
     ],
 )
 def test_builds(command, expected):
-    assert shell.is_build(command) == expected
+    assert shell.Command(command).is_build() == expected
 
 
 def test_builds_are_what_the_settings_say():
-    assert shell.is_build("./ci/run.sh all", ["ci/run.sh"])
-    assert shell.is_build("just ci", ["just ci"])
-    assert not shell.is_build("just fmt", ["just ci"])
-    assert not shell.is_build("pytest", ["just ci", "", "  "])
+    assert shell.Command("./ci/run.sh all").is_build(["ci/run.sh"])
+    assert shell.Command("just ci").is_build(["just ci"])
+    assert not shell.Command("just fmt").is_build(["just ci"])
+    assert not shell.Command("pytest").is_build(["just ci", "", "  "])
 
 
 def test_no_command_is_too_odd_or_too_long():
@@ -93,9 +93,8 @@ def test_no_command_is_too_odd_or_too_long():
         "sudo",
     ):
         began = time.process_time()
-        shell.family(command)
-        shell.is_build(command)
-        shell.only_looks(command)
+        read = shell.Command(command)
+        _ = (read.family, read.is_build(), read.only_looks)
         assert time.process_time() - began < 0.2, command[:20]
 
 
@@ -103,7 +102,7 @@ def test_no_command_is_too_odd_or_too_long():
     "command", ["ls > out", "sed -i s/a/b/ f", "find . -delete", "git commit -m x", "tee f", "ls $(make)"]
 )
 def test_what_may_change_something_does_not_only_look(command):
-    assert not shell.only_looks(command)
+    assert not shell.Command(command).only_looks
 
 
 # Errors.
@@ -212,23 +211,23 @@ def test_what_masks_none(command):
     ],
 )  # fmt: skip
 def test_how_a_masked_build_ended_is_what_it_printed(printed, is_ok):
-    assert shell.outcome("make test | tail", printed, is_error=False) is is_ok
-    assert shell.outcome("make test | grep x", printed, is_error=True) is is_ok
+    assert shell.Command("make test | tail").outcome(printed, is_error=False) is is_ok
+    assert shell.Command("make test | grep x").outcome(printed, is_error=True) is is_ok
 
 
 def test_an_exit_code_that_nothing_masks_counts_whatever_was_printed():
-    assert shell.outcome("make test", "12 passed", is_error=True) is False
-    assert shell.outcome("make test", "2 failed", is_error=False) is True
+    assert shell.Command("make test").outcome("12 passed", is_error=True) is False
+    assert shell.Command("make test").outcome("2 failed", is_error=False) is True
 
 
 def test_of_another_masked_command_an_error_is_one_and_a_success_unknown():
-    assert shell.outcome("curl x | jq .", "error", is_error=False) is None
-    assert shell.outcome("curl x | jq .", "", is_error=True) is False
+    assert shell.Command("curl x | jq .").outcome("error", is_error=False) is None
+    assert shell.Command("curl x | jq .").outcome("", is_error=True) is False
 
 
 @pytest.mark.parametrize("letter", ["1", "a", ":", " ", "(", "F", "1:"])
 def test_any_output_is_judged_at_once(letter):
     began = time.process_time()
-    shell.outcome("make test | tail", letter * 65_536, is_error=False)
-    shell.outcome("make test | tail", f"{letter * 250}\n" * 300, is_error=False)
+    shell.Command("make test | tail").outcome(letter * 65_536, is_error=False)
+    shell.Command("make test | tail").outcome(f"{letter * 250}\n" * 300, is_error=False)
     assert time.process_time() - began < 0.3
