@@ -10,13 +10,13 @@ from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure, promotion
+from fleet.reflect import clusters, evidence, exposure
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import FILE_NAME
-from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Standing
+from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, Standing
 from fleet.reflect.stats import Stats, measure
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
@@ -87,7 +87,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         lessons, asked = known(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
         with Runs(workspace).noting(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
-            done = promotion.promote(writer, lesson, lessons, right=lesson.correct, instead_of=leaving)
+            done = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
             noted.told = f"promoted {done.id} into {agent}'s memory"
             noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", done.id, f"{done.id} was promoted")
@@ -110,7 +110,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
         with Runs(workspace).noting(agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
-            promotion.demote(writer, ids, lessons)
+            Promotions(writer, lessons).leave(ids)
             noted.told = f"demoted {first} from {agent}'s memory"
             published = [each for each, state in before.items() if state == edits.PUBLISHED]
             noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
@@ -226,13 +226,13 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
         return CountedLog(writer.workspace, writer.agent).rights()
 
     witness = evidence.Witnesses(writer.workspace).vouching()
-    return promotion.promote_due(writer, looked, lessons, rights=rights, is_all=is_all, witness=witness)
+    return Promotions(writer, lessons).enter_due(looked, rights=rights, is_all=is_all, witness=witness)
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
     lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
-    if not any(promotion.is_retired(lessons.lesson(each)) for each in stands.lessons):
+    if not lessons.retired(stands.lessons):
         return
     try:
         with workspace.locked(wait_s):
@@ -263,7 +263,7 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
     for agent in workspace.agents_here():
         if pattern_id in AgentMemory(workspace, agent).standing().lessons:
             with workspace.writing(agent) as writer:
-                promotion.demote(writer, [pattern_id], known(workspace, agent))
+                Promotions(writer, known(workspace, agent)).leave([pattern_id])
         with workspace.locked():
             AgentMemory(workspace, agent).wait([], [pattern_id], ())
 

@@ -29,7 +29,7 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, author, counted, edits
-from fleet.reflect import evidence, housekeeping, memory_md, promotion
+from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Clusters, Weighing, grouped
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
@@ -209,7 +209,7 @@ class SessionStart:
     def _remembered(self) -> str:
         """Return the memory as the agent reads it, without the lessons that the clan retired."""
         whole = Memory.parse(self._workspace.files.read(self._memory.memory_file()))
-        kept = promotion.without_retired(whole, reflecting.known(self._workspace, self._agent))
+        kept = reflecting.known(self._workspace, self._agent).without_retired(whole)
         return self._with_notes(kept.render().decode("utf-8", "replace"))
 
     def _with_notes(self, memory: str) -> str:

@@ -23,7 +23,6 @@ from fleet.reflect import evidence, memory_md
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Witness, by_agent
 from fleet.reflect.memory_md import FILE_NAME, Memory
-from fleet.store.config import Promotion
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace, Writer
@@ -51,6 +50,27 @@ class Lessons:
     def group(self, pattern_id: str) -> list[str]:
         """Return the ids of the merged set that a record belongs to, itself included."""
         return next((found for each in self._sources if (found := each.group(pattern_id))), [])
+
+    def records(self, pattern_id: str) -> list[Pattern]:
+        """Return the records of a merged lesson; none for one that is not merged."""
+        members = self.group(pattern_id)
+        found = (self.get(member) for member in members if len(members) > 1)
+        return [each for each in found if each is not None]
+
+    def kin(self, lessons: Iterable[Pattern]) -> list[str]:
+        """Return the ids of lessons and of the records that they are made of."""
+        return list(dict.fromkeys(part for each in lessons for part in (each.id, *self.group(each.id))))
+
+    def retired(self, ids: Iterable[str]) -> list[Pattern]:
+        """Return those of some lessons that the clan took out. One that nobody ever logged is not known to be."""
+        found = (self.lesson(each) for each in ids)
+        gone = (each for each in found if each and (each.state == RETIRED or (each.adds and not each.is_present)))
+        return list(gone)
+
+    def without_retired(self, memory: Memory) -> Memory:
+        """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
+        gone = [each for each in memory.lessons() if self.retired([each])]
+        return memory.released(gone) if gone else memory
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the lessons of a lesson's cluster, itself among them."""
@@ -142,8 +162,7 @@ class AgentMemory:
 
         def without(memory: Memory) -> Memory:
             nonlocal gone
-            found = {each: lessons.lesson(each) for each in memory.lessons()}
-            gone = {each: readable(lesson.text) for each, lesson in found.items() if lesson and is_retired(lesson)}
+            gone = {each: readable(one.text) for each in memory.lessons() for one in lessons.retired([each])}
             return memory.released(list(gone)) if gone else memory
 
         self.rewrite(without)
@@ -193,146 +212,170 @@ class AgentMemory:
         return True
 
 
-def promote_due(
-    writer: Writer,
-    looked: Iterable[Pattern],
-    lessons: Lessons,
-    *,
-    rights: Callable[[], Mapping[str, str]] = dict,
-    is_all: bool = False,
-    witness: Witness = by_agent,
-) -> Outcome:
-    """Bring into the agent's memory what has the evidence. Idempotent.
+class Promotions:
+    """What enters an agent's memory and leaves it, told to the clan. The caller holds the write lock."""
 
-    What has it and cannot enter waits: there is no room, the words may not be those that were counted, the file is not
-    as it should be, or ``[promotion] mode`` says so. The caller holds the write lock and has counted the log.
+    def __init__(self, writer: Writer, lessons: Lessons) -> None:
+        self._writer = writer
+        self._lessons = lessons
+        self._settings = writer.workspace.config.promotion
+        self._memory = AgentMemory(writer.workspace, writer.agent)
+        self._told: set[str] = set()
 
-    ``rights``: returns the right way by pattern id, as this agent's own log tells it; asked when something is due. No
-    other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
-    ``is_all``: these are all lessons there are, so what waited before and is not due any more waits no longer.
+    def enter_due(
+        self,
+        looked: Iterable[Pattern],
+        *,
+        rights: Callable[[], Mapping[str, str]] = dict,
+        is_all: bool = False,
+        witness: Witness = by_agent,
+    ) -> Outcome:
+        """Bring into the memory what has the evidence. Idempotent. The log was counted before.
 
-    Raises:
-        DiskError: the memory is as it was; what is missing enters with the next promotion.
-    """
-    agent_memory = AgentMemory(writer.workspace, writer.agent)
-    by_id, own_rights, told = {pattern.id: pattern for pattern in looked}, cache(rights), set[str]()
-    plan = _Plan(Memory("", "", (), "", ""), [], [])
+        What has it and cannot enter waits: there is no room, the words may not be those that were counted, the file is
+        not as it should be, or ``[promotion] mode`` says so.
 
-    def with_due(memory: Memory) -> Memory:
-        nonlocal plan
-        plan = _planned(writer, memory, by_id, lessons, own_rights, witness)
-        _publish(writer, [by_id[each.id] for each in plan.promoted], told)
-        return plan.memory if plan.promoted else memory
+        ``rights``: returns the right way by pattern id, as this agent's own log tells it; asked when something is due.
+        No other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
+        ``is_all``: these are all lessons there are, so what waited before and is not due any more waits no longer.
 
-    agent_memory.rewrite(with_due)
-    waits = agent_memory.wait(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
-    return Outcome(tuple(plan.promoted), waits)
+        Raises:
+            DiskError: the memory is as it was; what is missing enters with the next promotion.
+        """
+        by_id, own_rights = {pattern.id: pattern for pattern in looked}, cache(rights)
+        plan = _Plan(Memory("", "", (), "", ""), [], [])
+
+        def with_due(memory: Memory) -> Memory:
+            nonlocal plan
+            plan = self._planned(memory, by_id, own_rights, witness)
+            self._publish([by_id[each.id] for each in plan.promoted])
+            return plan.memory if plan.promoted else memory
+
+        self._memory.rewrite(with_due)
+        waits = self._memory.wait(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
+        return Outcome(tuple(plan.promoted), waits)
+
+    def _planned(
+        self,
+        memory: Memory,
+        by_id: Mapping[str, Pattern],
+        rights: Callable[[], Mapping[str, str]],
+        witness: Witness,
+    ) -> "_Plan":
+        agent, lessons, known = self._writer.agent, self._lessons, memory.known()
+        plan = _Plan(memory, [], [])
+        if self._settings.mode == "off":
+            return plan
+        for found in evidence.due(by_id.values(), agent, self._settings, known, witness):
+            said = lessons.wordings(found.id)
+            due = found._replace(evidence=f"{found.evidence} in {len(said)} wordings") if len(said) > 1 else found
+            kin = lessons.kin([by_id[due.id], *said])
+            if known.intersection(kin) or lessons.clusters.opposite(kin):
+                continue  # it was promoted under another record or in other words; or `fleet review` asks which holds
+            right = next(filter(None, (rights().get(part) for part in kin)), "")
+            row = self._row(by_id[due.id], right, due)
+            more = plan.memory if memory.trouble else plan.memory.with_lesson(row, agent)
+            words = next((each for each in said if each.id == due.id), by_id[due.id])
+            doubt = evidence.doubt(words, lessons.records(due.id), agent)
+            if not doubt and len(said) > 1:
+                doubt = evidence.borrowed(words, agent, self._settings, witness)
+            if why := self._obstacle(more, doubt, due):
+                plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
+            else:
+                plan = plan._replace(memory=more)
+                plan.promoted.append(due)
+        return plan
+
+    def _row(self, pattern: Pattern, right: str, due: Due) -> str:
+        """Return a lesson's line, with its author where that is another than whose memory it enters."""
+        author = names.agent_of(pattern.by)
+        told = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
+        return memory_md.lesson_row(pattern.text, right, told, due.id)
+
+    def _obstacle(self, more: Memory, doubt: str, due: Due) -> str:
+        """Return why a lesson cannot enter by itself, and what to do; "" when it can."""
+        yes = f"`fleet promote {due.id}` takes it in"
+        if more.trouble:
+            return more.trouble
+        if doubt:
+            return f"{doubt}; {yes} as it reads now"
+        if self._settings.mode == "suggest":
+            return yes
+        if due.reason == CLAN and self._settings.others == "suggest":
+            return f"others say so; {yes}"
+        return self._no_room(more, due.id)
+
+    def _no_room(self, more: Memory, pattern_id: str) -> str:
+        """Return that a memory would be too large, and what to do; "" where it is not."""
+        if more.size() <= self._settings.hot_chars:
+            return ""
+        return (
+            f"{FILE_NAME} would have {more.size():,} of at most {self._settings.hot_chars:,} characters; shorten your "
+            f"notes, or `fleet promote {pattern_id} --instead-of ID`"
+        )
+
+    def enter(self, pattern: Pattern, *, right: str = "", instead_of: Sequence[str] = ()) -> Due:
+        """Bring one lesson into the memory because a person says so.
+
+        ``instead_of``: ids that leave the memory for it.
+
+        Raises:
+            NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
+        """
+        agent = self._writer.agent
+        due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
+
+        def with_lesson(memory: Memory) -> Memory:
+            _check_place(_whole(memory), pattern, self._lessons.kin([pattern]), instead_of)
+            less = memory.without(instead_of, agent) if instead_of else memory
+            more = less.with_lesson(self._row(pattern, right, due), agent)
+            if why := self._no_room(more, pattern.id):
+                raise NoError(f"{why}. Nothing was changed")
+            self._publish([pattern])
+            return more
+
+        self._memory.rewrite(with_lesson)
+        self._memory.wait([], [pattern.id, *instead_of], ())
+        return due
+
+    def leave(self, ids: Sequence[str]) -> None:
+        """Take a lesson out of the memory; the clan's state of it is candidate again.
+
+        ``ids``: of one lesson and the records it is made of.
+
+        Raises:
+            NoError: it is neither in the memory nor waiting for it; nothing was changed.
+        """
+        asked = [one.id for one in self._memory.waiting() if one.id in ids]
+
+        def without(memory: Memory) -> Memory:
+            inside = [each for each in _whole(memory).lessons() if each in ids]
+            if not inside and not asked:
+                raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
+            found = [pattern for each in ids if (pattern := self._lessons.get(each)) is not None] if inside else []
+            self._append([each.id for each in found if each.state == edits.PUBLISHED], edits.demote)
+            return memory.without([*inside, *asked], self._writer.agent)
+
+        self._memory.rewrite(without)
+        self._memory.wait([], ids, ())
+
+    def _publish(self, patterns: Iterable[Pattern]) -> None:
+        """Tell the clan of what it does not know to be published. What is private is nobody else's affair."""
+        self._append([each.id for each in patterns if each.state != edits.PUBLISHED], edits.promote)
+
+    def _append(self, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
+        """Append an edit of each record that the clan has, once, however often the memory has to be read again."""
+        writer, cut = self._writer, self._writer.workspace.policy().cut
+        fresh = [each for each in ids if each not in self._told]
+        lines = [line for each in fresh if (line := writer.workspace.patterns.line(each)) is not None]
+        writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])
+        self._told.update(fresh)
 
 
 class _Plan(NamedTuple):
     memory: Memory
     promoted: list[Due]
     waiting: list[Waiting]
-
-
-def _planned(
-    writer: Writer,
-    memory: Memory,
-    by_id: Mapping[str, Pattern],
-    lessons: Lessons,
-    rights: Callable[[], Mapping[str, str]],
-    witness: Witness,
-) -> _Plan:
-    agent, settings, known = writer.agent, writer.workspace.config.promotion, memory.known()
-    plan = _Plan(memory, [], [])
-    if settings.mode == "off":
-        return plan
-    for found in evidence.due(by_id.values(), agent, settings, known, witness):
-        said = lessons.wordings(found.id)
-        due = found._replace(evidence=f"{found.evidence} in {len(said)} wordings") if len(said) > 1 else found
-        kin = list(
-            dict.fromkeys(part for each in (by_id[due.id], *said) for part in (each.id, *lessons.group(each.id)))
-        )
-        if known.intersection(kin) or lessons.clusters.opposite(kin):
-            continue  # it was promoted under another record or in other words; or `fleet review` asks which one holds
-        right = next(filter(None, (rights().get(part) for part in kin)), "")
-        more = plan.memory if memory.trouble else plan.memory.with_lesson(_row(by_id[due.id], right, due, agent), agent)
-        words = next((each for each in said if each.id == due.id), by_id[due.id])
-        doubt = evidence.doubt(words, _records(lessons, due.id), agent)
-        if not doubt and len(said) > 1:
-            doubt = evidence.borrowed(words, agent, settings, witness)
-        if why := _obstacle(settings, more, doubt, due):
-            plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
-        else:
-            plan = plan._replace(memory=more)
-            plan.promoted.append(due)
-    return plan
-
-
-def _records(lessons: Lessons, pattern_id: str) -> list[Pattern]:
-    """Return the records of a merged lesson; none for one that is not merged."""
-    members = lessons.group(pattern_id)
-    found = (lessons.get(member) for member in members if len(members) > 1)
-    return [each for each in found if each is not None]
-
-
-def _row(pattern: Pattern, right: str, due: Due, agent: str) -> str:
-    """Return a lesson's line, with its author where that is another than whose memory it enters."""
-    author = names.agent_of(pattern.by)
-    told = due.evidence if author in ("", agent) else f"{author}: {due.evidence}"
-    return memory_md.lesson_row(pattern.text, right, told, due.id)
-
-
-def _obstacle(settings: Promotion, more: Memory, doubt: str, due: Due) -> str:
-    """Return why a lesson cannot enter by itself, and what to do; "" when it can."""
-    yes = f"`fleet promote {due.id}` takes it in"
-    if more.trouble:
-        return more.trouble
-    if doubt:
-        return f"{doubt}; {yes} as it reads now"
-    if settings.mode == "suggest":
-        return yes
-    if due.reason == CLAN and settings.others == "suggest":
-        return f"others say so; {yes}"
-    return _no_room(more, settings.hot_chars, due.id)
-
-
-def _no_room(more: Memory, chars_max: int, pattern_id: str) -> str:
-    """Return that a memory would be too large, and what to do; "" where it is not."""
-    if more.size() <= chars_max:
-        return ""
-    return (
-        f"{FILE_NAME} would have {more.size():,} of at most {chars_max:,} characters; shorten your notes, or "
-        f"`fleet promote {pattern_id} --instead-of ID`"
-    )
-
-
-def promote(
-    writer: Writer, pattern: Pattern, lessons: Lessons, *, right: str = "", instead_of: Sequence[str] = ()
-) -> Due:
-    """Bring one lesson into the agent's memory because a person says so.
-
-    ``instead_of``: ids that leave the memory for it.
-
-    Raises:
-        NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
-    """
-    agent, chars_max, told = writer.agent, writer.workspace.config.promotion.hot_chars, set[str]()
-    due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
-
-    def with_lesson(memory: Memory) -> Memory:
-        _check_place(_whole(memory), pattern, [pattern.id, *lessons.group(pattern.id)], instead_of)
-        less = memory.without(instead_of, agent) if instead_of else memory
-        more = less.with_lesson(_row(pattern, right, due, agent), agent)
-        if why := _no_room(more, chars_max, pattern.id):
-            raise NoError(f"{why}. Nothing was changed")
-        _publish(writer, [pattern], told)
-        return more
-
-    agent_memory = AgentMemory(writer.workspace, agent)
-    agent_memory.rewrite(with_lesson)
-    agent_memory.wait([], [pattern.id, *instead_of], ())
-    return due
 
 
 def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str], instead_of: Sequence[str]) -> None:
@@ -345,62 +388,12 @@ def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str], instead
         raise NoError(f"{unknown[0]} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
 
 
-def demote(writer: Writer, ids: Sequence[str], lessons: Lessons) -> None:
-    """Take a lesson out of the agent's memory; the clan's state of it is candidate again.
-
-    ``ids``: of one lesson and the records it is made of.
-
-    Raises:
-        NoError: it is neither in the memory nor waiting for it; nothing was changed.
-    """
-    agent_memory, told = AgentMemory(writer.workspace, writer.agent), set[str]()
-    asked = [one.id for one in agent_memory.waiting() if one.id in ids]
-
-    def without(memory: Memory) -> Memory:
-        inside = [each for each in _whole(memory).lessons() if each in ids]
-        if not inside and not asked:
-            raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
-        found = [pattern for each in ids if (pattern := lessons.get(each)) is not None] if inside else []
-        _append(writer, [each.id for each in found if each.state == edits.PUBLISHED], edits.demote, told)
-        return memory.without([*inside, *asked], writer.agent)
-
-    agent_memory.rewrite(without)
-    agent_memory.wait([], ids, ())
-
-
-def is_approved(row: str) -> bool:
-    """Tell whether a memory's line says that a person took the lesson in."""
-    return _APPROVED.search(row) is not None
-
-
-def without_retired(memory: Memory, lessons: Lessons) -> Memory:
-    """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
-    gone = [each for each in memory.lessons() if is_retired(lessons.lesson(each))]
-    return memory.released(gone) if gone else memory
-
-
-def is_retired(pattern: Pattern | None) -> bool:
-    """Tell whether the clan took a lesson out. One that nobody ever logged here is not known to be."""
-    if pattern is None:
-        return False
-    return pattern.state == RETIRED or (bool(pattern.adds) and not pattern.is_present)
-
-
 def _whole(memory: Memory) -> Memory:
     if memory.trouble:
         raise NoError(f"{memory.trouble}. Nothing was changed")
     return memory
 
 
-def _publish(writer: Writer, patterns: Iterable[Pattern], told: set[str]) -> None:
-    """Tell the clan of what it does not know to be published. What is private is nobody else's affair."""
-    _append(writer, [each.id for each in patterns if each.state != edits.PUBLISHED], edits.promote, told)
-
-
-def _append(writer: Writer, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line], told: set[str]) -> None:
-    """Append an edit of each record that the clan has, once: ``told`` has those that have it already."""
-    workspace, cut = writer.workspace, writer.workspace.policy().cut
-    fresh = [each for each in ids if each not in told]
-    lines = [line for each in fresh if (line := workspace.patterns.line(each)) is not None]
-    writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])
-    told.update(fresh)
+def is_approved(row: str) -> bool:
+    """Tell whether a memory's line says that a person took the lesson in."""
+    return _APPROVED.search(row) is not None

@@ -10,10 +10,9 @@ from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.reflect import promotion
 from fleet.reflect.evidence import Due
 from fleet.reflect.memory_md import hot
-from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, promote_due
+from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -78,18 +77,18 @@ def promote(w: Workspace, agent: str = "velma", **more: object) -> Outcome:
     with w.writing(agent) as writer:
         lessons = known(w, agent)
         looked = [*w.patterns.lessons(), *w.notes(agent).lessons()]
-        return promote_due(writer, looked, lessons, is_all=True, **more)
+        return Promotions(writer, lessons).enter_due(looked, is_all=True, **more)
 
 
 def by_hand(w: Workspace, agent: str, pattern: str, **more: object) -> Due:
     with w.writing(agent) as writer:
         lessons = known(w, agent)
-        return promotion.promote(writer, lessons.lesson(pattern), lessons, **more)
+        return Promotions(writer, lessons).enter(lessons.lesson(pattern), **more)
 
 
 def demote(w: Workspace, agent: str, pattern: str) -> None:
     with w.writing(agent) as writer:
-        promotion.demote(writer, [pattern], known(w, agent))
+        Promotions(writer, known(w, agent)).leave([pattern])
 
 
 def memory(w: Workspace, agent: str = "velma") -> str:
@@ -250,7 +249,7 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
     both = promote(w).waiting
     with w.writing("velma") as writer:
         one = w.patterns.lesson(pattern_id(LESSON))
-        assert set(promote_due(writer, [one], Lessons([w.patterns])).waiting) == set(both)
+        assert set(Promotions(writer, Lessons([w.patterns])).enter_due([one]).waiting) == set(both)
     demote(w, "velma", pattern_id(LESSON))
     assert [each.text for each in AgentMemory(w, "velma").standing().waiting] == ["Quote every path"]
     assert [each.text for each in promote(w).waiting] == ["Quote every path"]
@@ -316,17 +315,17 @@ def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
     path = AgentMemory(w, "velma").memory_file()
     w.files.replace(path, MINE)
     tell(w, line({"velma.00000007": 3}))
-    publish, told = promotion._publish, []
+    publish = Promotions._publish
 
-    def saved_in_between(writer, patterns, done):
+    def saved_in_between(self, patterns):
         if b"new" not in path.read_bytes():
             path.write_bytes(path.read_bytes() + b"- new\n")
-        publish(writer, patterns, done)
-        told[:] = done
+        publish(self, patterns)
 
-    monkeypatch.setattr(promotion, "_publish", saved_in_between)
+    monkeypatch.setattr(Promotions, "_publish", saved_in_between)
     done = promote(w)
-    assert len(done.promoted) == len(told) == 1
+    assert len(done.promoted) == 1
+    assert b"".join(shards(w).values()).count(b"published") == 1
     assert memory(w).endswith("- mine, all mine\n- new\n")
     assert memory(w).count(LESSON) == 1
 
