@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -19,6 +20,7 @@ _ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
 
 _WIDTH_PIPED = 100
+_UNKNOWN = "at an unknown time"
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
 _Category = Annotated[str, typer.Option("--category", metavar="NAME", help="Only those of this category.")]
@@ -138,8 +140,10 @@ def _show(
             return
         if shown.pattern.id != shown.asked:
             output.say(f"{shown.asked} is merged into:")
-        for row in _as_rows(shown.pattern, found, others):
-            output.say(row)
+        output.say(f"{found['id']}  {found['state']}\n{found['text']}")
+        _say_labelled(_as_rows(shown.pattern, found, others))
+        if not shown.pattern.is_present:
+            output.say(f"  `fleet restore {found['id']}` brings it back")
 
 
 def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
@@ -147,48 +151,42 @@ def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
         output.say_json(found)
         return
     output.say(f"{found['id']}  {found['type']}{'  (taken back)' if found['retracted'] else ''}\n{found['problem']}")
-    for field in ("solution", "context", "confidence", "minutes"):
-        if found[field]:
-            output.say(f"  {field + ':':<12}{found[field]}")
-    if found["tags"]:
-        output.say(f"  {'tags:':<12}{', '.join(found['tags'])}")
-    output.say(f"  {'found:':<12}{output.when(found['at'])} by {found['by']}")
+    rows = [(field, str(found[field] or "")) for field in ("solution", "context", "confidence", "minutes")]
+    when = f"{output.when(found['at'])} by {found['by']}"
+    _say_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])
 
 
-def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> list[str]:
-    rows = [f"{found['id']}  {found['state']}\n{found['text']}"]
-    rows += [f"  {key + ':':<10}{found[field]}" for key, field in _LABELS if found[field]]
-    if found["tags"]:
-        rows.append(f"  {'tags:':<10}{', '.join(found['tags'])}")
-    rows.append(
-        f"  {'seen:':<10}{output.counted(found['seen'], 'time')} in {output.counted(found['sessions'], 'session')}"
-    )
+def _say_labelled(rows: Iterable[tuple[str, str]]) -> None:
+    """Print what there is behind each label."""
+    for label, text in rows:
+        if text:
+            output.say(f"  {label + ':' if label else '':<12}{text}")
+
+
+def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a lesson behind its texts: how often it was seen and by whom, and who set what."""
+    yield "right", found["correct"]
+    yield "category", found["category"]
+    yield "tags", ", ".join(found["tags"])
+    yield "seen", f"{output.counted(found['seen'], 'time')} in {output.counted(found['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
-        last = output.when(lesson.adds.get(replica, "")) or "at an unknown time"
-        rows.append(f"  {'':<10}{total} by {replica}, last {last}")
-    if parts := sum(lesson.parts.get("seen", {}).values()):
-        rows.append(f"  {'':<10}{parts} written by hand or imported")
+        yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
+    parts = sum(lesson.parts.get("seen", {}).values())
+    yield "", f"{parts} written by hand or imported" if parts else ""
     if found.get("trigger"):
         how = "; derived from its words: --set trigger=... says better" if found["trigger_derived"] else ""
-        rows.append(f"  {'before:':<10}{found['trigger']}{how}")
-    if found.get("not_working"):
-        rows.append(f"  not working: {found['not_working']}")
-    when = output.when(lesson.at) if lesson.at > "2000" else "at an unknown time"
-    rows.append(f"  {'first:':<10}{when}{' by ' + lesson.by if lesson.by else ''}")
+        yield "before", f"{found['trigger']}{how}"
+    yield "not working", found.get("not_working", "")
+    when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
+    yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
         if not field.startswith("agent."):
-            rows.append(f"  {field + ':':<10}{output.cleaned(str(lesson.fields[field]))}")
+            yield field, output.cleaned(str(lesson.fields[field]))
     for field, (stamp, by) in sorted(lesson.edited.items()):
-        rows.append(
-            f"  {field} was {'kept by a merge' if field in lesson.kept else 'set'} {output.when(stamp)} by {by}"
-        )
-    rows += [f"  merged:   {each.id} {output.cleaned(each.text)}" for each in others]
-    if not lesson.is_present:
-        rows.append(f"  `fleet restore {lesson.id}` brings it back")
-    return rows
-
-
-_LABELS = (("right", "correct"), ("category", "category"))
+        how = "kept by a merge" if field in lesson.kept else "set"
+        yield "", f"{field} was {how} {output.when(stamp)} by {by}"
+    for each in others:
+        yield "merged", f"{each.id} {output.cleaned(each.text)}"
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
