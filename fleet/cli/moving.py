@@ -13,7 +13,6 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
-from fleet.reflect.rules import Proposal
 from fleet.store.workspace import Workspace
 
 REFUSED_SHOWN = 10
@@ -149,13 +148,13 @@ def _propose(
     found, sessions, troubles = moving.proposals(workspace, agent, paths, days)
     for trouble in troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
+    rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found, 1)]
     if not as_json:
-        _tell_proposals(found, sessions)
+        _tell_proposals(rows, sessions)
         if asks and not accepted and found and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, found, accepted)
     if as_json:
-        rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found, 1)]
         done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
         output.say_json({"sessions": sessions, "proposals": rows, "logged": done})
         return
@@ -165,12 +164,12 @@ def _propose(
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 
-def _tell_proposals(found: list[Proposal], sessions: int) -> None:
-    for number, each in enumerate(found, 1):
-        often = f", {each.times} times" if each.times > 1 else ""
-        say(f"{number:>3}  {each.kind:<12} {output.cleaned(each.text)}")
-        say(f"                  {each.id}, {each.at[:10] or 'no date'}{often}: {output.cleaned(each.wrong)}")
-    say(f"{counted(len(found), 'proposal')} from {counted(sessions, 'session')}")
+def _tell_proposals(rows: list[dict[str, Any]], sessions: int) -> None:
+    for each in rows:
+        often = f", {each['times']} times" if each["times"] > 1 else ""
+        say(f"{each['number']:>3}  {each['kind']:<12} {each['text']}")
+        say(f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}")
+    say(f"{counted(len(rows), 'proposal')} from {counted(sessions, 'session')}")
 
 
 def _tell_refused(told: list[str], what: str, rest: str) -> None:
