@@ -334,11 +334,9 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
 
     def plan() -> tuple[list[Edit], str]:
         rules, page = (_File.of(workspace, path) for path in (scratchpad.AGENTS_FILE, scratchpad.FILE))
-        added = AgentsFile(rules.text).with_rule(row)
-        if added.trouble:
-            raise RefusedError(f"{added.trouble}: {row.item!r} waits under {scratchpad.READY}")
-        after = Scratchpad(page.text).with_promoted(day, row, added.section, f"{said}; fleet undo {run_id}")
-        return [rules.to(added.text), page.to(after)], told
+        whole, section = AgentsFile(rules.text).with_rule(row)
+        after = Scratchpad(page.text).with_promoted(day, row, section, f"{said}; fleet undo {run_id}")
+        return [rules.to(whole), page.to(after)], told
 
     try:
         _check_agents_file(workspace)

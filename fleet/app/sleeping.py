@@ -44,6 +44,8 @@ _IDLE = "slept"
 """Key in ``local.db`` of how everything looked when a sleep found nothing to do, by agent."""
 _DERIVED = frozenset({"review", "compaction", "pages"})
 """Phases that write only what can be made anew: they are no reason for a record."""
+_UNSHOWN = frozenset({"observations", "compaction", "pages"})
+"""Phases that a trial passes over."""
 _LOOK_MS = 3_600_000
 """So often everything is looked at though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
@@ -180,6 +182,8 @@ def _told(phases: Sequence[Phase]) -> str:
 
 
 def _done(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
+    if is_trial and name in _UNSHOWN:
+        return Phase(name=name, left=("what it would do is told when it is done",))
     try:
         found = act(workspace, agent, is_trial)
     except FleetError as why:
@@ -244,10 +248,8 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     return Phase(read=read, changed=len(ran), told=said, left=left)
 
 
-def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Look for what came up in three separate sessions or more."""
-    if is_trial:
-        return Phase(read="observations", left=("what recurs is told when it is done: fleet inbox",))
     done = consolidating.reflect(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
     return Phase(read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
@@ -334,16 +336,14 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
-    if is_trial or sharing.remote_shown(workspace):
+    if sharing.remote_shown(workspace):
         return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
     return Phase(read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
 
 
-def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Render what is read: the clan's page, and what lies ready for the next session."""
-    if is_trial:
-        return Phase(read="pages", left=("they are rendered when something changed",))
     _, is_new = sharing.settle(workspace, agent)
     made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
     for each in made:

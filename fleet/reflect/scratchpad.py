@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from fleet.model.errors import RefusedError
 from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of, observed, rows
 
 FILE = ".agents.local.md"
@@ -378,27 +379,25 @@ _NAME = re.compile(r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?!
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
 
 
-class _Added(NamedTuple):
-    """The text with a rule more and the section that has it; or why there is none, in ``trouble``."""
-
-    text: str
-    section: str = ""
-    trouble: str = ""
-
-
 class AgentsFile:
     """The text of ``AGENTS.md``: its rules, and what it becomes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def with_rule(self, rule: Entry) -> _Added:
-        """Return the file with one rule more in the section of its category; one that it lacks is added at the end."""
+    def with_rule(self, rule: Entry) -> tuple[str, str]:
+        """Return the file with one rule more in the section of its category, and the heading of that.
+
+        A section that it lacks is added behind the last one of its kind, else at the end.
+
+        Raises:
+            RefusedError: the file holds a conflict, is no text, or would become too long.
+        """
         text = self._text
         if _CONFLICT.search(text):
-            return _Added(text, trouble=f"{AGENTS_FILE} holds a merge conflict")
+            raise _refused("holds a merge conflict", rule)
         if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
-            return _Added(text, trouble=f"{AGENTS_FILE} is no UTF-8 text")
+            raise _refused("is no UTF-8 text", rule)
         page, title = Page.parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
         made = [f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"]
         section = next((each for each in page.sections if _is_for(each.title, title)), None)
@@ -413,9 +412,8 @@ class AgentsFile:
             gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would go on what stands there
             whole = page.inserted(section, [*gap, *made], end)
         if (lines := len(whole.splitlines())) > AGENTS_LINES_MAX:
-            most = f"{AGENTS_LINES_MAX} is the most that it may have"
-            return _Added(text, trouble=f"{AGENTS_FILE} would have {lines} lines, and {most}")
-        return _Added(whole, heading)
+            raise _refused(f"would have {lines} lines, and {AGENTS_LINES_MAX} is the most that it may have", rule)
+        return whole, heading
 
     def rules(self) -> list[str]:
         """Return what the rules of the file say, to know them again."""
@@ -430,6 +428,10 @@ class AgentsFile:
             line if any(each in line.casefold() for each in _STAYS) else _NAME.sub(DAILY_LOG_NAME, line)
             for line in self._text.splitlines(keepends=True)
         )
+
+
+def _refused(why: str, rule: Entry) -> RefusedError:
+    return RefusedError(f"{AGENTS_FILE} {why}: {rule.item!r} waits under {READY}")
 
 
 def _is_for(heading: str, title: str) -> bool:
