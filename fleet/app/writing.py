@@ -252,7 +252,7 @@ class Writing:
             if left is None:
                 return " was logged for this session before"
             return Planned(key, lesson, left.pattern, left.id, is_logged=True)
-        if why := self._support.of(lesson):
+        if why := self._support.of(lesson) or self._taken_back(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             said = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
             return self._candidate(text, text, said, filter(None, [lesson.quote[:400], why]), weight=1.0)
@@ -276,6 +276,11 @@ class Writing:
         runs = Runs(self._workspace).listed() if record is not None else []
         known = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in known else record
+
+    def _taken_back(self, text: str) -> str:
+        """Return that somebody took a lesson back, "" where nobody did: it does not return without being asked for."""
+        known = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
+        return next((f"it was taken back, as {each.id}" for each in known if not each.is_present), "")
 
     def _known(self, text: str) -> str:
         """Return the id of the lesson that says the same; "" for none."""
