@@ -272,3 +272,15 @@ def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
     stage.run("velma", "sync")
     assert "never asked yet" not in stage.run("velma", "start").stdout
     assert "never" not in next(row for row in stage.run("velma", "status").stdout.splitlines() if "last sync" in row)
+
+
+def test_another_remote_is_told_neither_to_know_what_is_here_nor_to_have_lost_it(stage):
+    stage.join("velma")
+    stage.correct("velma", "Pull before you push")
+    stage.run("velma", "sync")
+    stage.git("init", "--quiet", "--bare", str(stage.folder / "other.git"))
+    done = stage.run("velma", "init", "--remote", str(stage.folder / "other.git"), "--yes")
+    assert "knows nothing yet" in done.stdout
+    assert "is gone" not in done.stderr
+    assert "set back" not in stage.run("velma", "sync").stderr
+    assert stage.git("rev-parse", "--verify", "fleet", where="other.git")

@@ -148,6 +148,7 @@ def test_who_without_a_room_or_without_a_server_says_what_to_do(crew: Crew, serv
     server.end()
     done = crew.run(one, "who", expect=5)
     assert "nothing is lost" in done.stderr
+    assert "nobody answers there now" in crew.run(one, "live", "join", server.url).stderr
     two = live(crew, "velma", "ws://fleet.example.org")
     assert "wss://" in crew.run(two, "who", expect=2).stderr
 
