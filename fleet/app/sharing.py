@@ -471,32 +471,24 @@ def pause(workspace: Workspace, minutes: int | None) -> Pause:
     return workspace.state.pause(until)
 
 
-class Stays(msgspec.Struct, frozen=True):
-    """What a machine that leaves has in its clan's remote, and what it never sent there.
-
-    Attributes:
-        remote: for people.
-        branch: of the remote.
-        replicas: ours, of which the fetched tree has a word.
-        waiting: lines that never went out.
-    """
-
-    remote: str
-    branch: str
-    replicas: list[str]
-    waiting: int
-
-
-def what_stays(workspace: Workspace) -> Stays:
-    """Return what stays in the remote.
+def what_stays(workspace: Workspace) -> list[str]:
+    """Return what stays in the remote of a machine that leaves, and what it never sent there, in sentences.
 
     Raises:
         NoError: this machine is in no clan.
     """
-    shown = remote_shown(workspace)
-    if not shown or not (workspace.config.share.remote or workspace.state.agreed(consent.REMOTE)):
+    shown, share = remote_shown(workspace), workspace.config.share
+    if not shown or not (share.remote or workspace.state.agreed(consent.REMOTE)):
         raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
-    return Stays(shown, workspace.config.share.branch, _sent_by(workspace), waiting(workspace))
+    who = ", ".join(_sent_by(workspace)) or "nobody here"
+    said = [
+        f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({who})",
+        "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
+        "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
+    ]
+    if number := waiting(workspace):
+        said.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
+    return said
 
 
 def leave(workspace: Workspace) -> list[str]:

@@ -383,23 +383,11 @@ def _resume() -> None:
 def _leave(yes: output.Yes = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened() as workspace:
-        for line in _told(sharing.what_stays(workspace)):
+        for line in sharing.what_stays(workspace):
             say(line)
         output.confirm("Leave?", yes=yes)
         for line in sharing.leave(workspace):
             say(line)
-
-
-def _told(stays: sharing.Stays) -> list[str]:
-    who = ", ".join(stays.replicas) or "nobody here"
-    lines = [
-        f"in {stays.remote}, branch {stays.branch}, stays all that was sent, under the names of who wrote it ({who})",
-        "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
-        "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
-    ]
-    if stays.waiting:
-        lines.append(f"{counted(stays.waiting, 'line')} never went out: `fleet sync` first, if it should")
-    return lines
 
 
 # --- how it stands --------------------------------------------------------------------------------------------------
