@@ -18,7 +18,7 @@ from fleet.learn.counting import (
     CountedLog,
     reconcile,
 )
-from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
+from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
@@ -295,18 +295,10 @@ def _short(wrong: str) -> str:
 
 
 def _written(entry: Correction, now: str) -> tuple[str, str]:
-    """Return an entry's text, and its content as it will be read.
-
-    Raises:
-        RefusedError: it would not be read as one.
-    """
-    body = corrections_md.format_entry(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
-    parsed = corrections_md.parse_log(body).entries
-    if len(parsed) != 1:
-        raise RefusedError(
-            "this text cannot be kept as one entry; nothing was written. Please report it, with the text"
-        )
-    return body, parsed[0].content
+    """Return an entry's text, and its content as it will be read."""
+    when = f"{now[:10]} {now[11:16]}Z"
+    told = {name: getattr(entry, name) for name in ("title", "wrong", "right", "source", "pattern")}
+    return corrections_md.format_entry(when=when, **entry._asdict()), corrections_md.content(when=when, **told)
 
 
 def _echoed(entry: Correction, target: _Target, *, was_shown: bool) -> str:
