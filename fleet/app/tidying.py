@@ -8,7 +8,6 @@ fleet wrote into its ``memory.md``. A plan that changes too much waits in the in
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
 from pathlib import Path
@@ -44,6 +43,7 @@ from fleet.store.lines import PATTERNS
 from fleet.store.runs import UNDO, Edit, Field, Run, Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
+from fleet.text import dates
 
 KIND = "tidy"
 _MEMORY_GROUP = "memory"
@@ -290,7 +290,7 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
     found = []
     for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
         said = _NOTE.fullmatch(row.rstrip("\r"))
-        if said is not None and _is_day(said["day"]):
+        if said is not None and dates.to_ms(said["day"]) is not None:
             found.append(_Line(number, row, said["day"], said["text"]))
     if not found:
         return []
@@ -300,12 +300,6 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
             if edit.path == path and run.kind != UNDO:
                 ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
     return [each for each in found if each.row.encode("utf-8", "surrogateescape") in ours]
-
-
-def _is_day(text: str) -> bool:
-    with suppress(ValueError):
-        return bool(datetime.fromisoformat(text))
-    return False
 
 
 def _zone(name: str) -> tzinfo | None:
@@ -441,6 +435,7 @@ def _left_report(workspace: Workspace) -> DreamReport | None:
 
 
 def _as_read(report: DreamReport, text: str) -> str:
+    """Return what a record keeps of a report that was read, to know it again."""
     said = text or msgspec.json.encode(report).decode()
     return msgspec.json.encode({"report": report, "hash": _hash(said.strip())}).decode()
 
