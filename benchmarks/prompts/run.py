@@ -32,11 +32,9 @@ def main(halves: list[str]) -> None:
         workspace = Workspace(root, World(durable=False))
         numbers = {correct(workspace, "a", Correction("w", "r", text)).id: n for n, text in enumerate(lessons, 1)}
         workspace.db.refresh()
-        path = workspace.db.database.path
         workspace.close()
-        assert path is not None
         for half in halves or ["tuned", "final"]:
-            _report(half, [each for each in labels if each["half"] == half], prompts, path, numbers)
+            _report(half, [each for each in labels if each["half"] == half], prompts, root, numbers)
 
 
 def _prompts() -> dict[tuple[str, str], str]:
@@ -44,7 +42,7 @@ def _prompts() -> dict[tuple[str, str], str]:
     return {(row["s"], row["t"]): row["text"] for row in rows if row["e"] == "prompt"}
 
 
-def _report(half: str, labels: list[dict], prompts: dict, path: Path, numbers: dict[str, int]) -> None:
+def _report(half: str, labels: list[dict], prompts: dict, root: Path, numbers: dict[str, int]) -> None:
     about = sum(len(each["about"]) for each in labels)
     pairs = len(labels) * len(numbers)
     print(f"{half}: {len(labels)} prompts, {pairs} pairs, {about} about one another (base rate {about / pairs:.3f})")
@@ -54,7 +52,7 @@ def _report(half: str, labels: list[dict], prompts: dict, path: Path, numbers: d
         shown = right = asked = 0
         began = time.perf_counter()
         for each in labels:
-            found = relevant.relevant(path, prompts[each["s"], each["t"]], 10)[:SHOWN_MAX]
+            found = relevant.relevant(root, "a", prompts[each["s"], each["t"]], 10)[:SHOWN_MAX]
             asked += bool(found)
             shown += len(found)
             right += sum(numbers[one.id] in each["about"] for one in found)

@@ -241,7 +241,7 @@ class _Hearing:
 
         Beside them the line that tells the person; "" and "" for none.
         """
-        from fleet.store.relevant import databases, relevant
+        from fleet.store.relevant import relevant
         from fleet.text.prompts import own_words
 
         call = self._call
@@ -249,15 +249,9 @@ class _Hearing:
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not said or not most:
             return "", ""
-        until, known = time.monotonic() + _ABOUT_S, self._known()
-        found = [
-            hit
-            for path in databases(_root(call), call.agent)
-            for hit in relevant(path, said, until - time.monotonic())
-            if hit.id not in known
-        ]
-        best = sorted(found, key=lambda hit: -hit.score)[:most]
-        shown = [hit for hit in best if self._told.claim(f"lesson {hit.id}")]
+        known = self._known()
+        found = [hit for hit in relevant(_root(call), call.agent, said, _ABOUT_S) if hit.id not in known]
+        shown = [hit for hit in found[:most] if self._told.claim(f"lesson {hit.id}")]
         if not shown:
             return "", ""
         from fleet.app import finding

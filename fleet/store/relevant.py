@@ -51,18 +51,18 @@ class Relevant(NamedTuple):
     score: float
 
 
-def databases(root: Path, agent: str) -> list[Path]:
-    """Return the paths of the databases that an agent's lessons are in: the clan's, and its private ones."""
-    names = (f"state-{SCHEMA_NUMBER}.db", f"private-{agent}-{SCHEMA_NUMBER}.db")
-    return [root / ".fleet" / name for name in names]
+def relevant(root: Path, agent: str, prompt: str, limit_s: float) -> list[Relevant]:
+    """Return the clan's lessons and an agent's own that are about a prompt, best first; those found in time."""
+    until, words = time.monotonic() + limit_s, _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
+    files = (f"state-{SCHEMA_NUMBER}.db", f"private-{agent}-{SCHEMA_NUMBER}.db")
+    found = (hit for name in files for hit in _in(root / ".fleet" / name, words, until))
+    return sorted(found, key=lambda hit: -hit.score)
 
 
-def relevant(path: Path, prompt: str, limit_s: float) -> list[Relevant]:
-    """Return the lessons of a database that are about a prompt, best first; none where that is not known in time."""
-    words = _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
+def _in(path: Path, words: list[str], until: float) -> list[Relevant]:
+    """Return the lessons of a database that are about words; none where that is not known in time."""
     if len(words) < _SHARED_MIN or not path.is_file() or path.is_symlink():
         return []
-    until = time.monotonic() + limit_s
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=0)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
