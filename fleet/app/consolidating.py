@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from fleet.app import observing
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
-from fleet.reflect import consolidation, daily_log, inbox, observations, records, scratchpad, topics
+from fleet.reflect import consolidation, daily_log, inbox, observations, scratchpad, topics
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, DailyLog
 from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.observations import Said, Whose
-from fleet.reflect.records import Records
+from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import AgentsFile, Entry, Scratchpad
 from fleet.reflect.topics import Migration, Topic
@@ -460,21 +460,18 @@ def consolidate(
 
         if run := _applied(workspace, agent, KIND, planned):
             changed()
-            written = tuple(
-                records.Written(name=name, ids=ids, count=len(ids))
-                for name, ids in (("topics", plan.added), ("merged", plan.merged))
-            )
-            Records(workspace, agent).append(
-                records.Record(
-                    run=run,
-                    kind="consolidation",
-                    session=session,
-                    outcome="success",
-                    why=Consolidated(gates, plan).told(),
-                    writers=written,
-                )
-            )
+            Records(workspace, agent).append(_record(Consolidated(gates, plan, run), session))
     return Consolidated(gates, plan, run, diff)
+
+
+def _record(done: Consolidated, session: str) -> Record:
+    plan = done.plan or Plan({}, {})
+    written = tuple(
+        Written(name=name, ids=ids, count=len(ids)) for name, ids in (("topics", plan.added), ("merged", plan.merged))
+    )
+    return Record(
+        run=done.run, kind="consolidation", session=session, outcome="success", why=done.told(), writers=written
+    )
 
 
 def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:

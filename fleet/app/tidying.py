@@ -224,30 +224,33 @@ class _Notebook:
             if not each.is_listed:
                 continue
             own, (times, last_ms) = self.own.get(each.id), looked.get(each.id, (0, 0))
-            times += _elsewhere(each, agent, here)
-            stage = Stage.of(own, last_ms)
             at_ms = _ms(each.at)
-            if stage is Stage.ACTIVE:
-                stage = Stage.PENDING if each.id in waits else stage
-                stage = Stage.RAW if at_ms > (self.last_ms or -1) else stage
-            is_alone = each.id in hidden or each.loggers == {agent}
-            is_dated = 0 < at_ms < now_ms + _DAY_MS  # else nobody knows when it was written, or how old it is
+            # Of a wall time that cannot be nobody knows when a note was written, or how old it is.
+            may_change = 0 < at_ms < now_ms + _DAY_MS and each.state != edits.PUBLISHED
             notes.append(
                 Note(
                     each.id,
                     each.text,
                     at_ms,
                     importance=_importance(each, is_auto=each.id in auto),
-                    accesses=times,
+                    accesses=times + _elsewhere(each, agent, here),
                     last_ms=last_ms,
                     tags=tuple(each.tags),
-                    stage=stage,
+                    stage=self._stage(own, last_ms, at_ms, waits=each.id in waits),
                     merged=_merged(own),
-                    may_change=is_dated and is_alone and each.state != edits.PUBLISHED,
-                    may_rest=is_dated and each.state != edits.PUBLISHED and each.id not in hot,
+                    may_change=may_change and (each.id in hidden or each.loggers == {agent}),
+                    may_rest=may_change and each.id not in hot,
                 )
             )
         return _with_sums(notes)
+
+    def _stage(self, own: Pattern | None, last_ms: int, at_ms: int, *, waits: bool) -> Stage:
+        stage = Stage.of(own, last_ms)
+        if stage is not Stage.ACTIVE:
+            return stage
+        if at_ms > (self.last_ms or -1):
+            return Stage.RAW
+        return Stage.PENDING if waits else stage
 
     def _memory_note(self, name: str) -> Note:
         line = self.lines[name]

@@ -8,7 +8,7 @@ here, no file is ever removed, and the same input gives the same plan; after it 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -200,10 +200,7 @@ def planned(
 
     changed = _merged(known, numbered, matched, files)
     merged = tuple(known[path].title for path in changed)
-    for each in recurred:
-        if not each.is_directive:
-            path, text = topics.fresh(each, partial(_dated, each, absolute), {*files, *changed})
-            changed[path] = text
+    changed |= _fresh([each for each in recurred if not each.is_directive], absolute, {*files, *changed})
 
     known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
     added = tuple(each.title for path, each in known.items() if path not in files)
@@ -220,6 +217,17 @@ def planned(
     }
     told = {name: "; ".join(parts) for name, parts in phases.items()}
     return Plan(changed, told, added, merged, flagged)
+
+
+def _fresh(
+    recurred: Iterable[Recurrence], absolute: Callable[[str, str], str], taken: Collection[str]
+) -> dict[str, str]:
+    """Return new topics, path to text."""
+    made: dict[str, str] = {}
+    for each in recurred:
+        path, text = topics.fresh(each, partial(_dated, each, absolute), {*taken, *made})
+        made[path] = text
+    return made
 
 
 def _dated(found: Recurrence, absolute: Callable[[str, str], str], text: str) -> str:
