@@ -15,7 +15,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import PRIVATE, Pattern, Policy, fold, groups, united
 from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
 from fleet.recall.wording import not_working
-from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings, grouped
+from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
@@ -177,7 +177,7 @@ def listed(
         shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(mine) + spare)
         own = [each for each in mine.values() if each.is_listed]
         found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
-        shown = [(each, "") for each in grouped(found, clusters, patterns.lesson)]
+        shown = [(each, "") for each in clusters.grouped(found, patterns.lesson)]
         total = _count(patterns, mine) - spare + len(clusters.groups)
     if is_narrowed:
         shown = [row for row in shown if wanted.admits(row[0].lesson)]

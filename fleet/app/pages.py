@@ -16,7 +16,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, clustered, grouped
+from fleet.reflect.clusters import Clusters, clustered
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
 from fleet.store.query import ranked
@@ -68,7 +68,7 @@ def _page(
     members: Mapping[str, str],
     count: int,
 ) -> bytes:
-    shown, opposed = grouped(best, found, look), _opposed(found, look)
+    shown, opposed = found.grouped(best, look), _opposed(found, look)
     return (
         Pages(members)
         .lessons(

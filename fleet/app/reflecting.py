@@ -295,7 +295,7 @@ def stats(workspace: Workspace) -> Stats:
     shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
     here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
     looked = {each.id: each for each in (*patterns.used(), *here)}
-    said = clusters.grouped((looked[each] for each in sorted(looked)), compared, lesson)
+    said = compared.grouped((looked[each] for each in sorted(looked)), lesson)
     wordings = {each.lesson.id: each.ids for each in said}
     return measure(
         [each.lesson for each in said],

@@ -30,7 +30,7 @@ from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
 from fleet.recall.wording import STANDING, author, counted, edits
 from fleet.reflect import evidence, housekeeping, memory_md
-from fleet.reflect.clusters import Clusters, Weighing, grouped
+from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
@@ -128,7 +128,7 @@ class SessionStart:
         standing = self._standing(known, table)
         inside = len({each.id for each in standing} & remembered)
         left_out = remembered | against | {each.id for each in news}
-        said = grouped(standing, compared, workspace.patterns.lesson)
+        said = compared.grouped(standing, workspace.patterns.lesson)
         rest = [each.lesson for each in said if left_out.isdisjoint(each.ids)]
         found, fresh = (
             workspace.discoveries.newest(workspace.config.recall.discoveries),

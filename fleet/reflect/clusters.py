@@ -86,6 +86,25 @@ class Clusters(NamedTuple):
         """Return the id of a lesson that says the opposite of one of these, "" for none."""
         return next((b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids), "")
 
+    def grouped(self, lessons: Iterable[Pattern], look: Callable[[str], Pattern | None]) -> "list[Wordings]":
+        """Return lessons with each cluster as one, where the first of its wordings stood."""
+        opposites: dict[str, tuple[str, ...]] = {}
+        for one, other, *_ in self.opposed:
+            opposites[one] = (*opposites.get(one, ()), other)
+            opposites[other] = (*opposites.get(other, ()), one)
+        groups = {each: group for group in self.groups for each in group}
+        done, found = set[str](), list[Wordings]()
+        for each in lessons:
+            if each.id in done:
+                continue
+            known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
+            wordings = sorted((one for one in known if one is not None and one.is_listed), key=_use)
+            done |= {one.id for one in wordings}
+            against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
+            whole = spoken_for(wordings) if len(wordings) > 1 else each
+            found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), against))
+        return found
+
 
 NOT_COMPARED = Clusters()
 """Of lessons that nobody compared."""
@@ -186,26 +205,6 @@ class Wordings(NamedTuple):
     def ids(self) -> set[str]:
         """The ids of all wordings."""
         return {self.lesson.id, *(each.id for each in self.wordings)}
-
-
-def grouped(lessons: Iterable[Pattern], clusters: Clusters, look: Callable[[str], Pattern | None]) -> list[Wordings]:
-    """Return lessons with each cluster as one, where the first of its wordings stood."""
-    opposites: dict[str, tuple[str, ...]] = {}
-    for one, other, *_ in clusters.opposed:
-        opposites[one] = (*opposites.get(one, ()), other)
-        opposites[other] = (*opposites.get(other, ()), one)
-    groups = {each: group for group in clusters.groups for each in group}
-    done, found = set[str](), list[Wordings]()
-    for each in lessons:
-        if each.id in done:
-            continue
-        known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
-        wordings = sorted((one for one in known if one is not None and one.is_listed), key=_use)
-        done |= {one.id for one in wordings}
-        against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
-        whole = spoken_for(wordings) if len(wordings) > 1 else each
-        found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), against))
-    return found
 
 
 # --- kept with the generation that they were made at ------------------------------------------------------------------

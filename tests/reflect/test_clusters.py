@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, clustered, grouped, same_text_among, spoken_for
+from fleet.reflect.clusters import MEMBERS_MAX, clustered, same_text_among, spoken_for
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -73,7 +73,7 @@ def test_the_most_used_wording_speaks_and_in_a_memory_the_most_used_of_the_own()
 def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
     mine, gone = lesson(AWK), lesson(AGAIN)
     found = clustered([mine, gone])
-    [shown] = grouped([mine], found, {mine.id: mine}.get)
+    [shown] = found.grouped([mine], {mine.id: mine}.get)
     assert (shown.lesson, shown.wordings) == (mine, ())
 
 
