@@ -42,7 +42,7 @@ _FOUND_MAX = 5
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
-class Handler(NamedTuple):
+class _Handler(NamedTuple):
     """What a kind of item needs.
 
     Attributes:
@@ -228,7 +228,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 
 
 @contextmanager
-def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, Handler | None]]:
+def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
     """Hold an item that waits, and its handler: two who say yes at once must not have a thing done twice."""
     with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
         _finish(workspace)
@@ -292,7 +292,7 @@ def undo(workspace: Workspace, done: Decision) -> str:
 # --- kinds ----------------------------------------------------------------------------------------------------------
 
 
-def _handler(item: Item) -> Handler | None:
+def _handler(item: Item) -> _Handler | None:
     what = item.body.get("what")
     return HANDLERS.get(f"{item.kind}:{what}") if what else HANDLERS.get(item.kind)
 
@@ -552,19 +552,19 @@ def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[
     return done.told(), done.run
 
 
-HANDLERS: dict[str, Handler] = {
-    "skill": Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
-    "persona": Handler(_persona_check, _persona_approve),
-    "promotion": Handler(_promotion_check, _promotion_approve, _promotion_reject),
-    "guard": Handler(_lesson_check, _guard_approve),
-    "bulk": Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),
-    "merge": Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
-    "contradiction": Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
-    "candidate": Handler(_candidate_check, _candidate_approve),
-    "promotion:agents-md": Handler(_row_check, _row_approve, _row_reject),
-    "plan:consolidate": Handler(lambda *_: "", _consolidate_approve),
-    "plan:tidy": Handler(lambda *_: "", _tidy_approve),
-    "candidate:note": Handler(_note_check, _note_approve),
-    "candidate:person": Handler(_note_check, _note_approve),
+HANDLERS: dict[str, _Handler] = {
+    "skill": _Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
+    "persona": _Handler(_persona_check, _persona_approve),
+    "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject),
+    "guard": _Handler(_lesson_check, _guard_approve),
+    "bulk": _Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),
+    "merge": _Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
+    "contradiction": _Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
+    "candidate": _Handler(_candidate_check, _candidate_approve),
+    "promotion:agents-md": _Handler(_row_check, _row_approve, _row_reject),
+    "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),
+    "plan:tidy": _Handler(lambda *_: "", _tidy_approve),
+    "candidate:note": _Handler(_note_check, _note_approve),
+    "candidate:person": _Handler(_note_check, _note_approve),
 }
 """What a yes and a no to each kind do; whoever puts in another kind, or another ``what``, adds its handler."""

@@ -137,7 +137,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     ``near`` are the ids of lessons that may say the same in other words.
     """
     settings = workspace.config.promotion
-    least = evidence.least_seen(settings)
+    least = settings.least_seen
     lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_weighed())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
@@ -215,7 +215,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
 
 def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
     """Return the lessons of some records that were seen often enough to be looked at."""
-    least, patterns = evidence.least_seen(workspace.config.promotion), workspace.patterns
+    least, patterns = workspace.config.promotion.least_seen, workspace.patterns
     grouped = patterns.groups()
     found = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
     return [each for each in found if each is not None and each.count("seen") >= least]

@@ -302,6 +302,19 @@ class Waiting(NamedTuple):
         who = "Writers of whom nothing was known" if self.group == "newcomers" else self.group
         return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons of others, all at once"
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return {
+            "pair": self.name,
+            "kind": self.kind,
+            "writer": self.group,
+            "told": self.told,
+            "retires": self.retires,
+            "edits": self.edits,
+            "lessons": [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]],
+            "answers": list(ANSWERS_TO_LEFT_OUT),
+        }
+
 
 def waiting(workspace: Workspace) -> list[Waiting]:
     """Return what is left out and not decided yet, with what it would do."""
@@ -359,22 +372,7 @@ def standing(workspace: Workspace) -> dict[str, Any]:
     """Return who is blocked and what waits, as ``fleet status --json`` shows it."""
     return {
         "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
-        "waiting": [as_json(each) for each in waiting(workspace)],
-    }
-
-
-def as_json(each: Waiting) -> dict[str, Any]:
-    """Return a question as JSON shows it."""
-    shown = [{"id": one, "text": text} for one, text in each.lessons[: limits.PAGE_LESSONS_MAX]]
-    return {
-        "pair": each.name,
-        "kind": each.kind,
-        "writer": each.group,
-        "told": each.told,
-        "retires": each.retires,
-        "edits": each.edits,
-        "lessons": shown,
-        "answers": list(ANSWERS_TO_LEFT_OUT),
+        "waiting": [each.as_json() for each in waiting(workspace)],
     }
 
 

@@ -390,10 +390,6 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     found = [Path(each.path) for each in known if not session or each.session == session]
     if found and found[-1].is_file():
         return found[-1]
-    kept = [each for agent in records.agents(workspace) for each in Records(workspace, agent).read() if each.transcript]
-    wanted = [Path(each.transcript) for each in kept if each.session == session]
-    if wanted and wanted[-1].is_file():
-        return wanted[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
         named = [path for path in stored if session in path.stem or session in path.parent.name]

@@ -250,7 +250,7 @@ def _review(
             return
         pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
         if as_json:
-            told = [*map(reviewing.as_json, held), *map(_pair_as_json, pairs)]
+            told = [*(each.as_json() for each in held), *map(_pair_as_json, pairs)]
             output.say_json({"pairs": output.cleaned(told)})
             return
         for each in held:

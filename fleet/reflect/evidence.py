@@ -97,7 +97,7 @@ def due(
     """
     found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
     for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
-        if pattern.id in known or pattern.count("seen") < least_seen(settings):
+        if pattern.id in known or pattern.count("seen") < settings.least_seen:
             continue
         own, others = pattern.seen_by(agent), _independent(pattern, witness)
         if own >= settings.own:
@@ -109,11 +109,6 @@ def due(
     # Screening is dear, and is left to those that have the numbers.
     standing = ((each, why, told) for _, each, why, told in found if can_be_promoted(each))
     return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
-
-
-def least_seen(settings: Promotion) -> int:
-    """Return the number of occurrences below which no lesson is ever due: others need not be looked at."""
-    return min(settings.own, settings.clan_seen)
 
 
 def _independent(pattern: Pattern, witness: Witness = by_agent) -> _Independent:

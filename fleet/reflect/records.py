@@ -7,7 +7,6 @@ spent on a day is counted from it, so that no database that is deleted gives any
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -111,17 +110,12 @@ class Pass(NamedTuple):
     undone: str = ""
 
 
-def _file_of(workspace: Workspace, agent: str) -> Path:
-    """Return the path of an agent's records."""
-    return workspace.home(agent) / FILE_NAME
-
-
 class Records:
     """An agent's records, and what is said of them later."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
-        self._path = _file_of(workspace, agent)
+        self._path = workspace.home(agent) / FILE_NAME
 
     def append(self, record: Record) -> Record:
         """Write one line, screened and durable before this returns; return it with the time it was given.
@@ -198,15 +192,10 @@ def spent(workspace: Workspace, day: str) -> float:
     """
     return sum(
         usd or 0.0
-        for agent in agents(workspace)
+        for agent in workspace.homes()
         for at, usd in _paid(Records(workspace, agent).read()).values()
         if at.startswith(day)
     )
-
-
-def agents(workspace: Workspace) -> list[str]:
-    """Return the agents that have records here, sorted."""
-    return [name for name in workspace.homes() if _file_of(workspace, name).is_file()]
 
 
 def _paid(lines: Iterable[Record]) -> dict[str, tuple[str, float | None]]:

@@ -78,6 +78,11 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     mode: Literal["auto", "suggest", "off"] = "auto"
     others: Literal["suggest", "auto"] = "suggest"
 
+    @property
+    def least_seen(self) -> int:
+        """The number of occurrences below which no lesson is ever due: others need not be looked at."""
+        return min(self.own, self.clan_seen)
+
 
 class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """When an approach counts as stuck."""

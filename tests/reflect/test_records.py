@@ -126,7 +126,7 @@ def test_a_pass_keeps_its_number_and_says_that_it_was_undone(w):
 @pytest.mark.parametrize("spoil", [b'{"run":"r9","usd":', b"\xff\n", b'{"run":1}\n', b'{"usd":3}\n'])
 def test_a_spoiled_line_harms_no_other(w, spoil):
     reserve(w, "r1", 1.0)
-    with records._file_of(w, "velma").open("ab") as file:
+    with (w.home("velma") / records.FILE_NAME).open("ab") as file:
         file.write(spoil)
     Records(w, "velma").append(Record(run="r1", usd=0.5))
     assert records.spent(w, TODAY) == 0.5

@@ -464,7 +464,7 @@ def test_rubbish_in_the_private_file_costs_its_own_line(workspace, rubbish):
 
 def test_records_that_cannot_be_read_stop_no_pass(workspace):
     note(workspace, 1, "The build broke yesterday")
-    records._file_of(workspace, "velma").write_bytes(
+    (workspace.home("velma") / records.FILE_NAME).write_bytes(
         b'\xff\xfe{"run":\n{"run":"tidy-x","kind":"tidy","raw":"{","at":"x"}\n'
     )
     assert tidy(workspace, Mode.COORDINATED).report.skipped is not None
