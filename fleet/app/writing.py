@@ -333,9 +333,7 @@ class Writing:
         text, seen = (
             (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
         )
-        logged = Logged(planned.same, text, seen, ())
-        logged.entry, logged.is_first = planned.entry, seen == 1
-        return logged
+        return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set where the lessons come from that nobody stated before."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
+
 from fleet.learn import corrections_md, inputs, signals
 from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
 from fleet.learn.counting import (
@@ -43,46 +45,40 @@ class Correction(NamedTuple):
     trigger: str = ""
 
 
-class Logged:
+class Logged(msgspec.Struct, dict=True):
     """What became of a correction.
 
     Attributes:
         text: of the lesson, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were taken out.
+        look: finds the lessons nearest to it.
         is_echo: it told nothing but a lesson that this agent was shown, so nothing was logged.
         entry: id of the entry in the log; "" where nothing was logged, or nobody could count it yet.
         is_first: the lesson was not known, or was retired: it is in through this occurrence.
         promoted: the file where the lesson stands from now on, if this was the occurrence that it takes.
-        advice: what would make it a better lesson, in a sentence; "" for nothing.
     """
 
-    def __init__(
-        self,
-        lesson: str,
-        text: str,
-        seen: int,
-        secrets: tuple[str, ...],
-        *,
-        look: Callable[[], list[Near]] = list,
-        is_echo: bool = False,
-    ) -> None:
-        self.id = lesson
-        self.text = text
-        self.seen = seen
-        self.secrets = secrets
-        self.is_echo = is_echo
-        self.entry = ""
-        self.is_first = False
-        self.promoted = ""
-        self.advice = "" if is_echo or seen > 1 else inputs.advice(lesson, text)
-        self._look = look
+    id: str
+    text: str
+    seen: int
+    secrets: tuple[str, ...]
+    look: Callable[[], list[Near]] = list
+    is_echo: bool = False
+    entry: str = ""
+    is_first: bool = False
+    promoted: str = ""
+
+    @property
+    def advice(self) -> str:
+        """What would make it a better lesson, in a sentence; "" for nothing."""
+        return "" if self.is_echo or self.seen > 1 else inputs.advice(self.id, self.text)
 
     @cached_property
     def near(self) -> list[Near]:
         """The lessons nearest to this one, and what differs. Looked for when somebody asks: it takes longer than
         logging."""  # noqa: D205, D209
-        return self._look()
+        return self.look()
 
 
 # --- logging --------------------------------------------------------------------------------------------------------
@@ -330,9 +326,8 @@ def _answered(
     seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
     lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
     look: Callable[[], list[Near]] = list if target.is_same else lambda: _near(workspace, target.members, text)
-    logged = Logged(lesson, known_as, seen, secrets, look=look)
-    logged.entry, logged.is_first = entry, seen == 1 if whole is None else not whole.is_present
-    return logged
+    is_first = seen == 1 if whole is None else not whole.is_present
+    return Logged(lesson, known_as, seen, secrets, look, entry=entry, is_first=is_first)
 
 
 def _uncounted(target: _Target, page: bytes) -> int:
