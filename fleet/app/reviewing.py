@@ -48,13 +48,11 @@ class Changes(NamedTuple):
     """What a block changes here, or its end.
 
     Attributes:
-        name: of the replica or agent.
         since: from when on; "" for all.
         gone: lessons that are not here any more, by id, with their words; of an end of a block, that are here again.
-        other: lessons that read or count otherwise.
-        discoveries: how many discoveries are not shown, or shown again.
-        left: memory entries that left, as (agent, id, words).
-        kept: memory entries that a person had approved, and that stay.
+        other: ids of lessons that read or count otherwise.
+        discoveries: how many are not shown, or shown again.
+        left: memory entries that left, as (agent, id, words); ``kept``: that stay, since a person had approved them.
         retired: ids of the lessons that were retired for everybody.
     """
 
@@ -274,9 +272,7 @@ class Waiting(NamedTuple):
     Attributes:
         kind: ``own`` or ``bulk``.
         group: a replica, or ``newcomers``.
-        lessons: ids and words of the lessons that it is about.
-        retires: how many of them would go.
-        edits: how many would read or count otherwise.
+        lessons: ids and words; ``retires``: how many of them would go; ``edits``: would read or count otherwise.
     """
 
     kind: str
@@ -380,14 +376,7 @@ def standing(workspace: Workspace) -> dict[str, Any]:
 
 
 class Asked(NamedTuple):
-    """A pair that somebody should look at.
-
-    Attributes:
-        kind: one of ``ANSWERS``.
-        one: the first lesson.
-        other: the second.
-        differs: what differs between them.
-    """
+    """A pair that somebody should look at, of a kind in ``ANSWERS``, and what differs between the two."""
 
     kind: str
     one: Pattern

@@ -47,13 +47,11 @@ _DAY_MS = 86_400_000
 
 
 class Reflected(NamedTuple):
-    """Outcome of one reflection.
+    """Outcome of one reflection on a session, by the host's id of it.
 
     Attributes:
-        session: the host's id.
-        record: as it is kept; of a trial, as it would be; None where nothing was done.
+        record: as it is kept; of a trial, as it would be; None where nothing was done, and ``why`` says why.
         plan: what was planned; None where it came to none.
-        why: why nothing was done, in a sentence.
         is_deferred: it waits for a later day.
     """
 
@@ -78,13 +76,9 @@ class _Old(NamedTuple):
 
 
 class _History(NamedTuple):
-    """Sessions of the past that wait.
+    """Sessions of the past: those that wait, oldest first, how many are done, and what could not be read.
 
-    Attributes:
-        waiting: those nobody reflected on yet, oldest first.
-        done: how many were, earlier.
-        usd: what they may cost at most; 0 for the rules.
-        troubles: what could not be read.
+    ``usd``: what those that wait may cost at most; 0 for the rules.
     """
 
     waiting: list[_Old]

@@ -44,20 +44,11 @@ _RANKS = {
 
 
 class Digest(NamedTuple):
-    """What a reflector reads.
-
-    Attributes:
-        text: rows of ``[line] who: what``.
-        left_out: what there was no room for, in a sentence; "" where all of it is there.
-        lines: numbers of the transcript's lines that are in it.
-        secrets: kinds of secrets that were taken out.
-    """
+    """What a reflector reads: rows of ``[line] who: what``, and in a sentence what there was no room for, or ""."""
 
     text: str
     tokens: int
     left_out: str
-    lines: tuple[int, ...]
-    secrets: tuple[str, ...]
 
 
 class _Row(NamedTuple):
@@ -71,22 +62,21 @@ def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
     """Return the digest of a session."""
     rows = _rows(events)
     edge = max(1, round(len(rows) * _EDGE_SHARE)) if rows else 0
-    room, kept, secrets = tokens_max - _HEAD_TOKENS, dict[int, str](), set[str]()
+    room, kept = tokens_max - _HEAD_TOKENS, dict[int, str]()
     begin, end = range(edge), range(max(edge, len(rows) - edge), len(rows))
     for part in (begin, end):
-        left = _take(rows, part, int(tokens_max * _EDGE_BUDGET_SHARE), kept, secrets, is_whole=True)
+        left = _take(rows, part, int(tokens_max * _EDGE_BUDGET_SHARE), kept, is_whole=True)
         room -= int(tokens_max * _EDGE_BUDGET_SHARE) - left
     between = [number for number in range(len(rows)) if number not in kept]
     for rank in _RANKS:
         # The newest first: what a session came to stands near its end.
         wanted = [number for number in reversed(between) if rows[number].rank == rank]
-        room = _take(rows, wanted, room, kept, secrets, is_whole=False)
+        room = _take(rows, wanted, room, kept, is_whole=False)
     left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
     said = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
     told = f"Left out for want of room: {said}." if said else ""
     text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
-    lines = tuple(sorted({rows[number].line for number in kept}))
-    return Digest(text, _tokens(text), told, lines, tuple(sorted(secrets)))
+    return Digest(text, _tokens(text), told)
 
 
 def _tokens(text: str) -> int:
@@ -97,31 +87,28 @@ def _tokens(text: str) -> int:
     return (len(text) - wide) // 4 + wide + 1
 
 
-def _take(
-    rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], secrets: set[str], *, is_whole: bool
-) -> int:
+def _take(rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], *, is_whole: bool) -> int:
     """Keep what there is room for; return the room that is left. In a part that is to be whole, output goes first."""
     ranked = sorted(wanted, key=lambda number: list(_RANKS).index(rows[number].rank)) if is_whole else wanted
     for number in ranked:
         if room < 8:
             break
         row = rows[number]
-        text, kinds = _shown(row, _WHOLE_CHARS_MAX if is_whole else _RANKS[row.rank][1])
+        text = _shown(row, _WHOLE_CHARS_MAX if is_whole else _RANKS[row.rank][1])
         cost = _tokens(text) + 1
         if cost <= room:
             kept[number] = text
-            secrets.update(kinds)
             room -= cost
     return room
 
 
-def _shown(row: _Row, chars_max: int) -> tuple[str, tuple[str, ...]]:
-    """Return a row as it is read, and the kinds of secrets that were in it. Screened first, then cut."""
-    clean = screening.screen(row.text, home=str(Path.home()))
-    text = "\n    ".join(line.rstrip() for line in clean.text.strip().split("\n") if line.strip())
+def _shown(row: _Row, chars_max: int) -> str:
+    """Return a row as it is read: screened first, then cut."""
+    clean = screening.screen(row.text, home=str(Path.home())).text
+    text = "\n    ".join(line.rstrip() for line in clean.strip().split("\n") if line.strip())
     if len(text) > chars_max:
         text = f"{text[: chars_max * 2 // 3].rstrip()} […] {text[-chars_max // 3 :].lstrip()}"
-    return f"[{row.line}] {row.label}: {screening.inert(text)}".rstrip(": "), clean.secrets
+    return f"[{row.line}] {row.label}: {screening.inert(text)}".rstrip(": ")
 
 
 def _rows(events: Sequence[Event]) -> list[_Row]:
