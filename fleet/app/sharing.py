@@ -230,7 +230,7 @@ def synced(
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(promoted),
         put_back=tuple(done.put_back),
-        left_out=len({each.id for each in workspace.trust.held() if each.is_asked}),
+        left_out=len({each.id for each in workspace.trust.asked()}),
     )
 
 

@@ -35,7 +35,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import git, trust
+from fleet.store import git
 from fleet.store.query import Patterns, ranked
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
@@ -235,7 +235,7 @@ class SessionStart:
         asked = Inboxes(workspace, [agent]).count()
         lines += [asked.told()] if asked.number else []
         if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
-            lines += trust.sentences(each for each in workspace.trust.held() if each.is_asked)
+            lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_weighed())
         for each in Journal(workspace, agent).proposals():
             lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")

@@ -26,7 +26,6 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share import policy
 from fleet.share.outgoing import Outbox
-from fleet.store import trust
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
@@ -187,7 +186,7 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
     agents = workspace.agents_here()
     compared, decisions = _compared(workspace), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
-    left_out = [] if is_asked else trust.sentences(each for each in workspace.trust.held() if each.is_asked)
+    left_out = [] if is_asked else workspace.trust.sentences()
     return {
         "to_state": sum(CountedLog(workspace, agent).unfilled() for agent in agents),
         "pairs": len(compared.likely),

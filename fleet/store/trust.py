@@ -106,6 +106,17 @@ class Trust:
                 found.append(Held(base, group, name, each, _withheld(each, name, value), is_asked=kind == base))
         return found
 
+    def asked(self) -> list[Held]:
+        """Return what is left out and a person is asked about."""
+        return [each for each in self.held() if each.is_asked]
+
+    def sentences(self, held: Iterable[Held] | None = None) -> list[str]:
+        """Return what a person is asked about, a sentence for each kind and group, and what to do about it."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for each in self.asked() if held is None else held:
+            found.setdefault((each.kind, each.group), set()).add(each.id)
+        return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(found.items())]
+
     def withhold(self, held: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until somebody decides."""
         rows = [
@@ -176,14 +187,6 @@ class Trust:
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (DECIDED, str(mark)))
 
         self._state.in_one_go(write)
-
-
-def sentences(held: Iterable[Held]) -> list[str]:
-    """Return what is left out, a sentence for each kind and group, and what to do about it."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for each in held:
-        found.setdefault((each.kind, each.group), set()).add(each.id)
-    return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(found.items())]
 
 
 def _sentence(kind: str, group: str, number: int) -> str:

@@ -30,7 +30,6 @@ from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
 from fleet.store.trust import DECIDED, Trust
-from fleet.store.trust import sentences as trust_told
 
 VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
@@ -344,7 +343,7 @@ class Workspace:
         if held:
             self.trust.withhold(held, self.wall())
         self.trust.note_brought(brought, self.wall())
-        for text in trust_told(held):
+        for text in self.trust.sentences(held):
             self.warn(text)
         return self.policy()
 
