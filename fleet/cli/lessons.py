@@ -160,7 +160,7 @@ def _say_labelled(rows: Iterable[tuple[str, str]]) -> None:
     """Print what there is behind each label."""
     for label, text in rows:
         if text:
-            output.say(f"  {label + ':' if label else '':<12}{text}")
+            output.say(f"  {label + ': ' if label else '':<12}{text}")
 
 
 def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
