@@ -15,7 +15,6 @@ READS = {
     "patterns --json": ("patterns", "--json"),
     "show": ("show", "{id}"),
     "search": ("search", "awk"),
-    "search by substring": ("search", "ed"),
     "start": ("start",),
     "start --json": ("start", "--json"),
     "gossip": ("gossip",),
