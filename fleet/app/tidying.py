@@ -183,7 +183,9 @@ class _Notebook:
 
     def note_report(self, report: DreamReport, text: str) -> None:
         """Note that a report was read."""
-        told = Record(run=Runs(self._workspace).name("dream"), kind=KIND, outcome="skipped", raw=_as_read(report, text))
+        raw, why = _as_read(report, text), "the host's own report was read"
+        run = Runs(self._workspace).name("dream")
+        told = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(told)
 
     def plan(self) -> Plan:

@@ -322,7 +322,7 @@ class Migration:
         pointers = [self._moved(section) for section in moved]
         if not self.files and Scratchpad(text).is_daily():
             return
-        self._put(INDEX, "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *pointers]) + "\n")
+        self._put(INDEX, "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n")
         self._put(scratchpad.FILE, _short("".join(stays), self._page.eol))
 
     def lost(self) -> list[str]:
