@@ -197,11 +197,6 @@ class _Form:
         values = self.fields[-1][1] if self.fields else []
         return not values or self._is_listing or values[-1].endswith((":", "："))
 
-    def ends_with(self, one: Field) -> bool:
-        """Tell whether a field begins another entry: it has one of this label, that said something or was first."""
-        labels = [each.label for each, _ in self.fields]
-        return one.label in labels and (one.label == labels[0] or one.role in advice.SAID)
-
     def open(self, text: str, block: Block) -> None:
         """Begin it with the text of an item, which is its title."""
         head = _heading(text)
@@ -405,7 +400,8 @@ class _Page:
     def _take_fields(self, form: _Form, block: Block) -> _Form:
         for number, one in enumerate(_fields_of(block)):
             if one.role:
-                form = self._next_form(form, block.line) if form.ends_with(one) else form
+                is_again = any(each.label == one.label for each, _ in form.fields)
+                form = self._next_form(form, block.line) if is_again else form
                 form.add(one, block.end)
             elif number == 0 and one.value:
                 form = self._next_form(form, block.line)
