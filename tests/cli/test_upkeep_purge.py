@@ -173,6 +173,7 @@ def test_nothing_that_is_kept_ready_or_noted_holds_the_old_words(stage):
     stage.run("velma", "retire", left)
     local = stage.folder / "velma/.fleet"
     waiting = [[waits, "The host is db-internal-8", "seen 3 by velma", "a person's choice"]]
+    (local / "promotion").mkdir(exist_ok=True)
     (local / "promotion/velma.json").write_text(json.dumps(waiting))
     for lesson in (left, waits):
         stage.run("velma", "purge", lesson, "--yes")
