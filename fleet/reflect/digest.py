@@ -89,7 +89,8 @@ def _tokens(text: str) -> int:
 
 def _take(rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], *, is_whole: bool) -> int:
     """Keep what there is room for; return the room that is left. In a part that is to be whole, output goes first."""
-    ranked = sorted(wanted, key=lambda number: list(_RANKS).index(rows[number].rank)) if is_whole else wanted
+    order = list(_RANKS)
+    ranked = sorted(wanted, key=lambda number: order.index(rows[number].rank)) if is_whole else wanted
     for number in ranked:
         if room < 8:
             break

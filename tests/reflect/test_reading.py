@@ -94,6 +94,8 @@ def test_ten_megabytes_are_prepared_within_a_second_and_150_megabytes(tmp_path):
         began = time.process_time()
         digest.digest(sessions.read(talk.path).events)
         took.append(time.process_time() - began)
+        if took[-1] < 1.0:
+            break
     assert min(took) < 1.0, took
 
 
