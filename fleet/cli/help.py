@@ -30,7 +30,7 @@ def _help(
         typer.Argument(
             metavar="[COMMAND|TOPIC|all]",
             help="A command, a group of them, a page of the documentation, or all commands.",
-            autocompletion=lambda: ["all", *MODULES, *GROUPS, *_topics()],
+            autocompletion=lambda: ["all", *MODULES, *GROUPS, *topics()],
         ),
     ] = None,
 ) -> None:
@@ -40,15 +40,15 @@ def _help(
         above.meta[ALL] = asked
         print(above.get_help())
         if asked == "all":
-            output.say(f"\nTopics (`fleet help TOPIC`): {', '.join(_topics())}")
+            output.say(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if (words or [""])[0] in MODULES:
         print(_help_of(above, words or []))
-        if page := next((each for each in (asked, f"{asked}s") if each in _topics()), ""):
+        if page := next((each for each in (asked, f"{asked}s") if each in topics()), ""):
             output.say(f"\nThe page about it: fleet help {page}.md")
         return
     name = asked.removesuffix(".md")
-    if name not in _topics():
+    if name not in topics():
         raise UsageError(f"there is no command and no topic {asked[:40]!r}. {_nearest(name)}")
     page = (_docs() / f"{name}.md").read_text("utf-8")
     for row in page.rstrip().splitlines():
@@ -57,17 +57,17 @@ def _help(
 
 def _nearest(name: str) -> str:
     """Return what to ask for instead: what is spelt alike, else the pages that speak of it."""
-    known = dict.fromkeys(["all", *MODULES, *GROUPS, *_topics()])
+    known = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
     if close := difflib.get_close_matches(name, known, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
     word = name.casefold()
-    told = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in _topics()}
+    told = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}
     if most := sorted((topic for topic in told if told[topic]), key=lambda topic: -told[topic])[:3]:
         return f"These pages speak of it: {', '.join(f'`fleet help {topic}`' for topic in most)}"
     return "`fleet help all` lists the commands and the topics."
 
 
-def _topics() -> list[str]:
+def topics() -> list[str]:
     """Return the names of the pages of the documentation."""
     return sorted(each.stem for each in _docs().glob("*.md") if each.stem != _INDEX)
 
