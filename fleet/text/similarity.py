@@ -630,7 +630,7 @@ def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
     ):
         return False
     one, other = ([w.stem for w in wording.words if w.stem in wording.told] for wording in (mine, theirs))
-    return one != other
+    return not any(one[at:] + one[:at] == other for at in range(len(one)))  # "in CI pin it", "pin it in CI"
 
 
 def _relations(wording: _Wording) -> Iterator[tuple[set[str], set[str]]]:
