@@ -91,6 +91,12 @@ def _closed_fences(lines: list[str]) -> dict[int, int]:
     return fences
 
 
+def open_fences(lines: list[str]) -> set[int]:
+    """Return which lines, from 0, open a code fence that never closes."""
+    inside = {at for first, last in _closed_fences(lines).items() for at in range(first, last + 1)}
+    return {at for at, line in enumerate(lines) if at not in inside and _fence_mark(line)}
+
+
 def _fence_mark(line: str) -> re.Match[str] | None:
     if "```" not in line and "~~~" not in line:
         return None

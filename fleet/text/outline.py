@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from fleet.text import markdown
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -82,8 +84,10 @@ def outline(text: str) -> Section:
     lines = text.split("\n")
     for at in range(text.count("\n", 0, front.end()) if front else 0):
         lines[at] = ""
-    # A line keeps its number where nothing of it is read.
+    # A line keeps its number where nothing of it is read; a fence that never closes hides no more than itself.
     lines = ["" if len(each) > BLOCK_CHARS_MAX // 2 or _CONFLICT.fullmatch(each.rstrip()) else each for each in lines]
+    for at in markdown.open_fences(lines):
+        lines[at] = ""
     page = Section(0, "", 0)
     reader = _Reader(page, lines)
     for token in _parser().parse("\n".join(lines)):

@@ -95,3 +95,8 @@ def test_a_story_and_a_lead_in_of_code_are_no_lessons():
     page = "# Lessons\n\n## Hosts\nThe tunnel has a host of its own. By default it takes these hosts:\n\n```\nx\n```\n"
     (note,) = read_notes(page, "lessons.md")
     assert note.text == "Hosts: The tunnel has a host of its own."
+
+
+def test_a_fence_that_never_closes_hides_nothing():
+    page = "# Lessons\n\n- Always pin the image\n\n```\nx\n\n- Never push on a Friday\n"
+    assert [each.line for each in read_notes(page, "lessons.md") if isinstance(each, Note)] == [3, 8]
