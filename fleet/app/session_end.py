@@ -384,6 +384,10 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     found = [Path(each.path) for each in known if not session or each.session == session]
     if found and found[-1].is_file():
         return found[-1]
+    kept = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
+    known_to_us = [Path(each.transcript) for each in kept if each.session == session]
+    if known_to_us and known_to_us[-1].is_file():
+        return known_to_us[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
         named = [path for path in stored if session in path.stem or session in path.parent.name]
