@@ -55,7 +55,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "exposure": ("agent", "pattern", "session", "first_ms", "last_ms", "number", "replica", "total", "said"),
 }
 """Columns of the local database's tables that a backup carries."""
-_VALUES = frozenset({"paused", "left", "seen_by", "last_sync"})
+_VALUES = frozenset({"paused", "left", "last_sync"})
 """Keys of the table ``value`` that a backup carries; the others are about the fetched tree, which is no part of it."""
 
 

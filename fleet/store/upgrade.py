@@ -243,7 +243,7 @@ def _convert_local(workspace: Workspace) -> None:
     if (pause := workspace.local / "paused").exists():
         until = _read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
-    rows: list[Sequence[Any]] = [["value", key, meta[key]] for key in ("last_sync", "seen_by") if key in meta]
+    rows: list[Sequence[Any]] = [["value", "last_sync", meta["last_sync"]]] if "last_sync" in meta else []
     for agent in workspace.agents_here():
         session, _, last_ms = _read(workspace.local / "sessions" / agent).decode("ascii", "replace").partition(" ")
         if session and last_ms.strip().isdigit():
