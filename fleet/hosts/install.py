@@ -101,7 +101,7 @@ def settings_file(root: Path | None) -> Path:
 
 def plugin_folder() -> Path:
     """Return the folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
-    return Path(__file__).parent / "plugin"
+    return Path(__file__).parent / "claude_code"
 
 
 def install(path: Path, *, dry_run: bool = False) -> list[Changed]:

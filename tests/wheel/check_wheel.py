@@ -59,7 +59,7 @@ def main() -> None:
         packed = {path for path in packed if not path.endswith((".dist-info", ".data"))}
         if packed != {"crdt", "fleet"}:
             sys.exit(f"the wheel holds {sorted(packed)}, not crdt and fleet alone")
-        plugin = "fleet/hosts/plugin"
+        plugin = "fleet/hosts/claude_code"
         wanted = {
             f"{plugin}/.claude-plugin/plugin.json",
             f"{plugin}/hooks/hooks.json",
