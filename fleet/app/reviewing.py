@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from crdt import clock
-from fleet.app import learning, pages, reflecting, starting
+from fleet.app import pages, reflecting, starting
 from fleet.app.finding import find
+from fleet.app.lessons import merge, retire
 from fleet.learn.counting import reconcile_all
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
@@ -452,11 +453,11 @@ def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
 
 def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> str:
     if said == SAME:
-        done = learning.merge(workspace, agent, one, other, force=True)
+        done = merge(workspace, agent, one, other, force=True)
         return f"{one} and {other} are one lesson; `fleet unmerge {done.changed}` undoes it"
     if said in (FIRST, SECOND):
         gone, kept = (other, one) if said == FIRST else (one, other)
-        learning.retire(workspace, agent, gone)
+        retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
     with Runs(workspace).noting(agent, "decide") as noted:
         Weighing(workspace).keep_apart([(one, other)])

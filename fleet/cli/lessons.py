@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, learning, reflecting, reviewing, starting
+from fleet.app import finding, learning, lessons, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
@@ -129,9 +129,9 @@ def _show(
     """Show all that is known of one lesson, or of one discovery (d-...)."""
     with output.opened() as workspace:
         if pattern.startswith("d-"):
-            _show_discovery(output.cleaned(learning.show_discovery(workspace, pattern)), as_json=as_json)
+            _show_discovery(output.cleaned(lessons.show_discovery(workspace, pattern)), as_json=as_json)
             return
-        shown = learning.show(workspace, pattern)
+        shown = lessons.show(workspace, pattern)
         found = finding.lesson_as_json(shown.pattern, is_whole=True)
         others = [each for each in shown.members if each.id != shown.pattern.id]
         if as_json:
@@ -201,14 +201,14 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
-            found = output.cleaned(learning.show_discovery(workspace, pattern))
+            found = output.cleaned(lessons.show_discovery(workspace, pattern))
             output.confirm(
                 f"Take back for good: {found['problem'] or found['solution']}?", yes=yes or not sys.stdin.isatty()
             )
             entry = learning.retract(workspace, who, pattern)
             output.say(f"{entry.id} taken back, for good: {output.cleaned(entry.problem or entry.solution)}")
             return
-        done = learning.retire(workspace, who, pattern)
+        done = lessons.retire(workspace, who, pattern)
         id_, text = done.pattern.id, output.cleaned(done.pattern.text)
         output.say(f"{id_} retired{_also(done.others)}: {text}\n`fleet restore {id_}` brings it back")
 
@@ -237,7 +237,7 @@ def _restore(
             for each, text in back:
                 output.say(f"  {each}  {output.cleaned(text)}")
             return
-        done = learning.restore(workspace, output.agent_in(workspace, agent), pattern)
+        done = lessons.restore(workspace, output.agent_in(workspace, agent), pattern)
         output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.cleaned(done.pattern.text)}")
 
 
@@ -257,9 +257,9 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not said:
-            _tell_history(*learning.history(workspace, pattern), as_json=as_json)
+            _tell_history(*lessons.history(workspace, pattern), as_json=as_json)
             return
-        done = learning.edit(workspace, output.agent_in(workspace, agent), pattern, said)
+        done = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, said)
         if as_json:
             _tell_history(done.id, done.fields, as_json=True)
         else:
@@ -295,7 +295,7 @@ def _merge(
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.opened() as workspace:
-        done = learning.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
+        done = lessons.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
         seen = output.counted(done.pattern.count("seen"), "time")
         output.say(
             f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {output.cleaned(done.pattern.text)}\n"
@@ -307,7 +307,7 @@ def _merge(
 def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.opened() as workspace:
-        done = learning.unmerge(workspace, output.agent_in(workspace, agent), pattern)
+        done = lessons.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = output.counted(done.pattern.count("seen"), "time")
         output.say(
@@ -329,7 +329,7 @@ def _feedback(
         raise UsageError("say one of --helped and --hurt; nothing was counted")
     with output.opened() as workspace:
         who, named = output.agent_in(workspace, agent), output.session_named(session)
-        lesson = learning.feedback(workspace, who, pattern, is_helped=helped, session=named)
+        lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
         if as_json:

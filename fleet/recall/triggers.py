@@ -13,6 +13,8 @@ Matching imports little of the standard library: it runs before a tool call, on 
 import fnmatch
 from collections.abc import Iterable, Sequence
 
+from fleet.model.errors import UsageError
+
 SHOWN_MAX = 3
 TABLE_MAX = 500
 ENTRIES_MAX = 8
@@ -46,6 +48,19 @@ def parse(trigger: str) -> Trigger:
         if len(pattern) <= PATTERN_CHARS_MAX and pattern.count("*") <= STARS_MAX:
             found.append((tool or "*", pattern))
     return tuple(found[:ENTRIES_MAX])
+
+
+def check(trigger: str, done: str) -> None:
+    """Refuse a trigger that fits nothing: it would never show the lesson, and nobody would know why.
+
+    Raises:
+        UsageError: nothing was ``done``.
+    """
+    if trigger and not parse(trigger):
+        raise UsageError(
+            f"the trigger {trigger[:80]!r} fits no command and no edit; nothing was {done}. Say for example "
+            "'Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
+        )
 
 
 def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.model.names import normalise
+from fleet.store import homes
 from fleet.text import screening
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 from fleet.text.similarity import near
 
-FILE_NAME = "memory.md"
+FILE_NAME = homes.MEMORY
 OPENING = "<!-- fleet:hot: `fleet promote` and `fleet demote` keep these lines; your own text goes outside -->"
 CLOSING = "<!-- /fleet:hot -->"
 

@@ -27,9 +27,11 @@ PROPOSED = "fleet-agents"
 ``.agents/`` is others': hosts look for skills there, and consolidation keeps its logs and topics in it."""
 
 FILE = os.path.join(".fleet", "homes")
+MEMORY = "memory.md"
+"""The memory of an agent, in its home."""
 FILES = frozenset(
     (
-        *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
+        *("corrections.md", MEMORY, "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
         *("discoveries.jsonl", "user-model.md", "checks.md", "MEMORY.md", "USER.md", ".agents.local.md"),
     )
 )

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fleet.app import learning, sharing
+from fleet.app import learning, lessons, sharing
 from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
@@ -342,7 +342,7 @@ class Clan:
         self.does(f"discover {problem}", lambda w: learning.discover(w, "velma", told))
 
     def retires(self, lesson: str) -> None:
-        self.does(f"retire {lesson}", lambda w: learning.retire(w, "velma", lesson_id(w, lesson)))
+        self.does(f"retire {lesson}", lambda w: lessons.retire(w, "velma", lesson_id(w, lesson)))
 
     def syncs(self, *, compact: bool = False) -> None:
         self.does("sync", lambda w: sync(w, self.remote(), compact=compact))

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fleet.app import learning, moving, sharing, starting
+from fleet.app import learning, lessons, moving, sharing, starting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
 from fleet.store import config
@@ -155,7 +155,7 @@ def test_a_repository_without_its_history_goes_on_fetching_and_pushing(leaked):
 
 
 def test_an_honest_later_edit_lives_and_a_stale_copy_does_not_come_back(leaked):
-    learning.edit(leaked["tank"], "tank", leaked.pattern, ["category=doors"])
+    lessons.edit(leaked["tank"], "tank", leaked.pattern, ["category=doors"])
     old = {path: path.read_bytes() for path in leaked["tank"].clan.rglob("*") if path.is_file()}
     leaked.purge("velma", leaked.pattern)
     leaked.sync("tank", "velma")
@@ -188,7 +188,7 @@ def test_every_writers_value_goes_edits_of_the_future_too(clan):
     lesson = clan.correct("velma", "harmless words", right=SECRET)
     clan.sync("velma", "tank")
     clan.now_ms += 5 * DAY_MS  # tank's clock runs ahead
-    learning.edit(clan["tank"], "tank", lesson, [f"category={SECRET}"])
+    lessons.edit(clan["tank"], "tank", lesson, [f"category={SECRET}"])
     clan.sync("tank")
     clan.now_ms -= 5 * DAY_MS
     clan.sync("velma")
@@ -203,7 +203,7 @@ def test_every_writers_value_goes_edits_of_the_future_too(clan):
 
 def test_a_private_lesson_leaves_its_notes_too(clan):
     lesson = clan.correct("velma", SECRET)
-    learning.edit(clan["velma"], "velma", lesson, ["scope=private"])
+    lessons.edit(clan["velma"], "velma", lesson, ["scope=private"])
     notes = clan["velma"].notes_file("velma")
     assert SECRET in notes.read_text()
     clan.purge("velma", lesson)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from fleet.app import learning, moving, undoing
+from fleet.app import learning, lessons, moving, undoing
 from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.model import line as codec
@@ -158,7 +158,7 @@ def test_out_of_order_the_last_word_that_is_undone_takes_the_lesson_along(here):
 def test_what_a_person_restored_without_a_word_for_it_stays_when_a_later_one_is_undone(here):
     here.correct("a")
     here.undo()
-    learning.restore(here.workspace, AGENT, here.id)
+    lessons.restore(here.workspace, AGENT, here.id)
     before = here.counts()
     assert before[0] == 0
     assert before[-1]
@@ -170,7 +170,7 @@ def test_what_a_person_restored_without_a_word_for_it_stays_when_a_later_one_is_
 def test_what_stood_before_it_was_retired_is_retired_again(here):
     for session in "abc":
         here.correct(session)
-    learning.retire(here.workspace, AGENT, here.id)
+    lessons.retire(here.workspace, AGENT, here.id)
     before = here.counts()
     here.correct("d")
     assert here.known().is_present
@@ -203,7 +203,7 @@ def test_an_imported_record_that_was_undone_counts_no_more_until_that_is_undone(
 def test_a_private_lesson_is_undone_where_it_is_kept(here):
     here.correct("a")
     here.correct("b")
-    learning.edit(here.workspace, AGENT, here.id, ["scope=private"])
+    lessons.edit(here.workspace, AGENT, here.id, ["scope=private"])
 
     def seen():
         return here.known().count("seen") if here.workspace.patterns.get(here.id) else private()
@@ -218,7 +218,7 @@ def test_a_private_lesson_is_undone_where_it_is_kept(here):
     first = [each.id for each in Runs(here.workspace).listed() if each.kind == "correct"][-1]
     back = here.undo(first)
     assert private() == 1
-    learning.edit(here.workspace, AGENT, here.id, ["scope=clan"])
+    lessons.edit(here.workspace, AGENT, here.id, ["scope=clan"])
     assert seen() == 1
     here.undo(back)
     assert seen() == 2

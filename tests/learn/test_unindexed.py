@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet.app import learning
+from fleet.app import lessons
 from fleet.app.finding import find
 from fleet.app.learning import correct
 from fleet.learn import corrections
@@ -69,7 +69,7 @@ def test_what_was_edited_since_is_near_as_it_reads_now(root):
 def test_what_was_taken_out_since_is_near_no_more(root):
     first, _ = tell(root, QUOTE)
     workspace = opened(root)
-    learning.retire(workspace, "velma", first.id)
+    lessons.retire(workspace, "velma", first.id)
     workspace.close()
     assert tell(root, SAME)[1] == []
 

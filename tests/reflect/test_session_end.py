@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fleet.app import inbox as deciding
-from fleet.app import learning, session_end, undoing
+from fleet.app import learning, lessons, session_end, undoing
 from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections import Correction
 from fleet.model.errors import BusyError, DiskError
@@ -119,7 +119,7 @@ def test_the_rules_log_what_a_person_refused_and_what_mended_a_build(w, talk):
 def test_a_lesson_that_somebody_took_back_is_not_logged_again_but_waits(w, talk):
     said = "no, never force-push to a shared branch, use --force-with-lease instead"
     lesson = learning.correct(w, "velma", Correction("git push --force", "", said)).id
-    learning.retire(w, "velma", lesson)
+    lessons.retire(w, "velma", lesson)
     session_end.reflect(w, "velma", talk.path)
     assert not w.patterns.get(lesson).is_present
     [item] = [each.item for each in Inboxes(w, ["velma"]).waiting("candidate")]

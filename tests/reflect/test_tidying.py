@@ -9,7 +9,7 @@ import pytest
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import inbox as inboxes
-from fleet.app import learning, starting, tidying, undoing
+from fleet.app import learning, lessons, starting, tidying, undoing
 from fleet.learn.corrections import Correction
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
@@ -156,7 +156,7 @@ def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while
 def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
     logged = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
     done = tidy(workspace)
-    learning.edit(workspace, "velma", logged, ["text=The build broke on a stale lockfile"])
+    lessons.edit(workspace, "velma", logged, ["text=The build broke on a stale lockfile"])
     undone = undoing.undo(workspace, done.run)
     assert workspace.patterns.get(logged).text == "The build broke on a stale lockfile"
     assert any("stays" in each for each in undone.left)

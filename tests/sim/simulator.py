@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from crdt import clock
-from fleet.app import learning, moving, sharing, undoing
+from fleet.app import learning, lessons, moving, sharing, undoing
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
@@ -315,11 +315,11 @@ class Simulation:
 
     def retire(self, machine: Machine) -> bool:
         """Retire a lesson that is in."""
-        return self._turn(machine, learning.retire, is_in=True)
+        return self._turn(machine, lessons.retire, is_in=True)
 
     def restore(self, machine: Machine) -> bool:
         """Bring a retired lesson back."""
-        return self._turn(machine, learning.restore, is_in=False)
+        return self._turn(machine, lessons.restore, is_in=False)
 
     def _turn(self, machine: Machine, change: Callable[..., object], *, is_in: bool) -> bool:
         lesson = self._some_lesson(machine, is_in=is_in)
@@ -348,7 +348,7 @@ class Simulation:
         if late and self.rng.random() < 0.5:
             lesson = self.rng.choice(late)
         before = workspace.patterns.line(lesson)
-        learning.edit(workspace, machine.agent, lesson, [f"category={value}"])
+        lessons.edit(workspace, machine.agent, lesson, [f"category={value}"])
         after = workspace.patterns.get(lesson)
         assert after is not None
         assert after.value("category") == value, f"an edit does not read as it was made: {after.value('category')}"
@@ -371,7 +371,7 @@ class Simulation:
             return False
         self.ledger.merged.add((one, other))
         try:
-            learning.merge(self.open(machine), machine.agent, one, other, force=True)
+            lessons.merge(self.open(machine), machine.agent, one, other, force=True)
         except NoError:
             return False
         return True
@@ -386,7 +386,7 @@ class Simulation:
         known = words in self.ledger.private
         corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
         if workspace.notes(machine.agent).line(pattern_id(lesson)) is None:
-            learning.edit(workspace, machine.agent, pattern_id(lesson), ["scope=private"])
+            lessons.edit(workspace, machine.agent, pattern_id(lesson), ["scope=private"])
             machine.kept.records.pop(pattern_id(lesson), None)
         self.ledger.private.add(words)
         self.check_private(machine)
@@ -406,7 +406,7 @@ class Simulation:
             return True
         for _ in range(self.rng.choice([1, 2])):
             words = f"qzsecret{machine.agent}v{self.new_number()}"
-            learning.edit(self.open(machine), machine.agent, each, [f"correct={words}"])
+            lessons.edit(self.open(machine), machine.agent, each, [f"correct={words}"])
             self._note_words(machine, each, "correct", words, words)
             self.sync(machine)
         return True

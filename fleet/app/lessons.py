@@ -1,0 +1,339 @@
+"""Use cases of one lesson: show it, change it, retire it, merge it with another."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fleet.app import observing
+from fleet.app.finding import find
+from fleet.learn import counting, discoveries, inputs
+from fleet.learn.inputs import Change
+from fleet.model import edits
+from fleet.model.errors import NoError
+from fleet.model.line import Line
+from fleet.model.names import normalise, pattern_id
+from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Pattern, merging, united, unmerging
+from fleet.recall import triggers
+from fleet.reflect.clusters import Weighing
+from fleet.store.homes import MEMORY
+from fleet.store.runs import Field, Runs
+from fleet.store.workspace import Workspace, Writer
+from fleet.text.similarity import ALIKE_MIN, near
+
+
+class Changed(NamedTuple):
+    """A lesson and its change.
+
+    Attributes:
+        pattern: the lesson.
+        others: ids of the other records that are one lesson with it, or changed with it.
+        changed: id of the record that changed.
+    """
+
+    pattern: Pattern
+    others: list[str]
+    changed: str
+
+
+class _Edited(NamedTuple):
+    """What became of an edit.
+
+    Attributes:
+        id: of the record.
+        fields: each field's value, and when and by whom it was set.
+        changed: the fields that changed, sorted.
+        secrets: kinds of secrets that were taken out.
+        twins: ids of other lessons that read like the new text.
+        is_private: it was made private.
+    """
+
+    id: str
+    fields: dict[str, dict[str, Any]]
+    changed: list[str]
+    secrets: tuple[str, ...]
+    twins: list[str]
+    is_private: bool
+
+
+class _Shown(NamedTuple):
+    """All that is known of one lesson.
+
+    Attributes:
+        asked: the id of the record that was asked for.
+        pattern: the lesson that it is, or is a part of.
+        members: the records that the lesson is made of, by id.
+    """
+
+    asked: str
+    pattern: Pattern
+    members: list[Pattern]
+
+
+# --- it is read -----------------------------------------------------------------------------------------------------
+
+
+def show(workspace: Workspace, prefix: str) -> _Shown:
+    """Return all that is known of one lesson.
+
+    Raises:
+        NoError: no lesson begins like that, or more than one.
+    """
+    asked = find(workspace, prefix)
+    members = _members(workspace, asked)
+    return _Shown(asked.id, united(members), members)
+
+
+def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
+    """Return all that is known of one discovery.
+
+    Raises:
+        NoError: no discovery begins like that, or more than one.
+    """
+    entry = discoveries.find(workspace, prefix)
+    found: dict[str, Any] = msgspec.to_builtins(entry)
+    retracted = entry.id in workspace.discoveries.retracted()
+    return {
+        "context": "",
+        "solution": "",
+        "confidence": "",
+        "minutes": None,
+        "tags": [],
+        **found,
+        "retracted": retracted,
+    }
+
+
+def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the id of a record, and of each of its fields the value, and when and by whom it was set.
+
+    Raises:
+        NoError: no lesson begins like that, or more than one.
+    """
+    known = find(workspace, prefix)
+    return known.id, inputs.history(known)
+
+
+def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
+    """Return the records that are one lesson with this one, itself included."""
+    found = workspace.patterns.some(workspace.patterns.group(known.id))
+    return [known if each.id == known.id else each for each in found] or [known]
+
+
+# --- it changes -----------------------------------------------------------------------------------------------------
+
+
+def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Retire a lesson, with all records that it is merged with. Confirmations that are not known here survive it.
+
+    Raises:
+        NoError: there is no such lesson, or it is retired already.
+    """
+    agents = workspace.agents_here()
+    with Runs(workspace).noting(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
+        done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
+        noted.told = f"retired {done.pattern.id}"
+        noted.retired = [done.pattern.id, *done.others]
+        from fleet.app import reflecting
+
+        for each in agents:
+            reflecting.take_out_retired(workspace, each)
+    return done
+
+
+def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Bring a retired lesson back, with its history.
+
+    Raises:
+        NoError: there is no such lesson, or it is not retired.
+    """
+    with Runs(workspace).noting(agent, "restore") as noted:
+        done = _turned(
+            workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
+        )
+        noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
+    return done
+
+
+def _turned(
+    workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
+) -> Changed:
+    """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
+    # What the logs owe goes first: an add that is still owed must not undo this edit later.
+    counting.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        members = _members(workspace, find(workspace, prefix))
+        whole = united(members)
+        if whole.is_present is not is_in:
+            raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
+        changing = [each.id for each in members if each.is_present is is_in]
+        writer.say([change(writer.line(each), writer) for each in changing])
+    return Changed(whole, [each for each in changing if each != whole.id], whole.id)
+
+
+def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> _Edited:
+    """Set fields of a lesson, each as ``field=value``.
+
+    Raises:
+        UsageError: a field that is not set this way, or a value that it cannot have.
+        RefusedError: beyond a limit.
+        NoError: there is no such lesson.
+    """
+    changes = [inputs.parse(each) for each in said]
+    for each in changes:
+        triggers.check(str(each.value) if each.field == "trigger" else "", "changed")
+    # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
+    counting.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        known = find(workspace, prefix)
+        inputs.check_known(known, changes)
+        wanted = [each for each in changes if inputs.differs(known, each)]
+        with Runs(workspace).noting(agent, "edit") as noted:
+            if wanted:
+                _apply(writer, known, wanted)
+            noted.told = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
+            noted.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
+    after = find(workspace, known.id)
+    return _Edited(
+        after.id,
+        inputs.history(after),
+        sorted({each.field for each in wanted}),
+        tuple(sorted({kind for each in changes for kind in each.secrets})),
+        _twins(workspace, after.id, changes),
+        any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
+    )
+
+
+def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
+    """Write the changes, and move the lesson where its scope says that it belongs."""
+    workspace, cut = writer.workspace, writer.workspace.policy().cut
+    scope = next((each.value for each in wanted if each.field == SCOPE), None)
+    was_private = workspace.private(writer.agent, known.id) is not None
+    if scope == PRIVATE:
+        writer.hide(known)
+    elif scope is not None and was_private:
+        writer.publish(known.id, str(scope))
+    rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
+    line, stamp = writer.line(known.id), writer.tick()
+    writer.say([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
+    if scope is not None:
+        counting.recount(writer)
+
+
+def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:
+    """Return the ids of other lessons that read like the new text: two records of one lesson, for a person to merge."""
+    said = next((str(change.value) for change in changes if change.field == "text"), "")
+    if not said:
+        return []
+    alike = {pattern_id(said), workspace.patterns.same_text(said)} - {pattern}
+    found = workspace.patterns.some(sorted(alike))
+    return [each.id for each in found if each.is_present and normalise(each.text) == normalise(said)]
+
+
+def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> Changed:
+    """Make two lessons one, in the words of the first: both records are kept, their counts add up.
+
+    Unmerging the changed record undoes it.
+
+    Raises:
+        NoError: they are one lesson already; or they read alike and differ, and ``force`` is not set.
+    """
+    counting.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        first, second = find(workspace, one), find(workspace, other)
+        before = _members(workspace, first)
+        pointing = workspace.patterns.pointing()
+        here = (each.id for each in workspace.patterns.some(sorted(pointing)))
+        source, into = merging(pointing, {first.id, second.id, *here}, first.id, second.id)
+        if not force:
+            _refuse_difference(first, second)
+        stamp, cut = writer.tick(), workspace.policy().cut
+        with Runs(workspace).noting(agent, "merge") as noted:
+            writer.say([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
+            noted.told = f"merged {source} into {into}"
+            noted.fields = [Field(source, MERGED_INTO, "", into)]
+            noted.fields += _keep_words(writer, united(before), first.id)
+    members = _members(workspace, find(workspace, first.id))
+    whole = united(members)
+    return Changed(whole, [each.id for each in members if each.id != whole.id], source)
+
+
+_WORDS = ("text", "correct")
+
+
+def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
+    """Have a merged lesson read as the one that was named first did; return what changed in the record that speaks."""
+    known = united(_members(writer.workspace, find(writer.workspace, id_)))
+    cut, line = writer.workspace.policy().cut, writer.line(known.id)
+    wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
+    other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
+    writer.say([edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other])
+    return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
+
+
+def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
+    """Give each record its first words again that reads as another one that it was merged with."""
+    back: list[Field] = []
+    for each in parted:
+        twin = any(other.id != each.id and other.text == each.text for other in parted)
+        line = writer.line(each.id)
+        first = next((told for told in line.wordings() if pattern_id(str(told.get("text", ""))) == each.id), None)
+        if not twin or first is None or first["text"] == each.text:
+            continue
+        for field in _WORDS:
+            if (value := first.get(field, "")) != each.fields.get(field, ""):
+                cut = writer.workspace.policy().cut
+                writer.say([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
+                back.append(Field(each.id, field, each.fields.get(field), value))
+    return back
+
+
+def _refuse_difference(one: Pattern, other: Pattern) -> None:
+    close = next(iter(near(one.text, [(other.id, other.text)])), None)
+    if close is not None and close.score >= ALIKE_MIN and close.differs:
+        raise NoError(
+            f"the two read alike and differ ({', '.join(close.differs)}); nothing was changed:\n"
+            f"  {one.id} {one.text}\n  {other.id} {other.text}\n"
+            f"If they are one lesson all the same: fleet merge --force {one.id} {other.id}"
+        )
+
+
+def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
+    """Undo a merge; either of the two ids will do. Returned is the lesson that the record is now.
+
+    Here the two are not grouped by their words either: somebody said that they are two.
+
+    Raises:
+        NoError: it is not merged.
+    """
+    counting.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        known = find(workspace, prefix)
+        before = workspace.patterns.group(known.id)
+        stamp, cut = writer.tick(), workspace.policy().cut
+        pointing = workspace.patterns.pointing()
+        cleared = unmerging(pointing, known.id)
+        with Runs(workspace).noting(agent, "unmerge") as noted:
+            writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
+            changed = _own_words_back(writer, workspace.patterns.some(before))
+            members = _members(workspace, find(workspace, known.id))
+            mine = [each.id for each in members]
+            apart = [(one, other) for one in mine for other in before if other not in mine]
+            Weighing(workspace).keep_apart(apart)
+            noted.told = f"unmerged {known.id}"
+            noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
+            noted.fields += changed
+            noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
+    return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
+
+
+def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
+    """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
+    counting.reconcile_all(workspace)
+    with workspace.writing(agent) as writer:
+        line = writer.line(find(workspace, prefix).id)
+        writer.say([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
+    known = united(_members(workspace, find(workspace, line.id)))
+    if is_helped:
+        observing.noted(workspace, agent, session, "reuse", f"Reused: {known.text}")
+    return known
