@@ -188,7 +188,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
-class Purged(NamedTuple):
+class _Purged(NamedTuple):
     """Account of a purge.
 
     Attributes:
@@ -202,7 +202,7 @@ class Purged(NamedTuple):
     remains: list[tuple[str, int]]
 
 
-def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged:
+def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
     """Overwrite a lesson, or take a discovery back, and bring that to the remote if there is one.
 
     Raises:
@@ -224,7 +224,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> Purged
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
-    return Purged(purged, why_not, Purge(workspace).remains(purged, texts))
+    return _Purged(purged, why_not, Purge(workspace).remains(purged, texts))
 
 
 def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
@@ -254,7 +254,7 @@ def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
         return str(why)
 
 
-def advice(workspace: Workspace, purged: Purged) -> list[str]:
+def advice(workspace: Workspace, purged: _Purged) -> list[str]:
     """Return what a person has to do now, most urgent first."""
     rows = [
         "1. Rotate it. Whoever could read the clan's remote may have it: make a new key or password where the old one",

@@ -46,7 +46,7 @@ _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
 
 
-class Planned(NamedTuple):
+class _Planned(NamedTuple):
     """A lesson that is to be logged.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct):
     """
 
     reflection: Reflection
-    lessons: list[Planned] = []
+    lessons: list[_Planned] = []
     edits: list[Edit] = []
     items: list[Item] = []
     updates: dict[str, tuple[str, ...]] = {}
@@ -235,7 +235,7 @@ class Writing:
         entries = corrections_md.bind(corrections_md.parse_log(self._page)) if is_in_log else []
         for lesson in self._said.lessons:
             found = self._planned(lesson, entries)
-            if isinstance(found, Planned):
+            if isinstance(found, _Planned):
                 part.lessons.append(found)
             elif isinstance(found, Item):
                 part.items.append(found)
@@ -243,7 +243,7 @@ class Writing:
                 skipped.append(f"{lesson.text[:80]!r}{found}")
         return Written(name="lessons", skipped=tuple(skipped))
 
-    def _planned(self, lesson: Lesson, entries: Sequence[Bound]) -> Planned | Item | str:
+    def _planned(self, lesson: Lesson, entries: Sequence[Bound]) -> _Planned | Item | str:
         """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
         text = lesson.text
         key = rules.proposal_id(self._session.id, lesson.by, text)
@@ -251,7 +251,7 @@ class Writing:
             left = self._left_by_a_crash(entries, key)
             if left is None:
                 return " was logged for this session before"
-            return Planned(key, lesson, left.pattern, left.id, is_logged=True)
+            return _Planned(key, lesson, left.pattern, left.id, is_logged=True)
         if why := self._support.of(lesson) or self._taken_back(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             said = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
@@ -263,7 +263,7 @@ class Writing:
         counted = (each.record for each in entries if each.record is not None and each.record.session == word)
         if same and any(record.pattern == same for record in counted):
             return f" is {same}, which this session counted already"
-        return Planned(key, lesson, same, entry)
+        return _Planned(key, lesson, same, entry)
 
     def _candidate(
         self, title: str, added: str, body: Mapping[str, str], evidence: Iterable[str], weight: float = 0.5
@@ -292,7 +292,7 @@ class Writing:
         said = same_text_among([each.text for each in known], text)
         return known[said].id if said is not None else ""
 
-    def _log(self, planned: Sequence[Planned]) -> tuple[Written, list[Field], list[str]]:
+    def _log(self, planned: Sequence[_Planned]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
         ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
         for each in planned:
@@ -314,7 +314,7 @@ class Writing:
         done = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
         return done, fields, firsts
 
-    def _logged(self, each: Planned) -> Logged:
+    def _logged(self, each: _Planned) -> Logged:
         workspace, lesson = self._workspace, each.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
         right = "" if each.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
@@ -326,7 +326,7 @@ class Writing:
         told = Correction(lesson.wrong, right, lesson.text, source=source)
         return corrections.correct(workspace, self._agent, told, session=self._session.id, same=each.same)
 
-    def _logged_before(self, planned: Planned) -> Logged:
+    def _logged_before(self, planned: _Planned) -> Logged:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.whole(self._agent, planned.same)

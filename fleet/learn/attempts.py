@@ -80,7 +80,7 @@ class _Try:
         self.is_open = is_open
 
 
-class Streak:
+class _Streak:
     """Consecutive failures with one error.
 
     Attributes:
@@ -113,7 +113,7 @@ class Blocked:
 
     __slots__ = ("names", "streak", "tried")
 
-    def __init__(self, streak: Streak, tried: _Try, names: dict[str, str]) -> None:
+    def __init__(self, streak: _Streak, tried: _Try, names: dict[str, str]) -> None:
         self.streak = streak
         self.tried = tried
         self.names = names
@@ -131,11 +131,11 @@ class _State:
     __slots__ = ("declared", "streaks", "won")
 
     def __init__(self) -> None:
-        self.streaks: dict[tuple[str, str], Streak] = {}
+        self.streaks: dict[tuple[str, str], _Streak] = {}
         self.declared: dict[str, Event] = {}
         self.won: dict[str, Event] = {}
 
-    def of(self, session: str) -> list[Streak]:
+    def of(self, session: str) -> list[_Streak]:
         """Return the open streaks of a session and its subagents, ``<session>/<subagent>``; of all of them for ""."""
         subagents = f"{session}/"
         return [
@@ -211,7 +211,7 @@ class AttemptLog:
         def failed(state: _State) -> int:
             streak = state.streaks.pop(where, None)
             if streak is None or streak.error != fingerprint:
-                streak = Streak(*where, fingerprint)
+                streak = _Streak(*where, fingerprint)
             streak.count, streak.said = streak.count + 1, fitting(said, SAID_CHARS_MAX)
             streak.tries.pop(key, None)  # the newest stands last
             streak.tries[key] = _Try(shown, _moment(self._lock), blocks)
@@ -485,7 +485,7 @@ def _parsed(data: bytes) -> _State:
     try:
         told = json.loads(data or b"{}")
         for each in told.get("streaks", ()):
-            streak = Streak(str(each["session"]), str(each["family"]), str(each["error"]))
+            streak = _Streak(str(each["session"]), str(each["family"]), str(each["error"]))
             streak.said, streak.count = str(each["said"]), int(each["count"])
             for key, (command, at_ns, blocks, is_open) in each["tries"].items():
                 streak.tries[key] = _Try(str(command), int(at_ns), str(blocks), bool(is_open))

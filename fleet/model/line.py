@@ -244,7 +244,7 @@ def canonical(value: object) -> bytes:
     return _encoder.encode(value)
 
 
-def check_name(name: str) -> None:
+def _check_name(name: str) -> None:
     """Check the name of a counter, a field, or an open part.
 
     Raises:
@@ -468,17 +468,17 @@ def _check_said(column: Column) -> None:
     if column.add:
         _check_stamp(column.add)
     for field, value in column.first.items():
-        check_name(field)
+        _check_name(field)
         check_value(field, value)
         if field == AT:
             _check_stamp(value)
     for name in column.n:
-        check_name(name)
+        _check_name(name)
     for writer, stamp in column.rem.items():
         _check_writer(writer)
         _check_stamp(stamp)
     for field, (stamp, value) in column.set.items():
-        check_name(field)
+        _check_name(field)
         check_value(field, value)
         _check_stamp(stamp)
 
@@ -487,21 +487,21 @@ def _check_rare(column: Column) -> None:
     for writer, fields in column.over.items():
         _check_writer(writer)
         for field, stamp in fields.items():
-            check_name(field)
+            _check_name(field)
             _check_stamp(stamp)
     for name, counts in column.parts.items():
-        check_name(name)
+        _check_name(name)
         for part in counts:
             _check_hash(part)
     for writer, fields in column.purge.items():
         if writer != CARRIED:
             _check_writer(writer)
         for field, stamp in fields.items():
-            _check_hash(field) if writer == CARRIED else check_name(field)
+            _check_hash(field) if writer == CARRIED else _check_name(field)
             if stamp != clock.ZERO:
                 _check_stamp(stamp)
     for name, value in column.later.items():
-        check_name(name)
+        _check_name(name)
         check_value(name, value)
 
 

@@ -228,7 +228,7 @@ def is_claim(text: str) -> bool:
         word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", plain(text)))
     ]
     plural = any(one.endswith("s") and two in known.plural for one, two in pairwise(words))  # "Exported fields use ..."
-    if is_ordered(text) or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
+    if _is_ordered(text) or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
         return True
     return _REQUIRED.search(text) is not None or any(word in text for word in known.predicates)
 
@@ -254,11 +254,11 @@ def is_advice(text: str) -> bool:
     folded = [word.casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" ", said))]
     known = _words()
     return bool(folded) and (
-        is_ordered(said) or not known.advice.isdisjoint(folded) or any(word in said for word in known.cjk)
+        _is_ordered(said) or not known.advice.isdisjoint(folded) or any(word in said for word in known.cjk)
     )
 
 
-def is_ordered(text: str) -> bool:
+def _is_ordered(text: str) -> bool:
     """Tell a text one of whose clauses begins with an order: "When it hangs, restart the daemon"."""
     bare = _CODE.sub(" ", plain(text))
     known = _words().imperatives
