@@ -78,7 +78,11 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         configure(workspace, others)
         workspace.close()
         workspace = Workspace(root)
-        done += [f"{path.name} has {name} = {config.as_toml(values[name])} now" for name in others]
+        done += [
+            f"{path.name} has {name} = {config.as_toml(values[name])} now, and had {config.as_toml(before[name])}; "
+            "`fleet undo` takes that back"
+            for name in others
+        ]
     if not (workspace.clan / FORMAT).exists():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
@@ -90,22 +94,22 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     return _Founded(workspace, done, is_new)
 
 
-def doubts(root: Path, remote: str, branch: str) -> list[str]:
-    """Return what a person is asked before a workspace gets a remote and a branch: what may be a slip of the pen.
+def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
+    """Return what a person is asked before a workspace gets a ``remote`` and a ``branch`` that may be slips of the pen.
 
     Raises:
         UsageError: the remote cannot be one.
     """
     share = config.load(root / config.FILE_NAME).share
     named = without_login(check_remote(remote)) if remote else share.remote
-    asked = []
+    asked = {}
     if share.remote and named != share.remote:
-        asked.append(f"{config.FILE_NAME} names {redact_url(share.remote)}. Put {redact_url(named)} in its place?")
+        asked["remote"] = f"{config.FILE_NAME} names {redact_url(share.remote)}. Put {redact_url(named)} in its place?"
     if branch not in ("", share.branch) and named in ("", guess_remote(root)):
         refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
         held = next(filter(None, (git.said(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
         if held and FORMAT not in held.splitlines():
-            asked.append(f"the branch {branch} holds files of the project's own. Write lessons beside them?")
+            asked["branch"] = f"the branch {branch} holds files of the project's own. Write lessons beside them?"
     return asked
 
 

@@ -71,8 +71,9 @@ def _init(
         remote = remote or _ask_remote(root)
     if remote == "origin" and not (remote := guess_remote(root) or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
-    for question in setup.doubts(root, remote, branch):
-        output.confirm(question, yes=yes)
+    for about, question in setup.doubts(root, remote, branch).items():
+        # A script that names another remote means it: it is told, and can be undone.
+        output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
     made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):

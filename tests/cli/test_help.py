@@ -273,11 +273,13 @@ def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w)
     assert w.run("w", "config", "get", "share.remote").stdout == "\n"
 
 
-def test_another_remote_or_a_branch_of_code_is_not_taken_without_a_yes(w):
+def test_another_remote_can_be_taken_back_and_a_branch_of_code_is_not_taken_without_a_yes(w):
     w.run("w", "init", "--remote", str(w.remote))
     before = (w.folder / "w/fleet.toml").read_bytes()
-    told = w.run("w", "init", "--remote", "/nowhere/clan.git", expect=2).stderr
-    assert "Put /nowhere/clan.git in its place? There is nobody to ask here" in told
+    told = w.run("w", "init", "--remote", "/nowhere/clan.git").stdout
+    assert f'now, and had "{w.remote}"; `fleet undo` takes that back' in told
+    w.run("w", "undo")
+    assert (w.folder / "w/fleet.toml").read_bytes() == before
     w.git("-C", str(w.folder / "w"), "init", "--quiet", "--initial-branch=main")
     w.git("-C", str(w.folder / "w"), "remote", "add", "origin", str(w.remote))
     (w.folder / "w/main.py").write_text("")

@@ -24,7 +24,7 @@ import pytest
 
 from fleet.cli.commands import MODULES
 from fleet.hosts.install import MATCHERS
-from fleet.store.consent import KINDS
+from fleet.store.consent import AUTHOR, LIVE, REFLECT, REMOTE, SEMANTIC, WEBHOOK
 from tests.cli.conftest import ROOT, Stage
 
 CPU_S_MAX = 10.0
@@ -236,7 +236,7 @@ class Hostile(Stage):
         with closing(sqlite3.connect(made / ".fleet/local.db", isolation_level=None)) as connection:
             connection.execute("CREATE TABLE consent (kind TEXT, value TEXT, at TEXT, PRIMARY KEY (kind, value))")
             address = f"http://127.0.0.1:{self.sniffer.port}"
-            for kind in (*KINDS, "guard"):
+            for kind in (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK, AUTHOR, "guard"):
                 for machine in ("", "0123456789abcdef ", " "):
                     for value in (f"{address}/clan.git", f"{address}/v1", f"{address}/hook", f"{address}/reflect"):
                         connection.execute("INSERT INTO consent VALUES (?, ?, '')", (kind, f"{machine}{value}"))

@@ -16,7 +16,7 @@ import pytest
 from tests.sim.simulator import Simulation, history
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "200"))
+HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "100"))
 PROMISING = range(40)
 """Histories that are lived by the test of what all of them hold."""
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", PROMISING.stop))
