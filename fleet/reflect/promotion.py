@@ -247,7 +247,8 @@ class Promotions:
 
         def with_due(memory: Memory) -> Memory:
             nonlocal plan
-            plan = self._planned(memory, by_id, own_rights, witness)
+            with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
+                plan = self._planned(memory, by_id, own_rights, witness)
             self._publish([by_id[each.id] for each in plan.promoted])
             return plan.memory if plan.promoted else memory
 
