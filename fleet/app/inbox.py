@@ -111,7 +111,8 @@ def gather(workspace: Workspace) -> list[Entry]:
     ]
     for agent in here:
         said = AgentMemory(workspace, agent).standing().waiting
-        table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
+        with workspace.snapshot():
+            table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
     for agent, kinds, items in table:
         mine = [each for each in waits if each.agent == agent and each.item.kind in kinds]
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])

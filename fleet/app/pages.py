@@ -41,9 +41,10 @@ _NEWEST_MAX = 20
 def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md`` as it reads here: the best lessons, and how many more there are."""
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
-    best = patterns.best("sight", _SPARE * count)
     found = reflecting.weighed(workspace)
-    return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
+    with workspace.snapshot():
+        best = patterns.best("sight", _SPARE * count)
+        return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
 
 
 def write_page(workspace: Workspace) -> bool:

@@ -195,22 +195,28 @@ def promote_all(workspace: Workspace) -> list[Due]:
 
 def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
+    workspace, noted = writer.workspace, f"promoted.{writer.agent}"
+    generation, since = workspace.patterns.generation, workspace.state.get(noted)
+    is_all = workspace.patterns.count() <= _PROMISING
+    with workspace.snapshot():
+        changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
+        looked = _promising(writer, lessons, changed, is_all=is_all)
+    done = _promote_due(writer, looked, lessons, is_all=is_all)
+    if str(generation) != since:
+        workspace.state.put(**{noted: str(generation)})
+    return done
+
+
+def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
     workspace, agent = writer.workspace, writer.agent
-    patterns, noted = workspace.patterns, f"promoted.{agent}"
-    generation, since = patterns.generation, workspace.state.get(noted)
     looked = {each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)}
-    is_all = patterns.count() <= _PROMISING
     if not is_all:
-        changed = patterns.changed(int(since)) if since.isdigit() else []
         waiting = [each.id for each in AgentMemory(workspace, agent).waiting()]
         looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     for group in lessons.clusters.groups:
         if (whole := _whole(lessons, group[0], agent)) is not None:
             looked = {each: one for each, one in looked.items() if each not in group} | {whole.id: whole}
-    done = _promote_due(writer, list(looked.values()), lessons, is_all=is_all)
-    if str(generation) != since:
-        workspace.state.put(**{noted: str(generation)})
-    return done
+    return list(looked.values())
 
 
 def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:

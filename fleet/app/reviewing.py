@@ -411,7 +411,8 @@ def asked(workspace: Workspace) -> list[Asked]:
     found = reflecting.weighed(workspace)
     pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
     known = ((kind, each.differs, [workspace.patterns.lesson(id_) for id_ in each.ids]) for kind, each in pairs)
-    return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
+    with workspace.snapshot():
+        return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 
 def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:

@@ -249,7 +249,8 @@ class Weighing:
         mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
         kept_mark, found = _kept(self._workspace)
         if kept_mark != mark:
-            lessons = _compared(patterns, own)
+            with self._workspace.snapshot():
+                lessons = _compared(patterns, own)
             cosines = Embeddings(self._workspace).alike([each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
             found = clustered(lessons, cosines, apart)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
