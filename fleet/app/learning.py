@@ -25,7 +25,8 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         NoError: there is no lesson ``same``.
         DiskError: it did not reach the disk.
     """
-    triggers.check(told.trigger, "logged")
+    if told.trigger:
+        triggers.check(told.trigger, "logged")
     known = ""
     if same:
         lesson = _known(workspace, same)
@@ -84,7 +85,8 @@ def state_lesson(
     another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
     flagged comes before the one that is named.
     """
-    triggers.check(trigger, "logged")
+    if trigger:
+        triggers.check(trigger, "logged")
     known = _known(workspace, same).id if same else ""
     with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
         logged = corrections.state_lesson(

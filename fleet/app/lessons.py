@@ -181,7 +181,8 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     """
     changes = [inputs.parse(each) for each in said]
     for each in changes:
-        triggers.check(str(each.value) if each.field == "trigger" else "", "changed")
+        if each.field == "trigger" and each.value:
+            triggers.check(str(each.value), "changed")
     # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:

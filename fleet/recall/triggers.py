@@ -56,7 +56,7 @@ def check(trigger: str, done: str) -> None:
     Raises:
         UsageError: nothing was ``done``.
     """
-    if trigger and not parse(trigger):
+    if not parse(trigger):
         raise UsageError(
             f"the trigger {trigger[:80]!r} fits no command and no edit; nothing was {done}. Say for example "
             "'Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"

@@ -31,10 +31,10 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 163,
-    "lines": 50_600,
-    "public names": 961,
-    "modules entered by `fleet correct`": 37,
+    "modules": 157,
+    "lines": 46_900,
+    "public names": 762,
+    "modules entered by `fleet correct`": 30,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
 sleep and the first five minutes were built on what had been made smaller; from here they fall."""
