@@ -141,7 +141,8 @@ class Patterns(_Table):
     def same_text(self, text: str) -> str:
         """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
         made = pattern_id(text)
-        asked = "SELECT id FROM pattern WHERE alike = ? ORDER BY id LIMIT 1"
+        # The index leaves out what is empty: without saying so again, all rows would be read.
+        asked = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
         row = next(iter(self._rows(asked, made)), None)
         return str(row[0]) if row else made
 
