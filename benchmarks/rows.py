@@ -13,7 +13,7 @@ from benchmarks.table import Row, at_most, only_told, told, under, unmeasured
 from benchmarks.workers import UnmeasuredError
 
 PEERS = {"Loro": "loro", "Automerge 0.1": "automerge", "pycrdt": "pycrdt"}
-MESSAGE = "Yes, go on"
+MESSAGE = "Go on"
 FAILED = "Exit code 1\nFAILED tests/test_parser.py::test_reads_a_line - AssertionError\n1 failed in 0.03s"
 
 
