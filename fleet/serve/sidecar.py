@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from watchfiles import awatch
 
 from fleet.hosts import local
 from fleet.hosts.local import LocalFolder
+from fleet.model import names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import units
 from fleet.serve.schedule import CLAN, LOGS, Looks, Marks, Memory, Now, Ticked, digest, looks
@@ -103,7 +104,6 @@ class _Sidecar:
 
     root: str
     agent: str
-    agents: Callable[[], Sequence[str]]
     looks: Callable[[], Looks]
     configured: Callable[[], config.Config]
     marks: Callable[[], Marks]
@@ -195,7 +195,7 @@ class _Sidecar:
             self.log(how, "")
 
     async def _listen(self, until: float) -> None:
-        watched, has_begun = _folders(self.root, self.agents()), False
+        watched, has_begun = _folders(Path(self.root)), False
         heard = awatch(
             *watched,
             watch_filter=None,
@@ -212,10 +212,10 @@ class _Sidecar:
             async for found in heard:
                 self._say_how("watching")
                 # The first time, whatever was heard: only what changed since the watcher began is heard of.
-                if not has_begun or any(_concerns(self.root, path) for _, path in found):
-                    has_begun = True
+                is_first, has_begun = not has_begun, True
+                if is_first or any(_concerns(self.root, path) for _, path in found):
                     self._news.set()
-                if time.monotonic() >= until or (found and _folders(self.root, self.agents()) != watched):
+                if time.monotonic() >= until or ((is_first or found) and _folders(Path(self.root)) != watched):
                     return
 
     # --- this machine -----------------------------------------------------------------------------------------------
@@ -359,12 +359,16 @@ async def _show_life(every_s: float) -> None:
         await anyio.sleep(every_s)
 
 
-def _folders(root: str, agents: Iterable[str]) -> list[str]:
-    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's."""
-    above = PurePath(homes.current(root))
-    wanted: list[PurePath | str] = [*above.parents, above, *(above / agent for agent in agents)]
-    paths = (Path(root) / each for each in (*wanted, CLAN, *(f"{CLAN}/{log}.d" for log in LOGS)))
-    return sorted(str(path) for path in paths if path.is_dir() and not path.is_symlink())
+def _folders(root: Path) -> list[str]:
+    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's.
+
+    A home is whatever folder is among the homes: that one came is heard there, whoever is entered in the register when.
+    """
+    home, clan = Path(homes.current(root)), Path(CLAN)
+    wanted = [root / each for each in (*home.parents, home, clan, *(clan / f"{log}.d" for log in LOGS))]
+    with suppress(OSError):
+        wanted += [path for path in (root / home).iterdir() if names.is_agent(path.name)]
+    return sorted(str(path) for path in wanted if path.is_dir() and not path.is_symlink())
 
 
 def _concerns(root: str, path: str) -> bool:
@@ -477,7 +481,6 @@ def run(workspace: Workspace, agent: str) -> bool:
     sidecar = _Sidecar(
         root=str(workspace.root),
         agent=agent,
-        agents=lambda: sorted({agent, *(each.agent for each in workspace.replicas().replicas)}),
         looks=partial(looks, workspace),
         configured=lambda: config.load(workspace.root / config.FILE_NAME),
         marks=Memory(workspace.files, workspace.local).read,
