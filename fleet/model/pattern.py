@@ -340,14 +340,21 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
     return removed
 
 
-def is_taken_back(line: Line, mine: Container[str]) -> bool:
-    """Tell whether a line says no more than what its writers stated and undid: of ours alone, and nothing is purged."""
-    columns = line.w.values()
+def is_taken_back(news: Line, told: Line | None, mine: Container[str]) -> bool:
+    """Tell whether news of a lesson say no more than what we stated and undid before anybody was told any of it.
+
+    Args:
+        news: what of the lesson others lack.
+        told: what they have of it.
+        mine: the replicas that write here. Of a column that was told in part, what undoes that part is news.
+    """
+    columns = news.w.values()
+    if not news.is_by(mine) or (told is not None and not told.w.keys().isdisjoint(news.w)):
+        return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
-    known, was_seen = fold(line), any("seen" in column.n or "seen" in column.parts for column in columns)
-    is_gone = bool(known.adds) and not known.live and not known.count("seen")
-    return was_seen and is_gone and line.is_by(mine)
+    known, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
+    return was_seen and bool(known.adds) and not known.live and not known.count("seen")
 
 
 def _standing(column: Column) -> Column:

@@ -126,10 +126,9 @@ class Outbox:
         """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
         mine = self._workspace.current_replicas()
         found = self._workspace.db.outgoing() if mine else []
-        here = self._workspace.policy().mine
-        gone = self._workspace.db.taken_back(here)
+        taken_back = self._workspace.db.taken_back(self._workspace.policy().mine)
         for entry in found:
-            if policy.stays(entry, here, gone):
+            if not isinstance(entry, Carried) and entry.id in taken_back:
                 continue
             # Nothing of a record leaves that is private, also what does not say so itself.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"

@@ -9,13 +9,12 @@
 """
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from crdt.clock import Stamp
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
-from fleet.model.pattern import is_taken_back
 from fleet.store.lines import Entry
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -39,19 +38,6 @@ def reasons(entry: Entry) -> list[str]:
     if _says_private(found):
         return [PRIVATE]
     return in_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
-
-
-def stays(entry: Entry, mine: Container[str], gone: Container[str]) -> bool:
-    """Tell whether what waits was stated and taken back here before any of it left: it stays, until it is restored.
-
-    Args:
-        entry: all that the far side lacks of it.
-        mine: the replicas that write here.
-        gone: ids of our discoveries that never left, and of what takes them back.
-    """
-    if isinstance(entry, Discovery):
-        return entry.id in gone
-    return isinstance(entry, Line) and is_taken_back(entry, mine)
 
 
 def in_texts(texts: list[str]) -> list[str]:

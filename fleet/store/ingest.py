@@ -26,7 +26,7 @@ from fleet.model.withheld import Held
 from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, is_plain, look
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
+from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from fleet.store.rows import Contents, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
@@ -554,13 +554,11 @@ class Ingest:
         return self.ask(lambda it: Contents(it).outgoing())
 
     def taken_back(self, mine: Container[str]) -> set[str]:
-        """Return the ids of discoveries of ours that we took back before the tree had them, and of what did so."""
-        asked = (
-            "SELECT r.line, d.line FROM discovery r JOIN discovery d ON d.id = r.retracts "
-            "WHERE r.retracts != '' AND r.base IS NULL AND d.base IS NULL"
-        )
-        pairs = [[*map(DISCOVERIES.decode, row)] for row in self.ask(lambda it: it.execute(asked).fetchall())]
-        return {each.id for pair in pairs if all(told.by in mine for told in pair) for each in pair}
+        """Return the ids of what we stated and took back before the tree had any of it: it stays, until it is restored.
+
+        Of lessons their own; of discoveries also the ids of what takes them back.
+        """
+        return self.ask(lambda it: Contents(it).taken_back(mine))
 
     def names(self, since: int = 0) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""

@@ -6,7 +6,7 @@ the tree's own join is the base where there is one, else the row.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from sqlite3 import Connection
 from typing import Any, NamedTuple
@@ -38,6 +38,11 @@ _UPDATE_DISCOVERY = (
     "UPDATE discovery SET line = ?, hash = ?, base = ?, at = ?, retracts = ?, generation = ? WHERE id = ?"
 )
 _WAITING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
+_WAITING_UNDONE = _WAITING.replace("ORDER", f"WHERE instr(p.line, '{line.UNDONE}') ORDER")
+_WAITING_RETRACTED = (
+    "SELECT r.line, d.line FROM discovery r JOIN discovery d ON d.id = r.retracts "
+    "WHERE r.retracts != '' AND r.base IS NULL AND d.base IS NULL"
+)
 
 
 class _Batch(NamedTuple):
@@ -436,6 +441,20 @@ class Contents:
         found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(asked)]
         asked = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
         return found + [_carried_of(*row) for row in self._connection.execute(asked)]
+
+    def taken_back(self, mine: Container[str]) -> set[str]:
+        """Return the ids of what some replicas stated and took back before the tree had any of it."""
+        found = set()
+        for each, raw, hash_, base in self._connection.execute(_WAITING_UNDONE):
+            told = _decoded(base) if base else None
+            news = line.minus(_decoded(checked(raw, hash_)), told)
+            if news is not None and pattern.is_taken_back(news, told, mine):
+                found.add(each)
+        for row in self._connection.execute(_WAITING_RETRACTED):
+            pair = [*map(DISCOVERIES.decode, row)]
+            if all(each.by in mine for each in pair):
+                found.update(each.id for each in pair)
+        return found
 
     def edition(self, kind: Kind, *, in_tree: bool) -> bytes:
         """Return the canonical bytes of what the tree says, or of all: sorted, a record on as many lines as needed."""

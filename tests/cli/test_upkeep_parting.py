@@ -36,6 +36,21 @@ def test_a_discovery_that_is_taken_back_stays_so_everywhere(stage):
     stage.run("velma", "retire", "d-ffff", expect=1)
 
 
+def test_what_was_sent_is_undone_for_all_though_the_next_word_of_it_never_left(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    stage.correct("velma", LESSON)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert stage.seen("tank") == {LESSON: 1}
+    stage.run("velma", "undo")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "undo")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    assert stage.seen("velma") == stage.seen("tank") == {}
+
+
 def test_while_paused_nothing_leaves_and_everything_is_logged(stage):
     stage.join("velma")
     stage.run("velma", "pause")

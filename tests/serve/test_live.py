@@ -14,8 +14,9 @@ import pytest
 from websockets.sync.client import connect
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
-from fleet.app import learning, sharing
+from fleet.app import learning, sharing, undoing
 from fleet.learn.corrections import Correction
+from fleet.learn.discoveries import Finding
 from fleet.model import limits
 from fleet.model.errors import DiskError, UsageError
 from fleet.serve import room as serving
@@ -506,6 +507,34 @@ def test_what_came_by_live_and_comes_by_git_again_is_one_line_and_nobodys_clone(
         workspace.close()
 
 
+def test_what_the_room_was_told_is_taken_back_in_the_room_though_git_never_had_it(tmp_path: Path):
+    room = Document(1)
+    bridge, other = (bridge_of(tmp_path / name, name) for name in ("tank", "velma"))
+    tank, velma = bridge.workspace, other.workspace
+
+    def offer() -> None:
+        for _, update in bridge.offer():
+            room.apply(update)
+        other.receive([(BASE, room.since())])
+
+    found, _ = learning.discover(tank, "tank", Finding("the cache is stale", "clear it"))
+    learning.correct(tank, "tank", Correction("w", "r", LESSON))
+    offer()
+    assert [each.count("seen") for each in velma.patterns.records()] == [1]
+    undoing.undo(tank)
+    learning.correct(tank, "tank", Correction("w", "r", LESSON))
+    undoing.undo(tank)
+    learning.retract(tank, "tank", found.id)
+    learning.correct(tank, "tank", Correction("w", "r", "Never told to anybody"))
+    undoing.undo(tank)
+    offer()
+    assert [each.count("seen") for each in velma.patterns.records()] == [0]
+    assert velma.discoveries.retracted() == {found.id}
+    assert "Never told" not in "".join(room.rows().values())
+    for workspace in (tank, velma):
+        workspace.close()
+
+
 def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / config.FILE_NAME).write_text("")
     workspace = Workspace(tmp_path)
@@ -526,6 +555,7 @@ def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path
 
 def bridge_of(folder: Path, *agents: str) -> Bridge:
     """Make a workspace in which agents write, and the bridge of the first of them."""
+    folder.mkdir(exist_ok=True)
     (folder / config.FILE_NAME).write_text("")
     workspace = Workspace(folder)
     for agent in reversed(agents):

@@ -26,7 +26,7 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError
 from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Policy, fold, is_taken_back
+from fleet.model.pattern import Policy, fold
 from fleet.share.remote import Mark, RemoteUnavailable
 from fleet.store import config
 from fleet.store import workspace as workspaces
@@ -866,8 +866,8 @@ class Simulation:
     def staying(self, machine: Machine) -> list[Line]:
         """Return what was stated and undone on a machine before any of it left."""
         workspace = self.open(machine)
-        mine = workspace.policy().mine
-        waits = [each for each in workspace.db.outgoing() if isinstance(each, Line) and is_taken_back(each, mine)]
+        gone = workspace.db.taken_back(workspace.policy().mine)
+        waits = [each for each in workspace.db.outgoing() if isinstance(each, Line) and each.id in gone]
         assert {each.id for each in waits} <= self.ledger.retired
         return waits
 

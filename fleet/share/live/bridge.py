@@ -144,11 +144,11 @@ class Bridge:
     def _put(self, names: Sequence[str]) -> Updates:
         """Put what the documents lack of some names under our own key, as far as it may leave."""
         batches: dict[str, dict[str, str]] = {}
-        gone = self.workspace.db.taken_back(self._mine)
+        taken_back = self.workspace.db.taken_back(self._mine)
         for name, here in self.workspace.db.said(names).items():
-            key = key_of(name, self.writer)
-            news = _news(self._said(name), here)
-            if news is None or policy.stays(news, self._mine, gone) or not self._may_leave(news):
+            key, told = key_of(name, self.writer), self._said(name)
+            news = _news(told, here)
+            if news is None or (name in taken_back and not self._is_told(news, told)) or not self._may_leave(news):
                 continue
             own = self._own.get(name)
             whole = _joined(_parsed(key, own).said if own else None, news)
@@ -161,6 +161,14 @@ class Bridge:
             self._note_writer(name, self.writer)
             self.counts.sent += 1
         return self._all_updates(batches)
+
+    def _is_told(self, news: Entry, told: Entry | None) -> bool:
+        """Tell whether the room was told some of what our news take back, or has it from us under another key."""
+        if isinstance(news, Discovery) and news.retracts:
+            return self._said(news.retracts) is not None
+        if isinstance(news, Line) and isinstance(told, Line):
+            return not told.w.keys().isdisjoint(news.w)
+        return told is not None
 
     def _put_again(self) -> Updates:
         """Put again what others changed under our keys; what nothing here speaks of goes."""
