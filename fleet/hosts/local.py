@@ -76,13 +76,14 @@ class LocalFolder:
         """Add to a file in one write; tell whether it was. A file of ``bytes_max`` or more takes nothing."""
         return self._write(names, data, os.O_APPEND, bytes_max)
 
-    def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int = 1) -> bool:
+    def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
         try:
             handle = self._opened(names, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how)
         except OSError:
             return False
         try:
-            return os.fstat(handle).st_size < bytes_max and os.write(handle, data) == len(data)
+            has_room = bytes_max is None or os.fstat(handle).st_size < bytes_max
+            return has_room and os.write(handle, data) == len(data)
         except OSError:
             return False
         finally:

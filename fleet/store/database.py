@@ -113,8 +113,8 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open."""
-        return self._connection is not None
+        """Whether the file is open, and still the one at its path."""
+        return self._connection is not None and (self.path is None or inode(self.path) == self._inode)
 
     @property
     def exists(self) -> bool:
@@ -126,7 +126,7 @@ class Database:
 
         A file that was replaced since is opened anew: a long-lived process must not go on with a deleted one.
         """
-        if self._connection is not None and self.path is not None and inode(self.path) != self._inode:
+        if not self.is_open:
             self.close()
         if self._connection is None:
             self._connection = self._opened()

@@ -333,8 +333,8 @@ def modified_ms(path: Path) -> int:
 
 
 def inode(path: Path) -> int:
-    """Return the number of the file at a path; 0 where there is none."""
+    """Return the number of the file at a path, of a link its own; 0 where there is none."""
     try:
-        return path.stat().st_ino
+        return path.lstat().st_ino
     except OSError:
         return 0

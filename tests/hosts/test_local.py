@@ -1,6 +1,7 @@
 """Small files of the hooks: marks, and what a session has been told, without asking any file for its time."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -20,6 +21,17 @@ def test_a_mark_tells_when(tmp_path, monkeypatch):
     assert LocalFolder(str(tmp_path)).fired() == {"Stop": 1_800_000_000_123}
     (tmp_path / ".fleet/fired/Stop").write_text("claude-code\n")  # of an older version
     assert LocalFolder(str(tmp_path)).fired() == {}
+
+
+def test_hooks_that_set_one_mark_at_once_have_all_set_it(tmp_path):
+    folder = LocalFolder(str(tmp_path))
+    folder.mark("fired", "PostToolUse", word="claude-code")
+
+    def marks(_: int) -> bool:
+        return all(folder.mark("fired", "PostToolUse", word="claude-code") for _ in range(500))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(marks, range(4)))
 
 
 def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkeypatch):

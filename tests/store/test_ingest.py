@@ -314,6 +314,16 @@ def test_a_reader_that_cannot_write_answers_from_memory(here: Here, monkeypatch:
     assert not (here.root / ".fleet" / "state-3.db").exists()
 
 
+def test_a_link_that_took_the_place_of_an_open_database_is_not_followed(here: Here, tmp_path: Path) -> None:
+    here.log("Check the cache key")
+    assert here.workspace.patterns.count() == 1
+    path, elsewhere = here.root / ".fleet" / "state-3.db", tmp_path / "elsewhere.db"
+    path.unlink()
+    path.symlink_to(elsewhere)
+    assert here.workspace.patterns.count() == 1
+    assert path.is_symlink() and not elsewhere.exists()
+
+
 def test_what_is_taken_back_leaves_files_and_rows_and_nothing_that_was_sent_does(here: Here) -> None:
     line = here.log("Check the cache key")
     me = next(iter(line.w))
