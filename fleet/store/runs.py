@@ -165,7 +165,7 @@ class Runs:
         yield noted
         try:
             edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
-            if edits or noted.lessons or noted.fields or noted.retired:
+            if not trouble and (edits or noted.lessons or noted.fields or noted.retired):
                 noted.run = self._note(agent, kind, noted, edits)
         except FleetError as why:
             trouble = trouble or str(why)

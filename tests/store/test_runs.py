@@ -169,3 +169,12 @@ def test_a_line_that_both_changed_is_kept_in_both_wordings_and_none_is_glued_to_
     (tmp_path / "a.md").write_bytes(b"my end\nmore\n")
     Runs(here).take_back(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"old end\nmy end\nmore\n"
+
+
+def test_a_command_whose_file_cannot_be_read_leaves_no_run_that_would_take_half_of_it_back(tmp_path: Path) -> None:
+    here = _workspace(tmp_path)
+    (tmp_path / "memory.md").mkdir()
+    with Runs(here).noting("velma", "correct", [tmp_path / "memory.md"]) as noted:
+        noted.lessons = ["p-00000000000000aa"]
+    assert "cannot take this correct back" in here.warnings[0]
+    assert (noted.run, Runs(here).listed()) == ("", [])
