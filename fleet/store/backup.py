@@ -229,8 +229,12 @@ def local_rows(data: bytes) -> Iterator[list[str | int]]:
     for raw in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
             row = json.loads(raw)
-            if isinstance(row, list) and row and all(isinstance(each, str | int) for each in row):
+            if isinstance(row, list) and row and all(map(_is_storable, row)):
                 yield row
+
+
+def _is_storable(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and value.bit_length() < 64)
 
 
 # --- reading one ----------------------------------------------------------------------------------------------------

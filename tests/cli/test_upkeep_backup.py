@@ -9,6 +9,8 @@ import tarfile
 
 import pytest
 
+from fleet.store.database import Local
+
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 
@@ -316,15 +318,27 @@ def test_what_only_this_machine_knew_comes_back_with_it(saved):
 
 
 def test_no_archive_agrees_to_a_remote_for_another_machine(saved):
-    rows = listed(saved)[".fleet/local.jsonl"].decode().splitlines()
-    assert any(json.loads(row)[0] == "consent" for row in rows)
-    foreign = [json.dumps(["machine", "fedcba9876543210"]), *rows[1:]]
-    forged = [*foreign, json.dumps(["sqlite_master", "x"]), json.dumps(["value", "mark", "x"]), "[", "7"]
-    made(saved, (".fleet/local.jsonl", tarfile.REGTYPE, "\n".join(forged).encode(), ""))
+    rows = [json.loads(row) for row in listed(saved)[".fleet/local.jsonl"].decode().splitlines()]
+    given = [(kind, value, at) for table, kind, value, *at in rows if table == "consent"]
+    assert given
+    foreign = [["consent", kind, f"fedcba9876543210 {value.partition(' ')[2]}", *at] for kind, value, at in given]
+    bare = [["consent", kind, value.partition(" ")[2], *at] for kind, value, at in given]
+    forged = [*foreign, *bare, ["sqlite_master", "x"], ["value", "mark", "x"], 7]
+    data = "\n".join([*map(json.dumps, forged), "["]).encode()
+    made(saved, (".fleet/local.jsonl", tarfile.REGTYPE, data, ""))
     saved.run("alone", "init", "--agent", "velma")
     saved.run("alone", "restore-backup", "../b.tar.gz", "--yes")
-    rows = rows_of(home(saved, "alone") / ".fleet/local.db")
-    assert not [row for row in rows if "consent" in row or "mark" in row]
+    state = Local(home(saved, "alone") / ".fleet/local.db")
+    assert not [kind for kind, _, _ in given if state.agreed(kind)]
+    state.close()
+    assert not [row for row in rows_of(home(saved, "alone") / ".fleet/local.db") if "mark" in row]
+
+
+def test_a_row_that_no_database_can_hold_keeps_no_lesson_from_coming_back(saved):
+    members = {**listed(saved), ".fleet/local.jsonl": b'["session", "velma", "s", 99999999999999999999]\n'}
+    made(saved, *((path, tarfile.REGTYPE, data, "") for path, data in members.items()))
+    saved.run("alone", "restore-backup", "../b.tar.gz", "--yes")
+    assert LESSON in saved.seen("alone")
 
 
 def test_a_backup_that_fleet_0_1_made_comes_back_and_is_converted_by_an_upgrade(stage):
