@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from crdt.clock import Stamp
+from crdt.clock import ZERO, Stamp
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.store.lines import Entry
@@ -80,7 +80,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
     mine, back = _mine(workspace), dict[str, Stamp]()
     for entry in lost:
         stamps = entry.newest_by() if isinstance(entry, Line) else {}
-        if isinstance(entry, Discovery):
+        if isinstance(entry, Discovery) and entry.by and entry.at != ZERO:
             stamps = {entry.by: entry.at}
         back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
     if back:

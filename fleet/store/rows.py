@@ -11,6 +11,7 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 
+from crdt import clock
 from fleet.model import limits, line, names, pattern
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
@@ -165,7 +166,8 @@ class Rows:
             return
         self.changed = True
         told = DISCOVERIES.decode(least)
-        self._writers[told.by] = max(told.at, self._writers.get(told.by, ""))
+        if told.by and told.at != clock.ZERO:
+            self._writers[told.by] = max(told.at, self._writers.get(told.by, ""))
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
         self._put_words(

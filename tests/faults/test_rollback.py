@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from fleet.model.discovery import Discovery, discovery_id, encode
 from tests.faults.test_sync import Bench
 
 DAY_MS = 86_400_000
@@ -134,6 +135,23 @@ def test_who_does_not_sync_or_is_alone_is_not_warned_of_a_frozen_remote(clan, tm
     alone.sync("zerocool")
     days_later(alone, 60)
     assert "nothing new" not in alone.run("zerocool", "sync").stderr
+
+
+def test_a_finding_without_author_or_time_stops_no_sync_and_is_nobodys(tmp_path):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", "a lesson")
+    bench.sync("velma")
+    nameless = Discovery(id=discovery_id("", "", "Who found it?", ""), problem="Who found it?")
+    dateless = Discovery(id=discovery_id("", "", "And when?", ""), problem="And when?", by="slash.5e1f0a77")
+    data = b"".join(encode(each) + b"\n" for each in (nameless, dateless))
+    bench.push_tree({"discoveries.d/slash.5e1f0a77.jsonl": ("100644", data)})
+    bench.sync("velma")
+    status = bench.status("velma")
+    assert status["stale"] == ""
+    assert "" not in {each["replica"] for each in status["replicas"]}
+    replayed(bench)
+    assert "up to 0Z" not in bench.run("velma", "sync").stderr
 
 
 def test_how_long_is_too_long_is_configured(clan):
