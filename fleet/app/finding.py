@@ -160,6 +160,7 @@ def listed(
     Raises:
         UsageError: the day since which they were seen is none.
     """
+    first_stamp(wanted.since)  # also where nothing is there to be compared with it
     with suppress(FleetError):
         reconcile_all(workspace)
     patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
@@ -203,6 +204,7 @@ def discovered(workspace: Workspace, count: int, wanted: Wanted) -> list[Discove
     Raises:
         UsageError: the day since which they were found is none.
     """
+    first_stamp(wanted.since)
     found = workspace.discoveries.shown() if any(wanted) else workspace.discoveries.newest(count)
     return list(islice(filter(wanted.admits, reversed(found)), count))
 

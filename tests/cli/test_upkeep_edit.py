@@ -221,3 +221,4 @@ def test_a_list_is_narrowed_by_category_tag_agent_and_day(stage):
     assert listed("--agent", "tank") == listed("--since", "2099-01-01") == []
     assert "no lesson is like that" in stage.run("velma", "patterns", "--tag", "none").stdout
     stage.run("velma", "patterns", "--since", "soon", expect=2)
+    stage.run("velma", "patterns", "--tag", "nowhere", "--since", "soon", expect=2)
