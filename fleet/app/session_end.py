@@ -31,6 +31,7 @@ from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.prompts import Session
 from fleet.text.screening import one_line, screen
+from fleet.text.signals import objections
 
 KIND = "reflect"
 RULES = "rules"
@@ -445,7 +446,9 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> It
 def drawn(record: Record) -> list[tuple[int, str]]:
     """Return the lines of a transcript that a pass was drawn from, numbered, screened; none where it is gone."""
     told = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
-    said = {each.line: each.text or each.about for each in told if each.line in record.drawn}
-    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in sorted(said.items())][
-        :_DRAWN_SHOWN_MAX
-    ]
+    said = {each.line: each.text or each.about for each in told}
+    for each in objections(told)[0]:  # a refusal without words has those of the next prompt
+        step = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
+        said[each.line] = f"{step}: {each.words}"
+    found = [(line, said[line]) for line in sorted(said.keys() & record.drawn)]
+    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in found[:_DRAWN_SHOWN_MAX]]

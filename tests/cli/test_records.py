@@ -121,6 +121,22 @@ def test_one_record_leads_to_the_lines_of_the_transcript_that_it_was_drawn_from(
     assert "no record 2" in w.run("w", "records", "show", "2", expect=1).stderr
 
 
+def test_a_refusal_that_a_record_was_drawn_from_is_told_with_its_words(w):
+    refused = "The user doesn't want to proceed with this tool use. STOP what you are doing"
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "npm install"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": refused}
+    rows = [
+        {"message": {"role": "assistant", "content": [call]}},
+        {"message": {"role": "user", "content": [result]}},
+        {"message": {"role": "user", "content": "we install with pnpm in here"}},
+    ]
+    transcript = w.folder / "session.jsonl"
+    transcript.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    complete(w, transcript=str(transcript), drawn=(2,), raw="{}")
+    [drawn] = json.loads(w.run("w", "records", "show", "1", "--json").stdout)["drawn_lines"]
+    assert drawn == {"line": 2, "text": "refused Bash npm install: we install with pnpm in here"}
+
+
 # --- who is told ----------------------------------------------------------------------------------------------------
 
 
