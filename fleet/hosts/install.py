@@ -225,15 +225,16 @@ def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
 
     ``kept``: what it was before they came in, which it is again where nobody has changed it since.
     """
-    settings = _parsed(data, path)
-    if kept is not None and data == _render(_with_hooks(_parsed(kept, path)), kept):
+    settings, was = _parsed(data, path), _parsed(kept or b"", path)
+    if kept is not None and data == _render(_with_hooks(was), kept):
         return kept
     if not _installed(settings):
         return data
     hooks = {event: _others(event, groups) for event, groups in settings["hooks"].items()}
-    hooks = {event: groups for event, groups in hooks.items() if groups or not settings["hooks"][event]}
+    empty = {event for found in (settings, was) for event, groups in found.get("hooks", {}).items() if not groups}
+    hooks = {event: groups for event, groups in hooks.items() if groups or event in empty}
     rest = {**settings, "hooks": hooks}
-    if not hooks:
+    if not hooks and "hooks" not in was:
         del rest["hooks"]
     return _render(rest, data) if rest or kept is not None else None
 

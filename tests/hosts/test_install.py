@@ -377,8 +377,8 @@ def test_a_file_of_any_shape_is_after_uninstalling_what_it_was_before(place, sha
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("shape", [b"", b'{"a":1}'])
-def test_what_a_person_added_meanwhile_stays(place, shape: bytes):
+@pytest.mark.parametrize("shape", [b"", b'{"a":1}', b'{\r\n  "hooks": {}\r\n}\r\n', b'{"hooks": {"Stop": []}}'])
+def test_what_a_person_added_meanwhile_stays_and_so_does_what_was_empty(place, shape: bytes):
     path = written(place, shape)
     place.fleet("install", "claude-code")
     found = json.loads(path.read_text())
