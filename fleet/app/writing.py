@@ -209,7 +209,7 @@ class Writing:
     def _apply(self, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
         """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
         for _ in range(_PLAN_TRIES):
-            if not (made.edits or firsts or fields):
+            if not (made.edits or made.items or firsts or fields):  # what waits goes with an undo, too
                 return made
             whole = Run(
                 id=self._run,

@@ -147,11 +147,8 @@ def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
             )
         )
         if each.record is not None and each.record.run:
-            say(
-                for_terminal(
-                    f"  {each.record.run}: `fleet undo {each.record.run}` takes it back, `fleet records` shows it"
-                )
-            )
+            undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
+            say(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
     if not done and none and not as_json:
         say(none)
 

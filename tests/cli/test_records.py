@@ -121,6 +121,15 @@ def test_one_record_leads_to_the_lines_of_the_transcript_that_it_was_drawn_from(
     assert "no record 2" in w.run("w", "records", "show", "2", expect=1).stderr
 
 
+def test_a_pass_that_saved_nothing_names_no_run_that_could_be_taken_back(w):
+    transcript = w.folder / "session.jsonl"
+    transcript.write_text(json.dumps({"message": {"role": "user", "content": "please publish the branch"}}) + "\n")
+    said = w.run("w", "reflect", "--transcript", str(transcript)).stdout
+    assert "saved nothing" in said
+    assert "fleet undo" not in said
+    assert "fleet records" in said
+
+
 def test_a_refusal_that_a_record_was_drawn_from_is_told_with_its_words(w):
     refused = "The user doesn't want to proceed with this tool use. STOP what you are doing"
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "npm install"}}

@@ -152,6 +152,15 @@ SAID = {
 """Something for each field of the seed but lessons."""
 
 
+def test_a_pass_that_only_left_something_to_a_person_is_taken_back_like_any_other(w, talk, tmp_path):
+    scripted(w, tmp_path, answer(persona_observations=["says please first"]))
+    done = session_end.reflect(w, "velma", talk.path)
+    assert [each.item.kind for each in Inboxes(w, ["velma"]).waiting()] == ["persona"]
+    undoing.undo(w, done.record.run)
+    assert not Inboxes(w, ["velma"]).waiting()
+    assert Records(w, "velma").passes()[-1].undone
+
+
 def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_back(w, talk, tmp_path):
     (w.home("velma")).mkdir(parents=True, exist_ok=True)
     (w.home("velma") / "memory.md").write_bytes(b"# Mine\r\n\r\nkeep this\r\n")
