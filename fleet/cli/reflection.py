@@ -80,6 +80,7 @@ def _done(session: output.Session = "", agent: output.Agent = "", as_json: outpu
         except NoError:  # a session without a transcript has been observed, perhaps
             if not (named and _close(workspace, who, named, None)):
                 raise
+            _tell([], as_json=as_json)
             return
         done = session_end.reflect(workspace, who, path, by_hand=True)
         _tell([done], as_json=as_json)

@@ -130,6 +130,13 @@ def test_a_pass_that_saved_nothing_names_no_run_that_could_be_taken_back(w):
     assert "fleet records" in said
 
 
+def test_the_end_of_a_session_without_a_transcript_is_one_document_too(w):
+    w.run("w", "observe", "fix", "the parser", "--session", "s1")
+    done = w.run("w", "done", "--session", "s1", "--json")
+    assert json.loads(done.stdout) == []
+    assert "a block was added" in done.stderr
+
+
 def test_a_refusal_that_a_record_was_drawn_from_is_told_with_its_words(w):
     refused = "The user doesn't want to proceed with this tool use. STOP what you are doing"
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "npm install"}}
