@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from fleet.learn.formats import Finding, Lesson, read_records
-from fleet.text import advice
+from fleet.text.advice import Passage
 
 LABELS = Path(__file__).with_name("labels.json")
 _SHARED_MIN = 0.6
@@ -57,7 +57,7 @@ def main() -> None:
         spans = [tuple(map(int, (span.split("-") * 2)[:2])) for span in label["lessons"].split(",") if span]
         pairs = [(line, said) for line, said, _ in inside]
         missed = [first for first, last in spans if not is_taken(first, last, lines, pairs)]
-        usable = [each for each in inside if advice.is_sentence(each[2])]
+        usable = [each for each in inside if Passage(each[2]).is_sentence()]
         counts = total[label["part"]]
         for at, number in enumerate((len(spans), len(spans) - len(missed), len(inside), len(usable))):
             counts[at] += number

@@ -15,7 +15,8 @@ from fleet.learn import corrections_md, notes
 from fleet.learn.notes import Left, Note
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
-from fleet.text import advice, dates
+from fleet.text import dates
+from fleet.text.advice import Passage
 
 
 class Lesson(msgspec.Struct, frozen=True):
@@ -336,9 +337,9 @@ def _lesson(found: Mapping[str, Any]) -> Lesson | Left:
     others = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in found.items()}
     wrong = wrong or _other(others, *_WRONGS)
     if not text and (said := _LABEL.sub("", _other(others, *_SAYS), count=1)):
-        if advice.is_placeholder(said) or not (title or _is_told(said) or wrong):
-            return Left(0, notes.TEMPLATE if advice.is_placeholder(said) else notes.NO_SENTENCE, said[:80])
-        text, rest = advice.lead(said, _TEXT_CHARS)
+        if Passage(said).is_placeholder() or not (title or _is_told(said) or wrong):
+            return Left(0, notes.TEMPLATE if Passage(said).is_placeholder() else notes.NO_SENTENCE, said[:80])
+        text, rest = Passage(said).lead(_TEXT_CHARS)
         correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != said)
         title = title or _other(others, "scenario", "situation")
     text = text or title
@@ -370,7 +371,7 @@ def _made(said: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str
 
 def _is_told(said: str) -> bool:
     """Tell a text from a word: who made a record of it meant more than a name."""
-    return len(said.split()) >= _WORDS_MIN or advice.is_sentence(said)
+    return len(said.split()) >= _WORDS_MIN or Passage(said).is_sentence()
 
 
 def _other(found: Mapping[str, Any], *names: str) -> str:

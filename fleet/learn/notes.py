@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.learn import inputs
-from fleet.text import advice
-from fleet.text.advice import Field
+from fleet.text.advice import SAID, Field, Label, Passage, fields
 from fleet.text.dates import WHEN
 from fleet.text.outline import BLOCK_CHARS_MAX, Block, Section, outline
 
@@ -169,7 +168,7 @@ def _heading(raw: str) -> _Heading:
     for _ in range(4):
         if (found := _DATE_FIRST.match(title)) and found.end():
             title, when, is_entry = title[found.end() :], found["when"], True
-        elif (found := _BRACKET_FIRST.match(title)) and not advice.is_placeholder(found["word"]):
+        elif (found := _BRACKET_FIRST.match(title)) and not Passage(found["word"]).is_placeholder():
             kind, title, is_entry = found["word"], title[found.end() :], True
         elif (found := _CODE_FIRST.match(title)) and found.end():
             title, is_entry = title[found.end() :], True
@@ -178,7 +177,7 @@ def _heading(raw: str) -> _Heading:
     if (found := _DATE_LAST.search(title)) and found.start():
         title, when, is_entry = title[: found.start()], when or found["when"] or found["in_when"], True
     kind = "" if re.search(r"\d", kind) else kind
-    return _Heading(advice.plain(title.strip(" -–—:：|")), when, kind, is_entry)
+    return _Heading(Passage(title.strip(" -–—:：|")).plain, when, kind, is_entry)
 
 
 class _Form:
@@ -208,7 +207,7 @@ class _Form:
         """Add a field."""
         self._is_listing = False
         self.fields.append(
-            (one, [] if not one.value or advice.is_placeholder(one.value) else [advice.plain(one.value)])
+            (one, [] if not one.value or Passage(one.value).is_placeholder() else [Passage(one.value).plain])
         )
         self.end = max(self.end, end)
 
@@ -217,8 +216,8 @@ class _Form:
         self._is_listing = block.kind == "item"
         self.end = max(self.end, block.end)
         for each in (block, *block.items):
-            text = advice.plain(each.text)
-            if self.fields and text and not each.is_task and not advice.is_placeholder(each.text):
+            text = Passage(each.text).plain
+            if self.fields and text and not each.is_task and not Passage(each.text).is_placeholder():
                 self.fields[-1][1].append(text)
 
     def notes(self) -> Iterator[Note]:
@@ -226,7 +225,7 @@ class _Form:
         made = self._made()
         rules = [values for one, values in self.fields if one.role == "rule" and values]
         listed = next((values for values in rules if len(values) > 1), [])
-        usable = [value for value in listed if advice.is_sentence(value)]
+        usable = [value for value in listed if Passage(value).is_sentence()]
         if made and len(usable) > 1 and all(len(values) > 1 for values in rules):
             yield from (made._replace(text=_standing(value, self.title), correct="") for value in usable)
         elif made:
@@ -237,7 +236,7 @@ class _Form:
         title, lead = self.title, " ".join(self.lead)
         if not title:
             title, lead = lead, ""
-        is_titled = advice.is_sentence(title) and advice.is_claim(title)
+        is_titled = Passage(title).is_sentence() and Passage(title).is_claim()
         if rules:
             text, more = rules[0], [*rules[1:], *rights[:2]]
         elif rights:
@@ -245,11 +244,11 @@ class _Form:
         else:
             told = " ".join([*wrongs[:1], *whys[:1]])
             text, more = (title, [told]) if is_titled and told else (_standing(told, title), [])
-            if not advice.is_sentence(text):
+            if not Passage(text).is_sentence():
                 return None
         if text.endswith((":", "：")):
             text, more = (title, [text, *more]) if is_titled else (text.rstrip(":： "), more)
-        is_short = bool(rules) and not advice.is_sentence(text) and len(text.split()) > 1
+        is_short = bool(rules) and not Passage(text).is_sentence() and len(text.split()) > 1
         if text and text != title and (not rules or is_short):
             text = _standing(text, title)
         return self._note(text, more, " ".join(wrongs[:1] or self.told), title) if text.strip() else None
@@ -296,11 +295,11 @@ class _Page:
         """Read a section and those below it."""
         title = section.title
         if section.level:
-            if advice.is_about(title) or (title and advice.is_placeholder(title)):
-                self._leave_all(section, ABOUT if advice.is_about(title) else TEMPLATE)
+            if Label(title).is_about() or (title and Passage(title).is_placeholder()):
+                self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
                 return
-            is_log = is_log or (not self._is_log and advice.is_of_lessons(title))
-            if not is_log and advice.is_layout(title):
+            is_log = is_log or (not self._is_log and Label(title).is_of_lessons())
+            if not is_log and Label(title).is_layout():
                 self._read_layout(section)
                 return
         head = _heading(title)
@@ -311,7 +310,7 @@ class _Page:
             self._read_form(section, as_fields, here)
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, here)
-        elif section.end > section.line and is_log and advice.is_sentence(head.title):  # code shows what it says
+        elif section.end > section.line and is_log and Passage(head.title).is_sentence():  # code shows what it says
             self._put(Note(section.line, section.end, head.title, category=category, when=head.when))
         else:
             self.found.append(Left(section.line, HEADING, title))
@@ -329,10 +328,10 @@ class _Page:
 
     def _fields_below(self, section: Section) -> list[Section]:
         """Return the headings that name the fields of the entry above them."""
-        roles = [advice.role_of(each.title) for each in section.sections]
+        roles = [Label(each.title).role for each in section.sections]
         is_entry = _heading(section.title).is_entry and section.level > 1
         known = [role for role in roles if role]
-        if not any(role[0] in advice.SAID for role in known) or (not is_entry and len(known) < _FIELDS_MIN):
+        if not any(role[0] in SAID for role in known) or (not is_entry and len(known) < _FIELDS_MIN):
             return []
         return [
             each
@@ -342,7 +341,7 @@ class _Page:
 
     def _is_form(self, section: Section) -> bool:
         firsts = [found[0] for block in section.blocks if (found := _fields_of(block))]
-        number = sum(each.role in advice.SAID for each in firsts)
+        number = sum(each.role in SAID for each in firsts)
         return number > 1 or (number == 1 and (section not in self._titles or not section.sections))
 
     def _leave_all(self, section: Section, reason: str) -> None:
@@ -371,7 +370,7 @@ class _Page:
                 form.more(block)
             elif head.is_entry and not block.is_task and (not is_bold or _BOLD_LABEL.match(block.text)):
                 form.end = max(form.end, block.end)
-                form.told.append(advice.plain(block.text))
+                form.told.append(Passage(block.text).plain)
             elif block.kind == "paragraph" and not (form.fields or is_bold or is_title):
                 form.lead.append(block.text)
                 form.end = block.end
@@ -384,13 +383,13 @@ class _Page:
 
     def _take_section(self, form: _Form, section: Section) -> _Form:
         """Take a heading that names a field, and what stands under it; return the entry that it went into."""
-        role, rank = advice.role_of(section.title) or ("other", 0)
-        named = Field(role, rank, advice.fold_label(section.title), "")
+        role, rank = Label(section.title).role or ("other", 0)
+        named = Field(role, rank, Label(section.title).folded, "")
         if any(one.label == named.label for one, _ in form.fields):
             form = self._next_form(form, section.line)
         form.add(named, section.end)
         for block in section.blocks:
-            inner = _fields_of(block) if role not in advice.SAID else []
+            inner = _fields_of(block) if role not in SAID else []
             for one in inner:
                 form.add(one, block.end)
             if not inner:
@@ -420,8 +419,8 @@ class _Page:
             self._put(made)
         if not notes and (form.fields or form.lead):
             said = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
-            reason = TEMPLATE if advice.is_placeholder(said) else NOTHING_LEARNED
-            self.found.append(Left(form.line, reason, advice.plain(said)[:_SHORT_SAMPLE]))
+            reason = TEMPLATE if Passage(said).is_placeholder() else NOTHING_LEARNED
+            self.found.append(Left(form.line, reason, Passage(said).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -444,7 +443,7 @@ class _Page:
                 self._table(block, here)
             elif block.kind == "quote" and (is_title or not _is_told(text, here)):
                 self._leave(block, PROSE)
-            elif advice.plain(text).endswith((":", "：")) and (_is_lead(block) or (not is_last and is_item[at + 1])):
+            elif Passage(text).plain.endswith((":", "：")) and (_is_lead(block) or (not is_last and is_item[at + 1])):
                 intro = self._intro(block, here)
             elif _is_lead(block):
                 self._item(block, here)
@@ -454,8 +453,8 @@ class _Page:
 
     def _intro(self, block: Block, here: _Here) -> str:
         """Return what leads to the list below it: its last sentence; those before may be a lesson."""
-        begin, last = advice.last_sentence(advice.plain(block.text))
-        if begin and advice.is_sentence(begin) and (_is_binding(begin) or (here.is_log and _is_bold_lead(block))):
+        begin, last = Passage(Passage(block.text).plain).last_sentence()
+        if begin and Passage(begin).is_sentence() and (_is_binding(begin) or (here.is_log and _is_bold_lead(block))):
             self._put(Note(block.line, block.end, begin, category=here.category))
         else:
             self._leave(block, PROSE)
@@ -468,37 +467,37 @@ class _Page:
         if section in self._titles or not here.is_log:
             is_free = section not in self._titles or not here.is_log
             for part in (part for block in prose for part in _one_a_line(block)):
-                text = advice.plain(part.text)
-                if is_free and _is_binding(text) and advice.is_sentence(text):
+                text = Passage(part.text).plain
+                if is_free and _is_binding(text) and Passage(text).is_sentence():
                     self._put(Note(part.line, part.end, text, category=here.category))
                 else:
                     self._leave(part, PROSE)
             return
         title = here.head.title
-        body = " ".join(filter(None, map(_without_lead_in, prose))) or advice.plain(prose[0].text)
-        body, is_template = body.rstrip(":： "), advice.is_placeholder(body.rstrip(":： "))
-        if is_template or not (advice.is_sentence(body) or advice.is_sentence(f"{title} {body}")):
+        body = " ".join(filter(None, map(_without_lead_in, prose))) or Passage(prose[0].text).plain
+        body, is_template = body.rstrip(":： "), Passage(body.rstrip(":： ")).is_placeholder()
+        if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
             for block in prose:
                 self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
             return
         above = here.category if here.category != title else ""
         text, rest = title, body
         if not (is_pure and _is_lesson(title)):
-            text, rest = advice.lead(body, _TEXT_CHARS)
-            topic = "" if advice.is_of_lessons(title) and len(title.split()) == 1 else title
+            text, rest = Passage(body).lead(_TEXT_CHARS)
+            topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
             text = f"{topic}: {text}" if topic and _pattern("dangles").match(text) else _standing(text, topic)
         first = section.line or prose[0].line
         self._put(Note(first, prose[-1].end, text, rest, title=title, category=above, when=here.head.when))
 
     def _list(self, items: list[Block], here: _Here) -> None:
         intro = here.intro
-        if intro and (advice.is_about(intro) or advice.is_layout(intro)):
+        if intro and (Label(intro).is_about() or Label(intro).is_layout()):
             for each in items:
-                self._leave(each, ABOUT if advice.is_about(intro) else LAYOUT)
+                self._leave(each, ABOUT if Label(intro).is_about() else LAYOUT)
             return
         if intro and self._is_one_sentence(items, intro):
             joined = f"{intro}: {_in_one(items)}"
-            if advice.is_sentence(joined) and len(joined) <= _TEXT_CHARS and not advice.is_placeholder(joined):
+            if Passage(joined).is_sentence() and len(joined) <= _TEXT_CHARS and not Passage(joined).is_placeholder():
                 note = Note(items[0].line, items[-1].end, joined, category=here.category, when=here.head.when)
                 self._put(note)
                 return
@@ -516,13 +515,13 @@ class _Page:
 
     def _is_one_sentence(self, items: list[Block], intro: str) -> bool:
         """Tell whether a list and what leads to it say something only together."""
-        usable = [each for each in items if advice.is_sentence(each.text) or _fields_of(each) or each.items]
+        usable = [each for each in items if Passage(each.text).is_sentence() or _fields_of(each) or each.items]
         is_open = _pattern("ends_open").search(intro) is not None
         is_one = len(items) > 1 and (len(usable) * 2 < len(items) or is_open) and not any(e.is_task for e in items)
-        return is_one and (is_open or advice.is_advice(intro) or _pattern("purpose").match(intro) is not None)
+        return is_one and (is_open or Passage(intro).is_advice() or _pattern("purpose").match(intro) is not None)
 
     def _pair(self, line: int, end: int, wrong: str, right: str, here: _Here) -> None:
-        wrong, right = _IS_WRONG.sub("", advice.plain(wrong), 1), _IS_RIGHT.sub("", advice.plain(right), 1)
+        wrong, right = _IS_WRONG.sub("", Passage(wrong).plain, 1), _IS_RIGHT.sub("", Passage(right).plain, 1)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         text = f"{right}, not {wrong}" if is_short else right
         self._put(Note(line, end, text, right, wrong, category=here.category))
@@ -533,14 +532,14 @@ class _Page:
         if item.is_task:
             self._leave(item, TASK)
         elif found := _SUPERSEDES.search(raw):
-            self.gone.add(advice.plain(found["old"]))
-            note = Note(item.line, item.end, advice.plain(found["new"]), wrong=found["old"], category=here.category)
+            self.gone.add(Passage(found["old"]).plain)
+            note = Note(item.line, item.end, Passage(found["new"]).plain, wrong=found["old"], category=here.category)
             self._put(note)
         elif _GONE.match(raw):
             self._leave(item, STRUCK)
         elif found := _WRONG_RIGHT.match(raw):
             self._pair(item.line, item.end, found["wrong"], found["right"], here)
-        elif any(one.role in advice.SAID for one in whole):
+        elif any(one.role in SAID for one in whole):
             form = self._take_fields(_Form(item.line, "", here.head.when, here.category), item)
             for each in item.items:
                 if _fields_of(each):
@@ -559,16 +558,16 @@ class _Page:
             raw, when = raw[found.end() :], found["when"]
         if (found := _DATE_LAST.search(raw)) and found.start() > _SHORT_SAMPLE // 4:
             raw, when = raw[: found.start()], found["when"] or found["in_when"]
-        if (found := _BRACKET_FIRST.match(raw)) and advice.is_sentence(raw[found.end() :]):
+        if (found := _BRACKET_FIRST.match(raw)) and Passage(raw[found.end() :]).is_sentence():
             category, raw = found["word"], raw[found.end() :]
         here = here._replace(category=category, head=here.head._replace(when=when))
-        text = advice.plain(raw)
+        text = Passage(raw).plain
         if item.end > item.line and not item.items:
             text = text.rstrip(":： ")  # code shows it
         subs = [each for each in item.items if not each.is_task]
-        if advice.is_placeholder(raw):
+        if Passage(raw).is_placeholder():
             self._leave(item, TEMPLATE)
-        elif subs and (text.endswith((":", "：")) or not advice.is_sentence(text)):
+        elif subs and (text.endswith((":", "：")) or not Passage(text).is_sentence()):
             self._below(item, subs, text.rstrip(":： "), here)
         elif _only_describes(raw, text, is_log=here.is_log):
             self._leave(item, NO_ADVICE)
@@ -578,8 +577,10 @@ class _Page:
     def _below(self, item: Block, subs: list[Block], start: str, here: _Here) -> None:
         """Take what stands below an item that only names it: together where that is short, else each for itself."""
         whole, when = f"{start}: {_in_one(subs)}", here.head.when
-        is_told = here.is_log and any(advice.is_claim(each.text) and not advice.is_done(each.text) for each in subs)
-        if len(whole) <= _TEXT_CHARS and (is_told or advice.is_advice(whole)):
+        is_told = here.is_log and any(
+            Passage(each.text).is_claim() and not Passage(each.text).is_done() for each in subs
+        )
+        if len(whole) <= _TEXT_CHARS and (is_told or Passage(whole).is_advice()):
             self._put(Note(item.line, item.end, whole, category=here.category, when=when))
             return
         for each in subs:
@@ -588,21 +589,21 @@ class _Page:
     def _say(self, item: Block, text: str, here: _Here) -> None:
         """Take an item, with the heading before it where it needs that."""
         head, intro = here.head, here.intro
-        is_whole = advice.is_sentence(text) and not (here.is_log and _needs_title(text))
+        is_whole = Passage(text).is_sentence() and not (here.is_log and _needs_title(text))
         over = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
-        under = intro or advice.plain(head.title)
-        if advice.is_order(text) and _pattern("forbids").match(under) and not _pattern("is_forbidding").match(text):
+        under = intro or Passage(head.title).plain
+        if Passage(text).is_order() and _pattern("forbids").match(under) and not _pattern("is_forbidding").match(text):
             is_whole, text = True, f"{under}: {text}"
         elif intro and is_whole:
-            is_whole = advice.is_order(text) or len(text.split()) >= _SHORT_WORDS
+            is_whole = Passage(text).is_order() or len(text.split()) >= _SHORT_WORDS
         own = text if is_whole else _standing(text, over)
-        is_name = own != text and not advice.is_claim(text) and not advice.is_advice(over)
-        if is_name or not advice.is_sentence(own):
+        is_name = own != text and not Passage(text).is_claim() and not Passage(over).is_advice()
+        if is_name or not Passage(own).is_sentence():
             self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
-        begin, rest = advice.lead(own, _TEXT_CHARS)
+        begin, rest = Passage(own).lead(_TEXT_CHARS)
         body = " ".join(
-            filter(None, [rest, "; ".join(advice.plain(each.text) for each in item.items if not each.is_task)])
+            filter(None, [rest, "; ".join(Passage(each.text).plain for each in item.items if not each.is_task)])
         )
         title = head.title if head.is_entry else ""
         note = Note(item.line, item.end, begin, body[:_BODY_CHARS], "", title, here.category, when=head.when)
@@ -610,8 +611,8 @@ class _Page:
 
     def _table(self, block: Block, here: _Here) -> None:
         header, *rows = [_cells(line) for line in block.lines]
-        roles = [advice.role_of(cell) for cell in header]
-        said = {role[0] for role in roles if role} & advice.SAID
+        roles = [Label(cell).role for cell in header]
+        said = {role[0] for role in roles if role} & SAID
         if len(rows) < 2 or not said or not (here.is_log or said & {"rule", "right"}):
             self._leave(block, TABLE if len(rows) > 1 or not said else TEMPLATE)
             return
@@ -621,13 +622,13 @@ class _Page:
             form = _Form(line, "", here.head.when, here.category)
             for role, title, cell in zip(roles, header, cells, strict=False):
                 if role:
-                    form.add(Field(*role, advice.fold_label(title), cell), line)
+                    form.add(Field(*role, Label(title).folded, cell), line)
                 elif not form.lead:
                     form.lead.append(cell)
             self._finish(form)
 
     def _put(self, note: Note) -> None:
-        begin, rest = advice.lead(note.text.strip(), _TEXT_CHARS)
+        begin, rest = Passage(note.text.strip()).lead(_TEXT_CHARS)
         note = note._replace(
             text=begin.strip(" -–—•"),
             correct=(rest + " " + note.correct).strip() if rest else note.correct.strip(),
@@ -644,14 +645,14 @@ def _fault(note: Note) -> str:
     text = note.text
     if text.endswith(("?", "？")):
         return QUESTION
-    if advice.is_placeholder(text) or _pattern("choices").fullmatch(text):
+    if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
     if _GONE.match(text) or (note.title and _GONE.search(note.title)):
         return STRUCK
     reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
     if reason or _is_strict(text):
         return reason
-    if advice.is_done(text):
+    if Passage(text).is_done():
         return DONE
     if inputs.tells_what_happened(text):
         return STORY
@@ -668,7 +669,7 @@ def _is_strict(text: str) -> bool:
 def _is_binding(text: str) -> bool:
     """Tell a paragraph that says what to do or not to do from one that only mentions it."""
     after = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
-    return _is_strict(text) or advice.is_order(after[-1])
+    return _is_strict(text) or Passage(after[-1]).is_order()
 
 
 def _is_one(section: Section, role: str) -> bool:
@@ -678,7 +679,7 @@ def _is_one(section: Section, role: str) -> bool:
 
 def _is_told(text: str, here: _Here) -> bool:
     """Tell a quotation that is a lesson of the page, and no word of somebody else."""
-    return here.is_log and advice.is_sentence(text) and advice.is_advice(text)
+    return here.is_log and Passage(text).is_sentence() and Passage(text).is_advice()
 
 
 def _is_lead(block: Block) -> bool:
@@ -698,19 +699,19 @@ def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
     if _OF_CODE.match(raw) and not _is_strict(text):
         return True
     is_name = _pattern("link_first").match(raw) or (_pattern("describes").match(raw) and not _is_strict(text))
-    return not is_log and (bool(is_name) or not advice.is_advice(text))
+    return not is_log and (bool(is_name) or not Passage(text).is_advice())
 
 
 def _is_lesson(title: str) -> bool:
     """Tell a heading that is a lesson by itself from a topic or a symptom, whose lesson stands under it."""
     is_long = len(title.split()) >= _LONG_TITLE or not title.isascii()
-    return advice.is_sentence(title) and (_is_binding(title) or (is_long and advice.is_claim(title)))
+    return Passage(title).is_sentence() and (_is_binding(title) or (is_long and Passage(title).is_claim()))
 
 
 def _without_lead_in(block: Block) -> str:
     """Return a paragraph without its last sentence where that only leads to the code below it."""
-    text = advice.plain(block.text)
-    before, last = advice.last_sentence(text)
+    text = Passage(block.text).plain
+    before, last = Passage(text).last_sentence()
     return before if text.endswith((":", "：")) and not _is_binding(last) else text
 
 
@@ -722,7 +723,7 @@ def _one_a_line(block: Block) -> list[Block]:
 
 
 def _in_one(items: Sequence[Block]) -> str:
-    return "; ".join(advice.plain(each.text).rstrip(".;") for each in items)
+    return "; ".join(Passage(each.text).plain.rstrip(".;") for each in items)
 
 
 def _joined(values: list[str]) -> str:
@@ -735,7 +736,7 @@ def _fields_of(block: Block) -> list[Field]:
     """Return the fields of a block's lines; a line without a label goes on with the field before it."""
     found: list[Field] = []
     for number, line in enumerate(block.lines):
-        for one in advice.fields(line):
+        for one in fields(line):
             if one.role or (number == 0 and not found):
                 found.append(one)
             elif found:
@@ -754,19 +755,19 @@ def _standing(text: str, title: str) -> str:
 
 def _topic(title: str) -> str:
     """Return a heading if it names what is told under it; not if it only names the kind: rules, gotchas, security."""
-    is_kind = advice.is_of_lessons(title) or advice.is_layout(title) or len(title.split()) < 2
+    is_kind = Label(title).is_of_lessons() or Label(title).is_layout() or len(title.split()) < 2
     return "" if is_kind or len(title.split()) > _TOPIC_WORDS else title
 
 
 def _needs_title(text: str) -> bool:
     """Tell a text that does not say of what it speaks: it is short, or begins in the middle."""
-    if advice.is_order(text):
+    if Passage(text).is_order():
         return len(text.split()) <= _WORDS_MIN and "`" not in text
     return len(text.split()) < _SHORT_WORDS or _pattern("middle").match(text) is not None or text[:1].islower()
 
 
 def _category(text: str) -> str:
-    bare = re.sub(r"[—–|:(].*", "", advice.plain(text)).replace("`", "").strip(" -#.*")
+    bare = re.sub(r"[—–|:(].*", "", Passage(text).plain).replace("`", "").strip(" -#.*")
     bare = "".join(one for one in bare if one.isprintable() and ord(one) < 0x1F000 and one not in "✅❌⚠️🔥").strip()
     return bare[:60].strip()
 

@@ -6,7 +6,7 @@ Pure. Its words, in six languages, are in ``data/notes.toml``.
 import re
 import tomllib
 import unicodedata
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -116,14 +116,152 @@ _ASCII_LAST = 127
 _CJK_CHARS_MIN, _CJK_LONG = 7, 18
 
 
-def plain(text: str) -> str:
-    """Return a text without the marks of emphasis and the targets of links; code spans stay as they are."""
-    pieces: list[str] = []
-    at = 0
-    for code in _CODE.finditer(text):
-        pieces += [_without_marks(text[at : code.start()]), code[0]]
-        at = code.end()
-    return " ".join("".join([*pieces, _without_marks(text[at:])]).split())
+class Label:
+    """Words of a heading, or of what stands before a field, as the word lists know them."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    @cached_property
+    def folded(self) -> str:
+        """The label as the word list has it: case-folded, without marks, emoji and what stands in brackets."""
+        bare = re.sub(r"[(（][^)）]{0,60}[)）]", "", self._words).casefold()
+        letters = "".join(one for one in bare if unicodedata.category(one) not in ("So", "Sk", "Cf", "Mn"))
+        return " ".join(letters.strip(_AROUND_LABEL).replace("’", "'").replace("_", " ").split())
+
+    @property
+    def role(self) -> tuple[str, int] | None:
+        """The role of a field of this label, and the rank of the label among its like; None for any other words."""
+        known = _words().labels
+        return known.get(self.folded) or known.get(self.folded.split(" #")[0].rstrip("0123456789 "))
+
+    def is_about(self) -> bool:
+        """Tell a heading of what the page says about itself: how to use it, its format, its index."""
+        return self.folded in _words().about
+
+    def is_layout(self) -> bool:
+        """Tell a heading of what describes a project: its structure, commands, stack."""
+        return self.folded in _words().layout or _LAYOUT.search(self.folded) is not None
+
+    def is_of_lessons(self) -> bool:
+        """Tell a heading under which a page of instructions keeps what was learned: gotchas, rules, pitfalls."""
+        return self.folded == "patterns" or any(word in self.folded for word in _words().lessons)
+
+
+class Passage:
+    """A piece of a page, and what it is: a template, a name, an order, a sentence that can stand as a lesson."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def plain(self) -> str:
+        """The text without the marks of emphasis and the targets of links; code spans stay as they are."""
+        pieces: list[str] = []
+        at = 0
+        for code in _CODE.finditer(self._text):
+            pieces += [_without_marks(self._text[at : code.start()]), code[0]]
+            at = code.end()
+        return " ".join("".join([*pieces, _without_marks(self._text[at:])]).split())
+
+    def is_placeholder(self) -> bool:
+        """Tell what a template has where a lesson will be, or that there is none yet."""
+        if _NUMBERED.match(self._text):
+            return False
+        bare = self.plain.strip(" *_\"'`.:。")
+        if not bare or _NOTHING.fullmatch(bare.strip("()[]<>")):
+            return True
+        return _BRACKETED.fullmatch(self.plain) is not None or _TEMPLATE.search(_CODE.sub("``", self._text)) is not None
+
+    def is_sentence(self) -> bool:
+        """Tell whether a text says something by itself, and is not a name, a path, a date or the start of a list."""
+        said = self.plain
+        bare = _CODE.sub(" code ", said).strip()
+        if not bare or bare.endswith((":", "：", "?", "？")):
+            return False
+        unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
+        if unspaced >= _CJK_CHARS_MIN:
+            return unspaced >= _CJK_LONG or any(word in bare for word in _words().predicates)
+        words = [word.strip(".'’-").casefold() for word in _WORD.findall(bare)]
+        real = [word for word in words if not _PATHLIKE.search(word) and word != "code"]
+        if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - Passage(said).is_order():
+            return False
+        is_foreign = not bare.isascii() and any(
+            ord(one) > _ASCII_LAST and one.isalpha() for one in bare
+        )  # its verbs are not listed
+        return len(words) >= (_PLAIN_WORDS if is_foreign else _LONG_WORDS) or Passage(said).is_claim() or unspaced > 2
+
+    def is_claim(self) -> bool:
+        """Tell a text that says something of something, or what to do: it has a verb, and is no name of a thing."""
+        known = _words()
+        words = [
+            word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", self.plain))
+        ]
+        plural = any(
+            one.endswith("s") and two in known.plural for one, two in pairwise(words)
+        )  # "Exported fields use ..."
+        if self._is_ordered() or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
+            return True
+        return _REQUIRED.search(self._text) is not None or any(word in self._text for word in known.predicates)
+
+    def is_done(self) -> bool:
+        """Tell what was done, as a changelog has it: "Added a guard", and not "Added fields are ignored"."""
+        said = self.plain
+        words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", said)[:160])]
+        known = _words()
+        is_named = re.search(r"[:：=]", said[:60]) is not None  # "Hardened runtime + own certificate: ..." is a thing
+        return (
+            bool(words) and not is_named and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
+        )
+
+    def is_order(self) -> bool:
+        """Tell a text that begins with an order: "Use pnpm", "Never commit secrets"."""
+        words = _WORD.findall(_CODE.sub(" ", self._text.lstrip("`*_ "))[:80])
+        return bool(words) and (words[0].casefold().replace("’", "'") in _words().imperatives or words[0] == "No")
+
+    def is_advice(self) -> bool:
+        """Tell a text that says what to do or not to do: it begins with an order, or has a word that binds."""
+        said = self.plain
+        folded = [word.casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" ", said))]
+        known = _words()
+        return bool(folded) and (
+            Passage(said)._is_ordered()
+            or not known.advice.isdisjoint(folded)
+            or any(word in said for word in known.cjk)
+        )
+
+    def _is_ordered(self) -> bool:
+        """Tell a text one of whose clauses begins with an order: "When it hangs, restart the daemon"."""
+        bare = _CODE.sub(" ", self.plain)
+        known = _words().imperatives
+        names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
+        parts = (re.sub(r"^\W*\w+ly\s+", "", part) for part in re.split(r"[.:;,—–→]\s*", bare))  # "Regularly audit ..."
+        clauses = [words[0].casefold() for part in parts if (words := _WORD.findall(part))]
+        return bool(clauses) and (
+            (clauses[0] in known and not names) or clauses[0] == "no" or not known.isdisjoint(clauses[1:])
+        )
+
+    def lead(self, chars_max: int) -> tuple[str, str]:
+        """Return the first sentences of a text, up to so many characters but one at least, and the rest."""
+        if len(self._text) <= chars_max:
+            return self._text, ""
+        hidden = _CODE.sub(lambda code: "x" * len(code[0]), self._text)
+        cut = 0
+        for end in _SENTENCE_END.finditer(hidden):
+            if cut and end.start() > chars_max:
+                break
+            cut = end.start() if end.end() == end.start() else end.end()
+            if cut > chars_max:
+                break
+        return (self._text[:cut].strip(), self._text[cut:].strip()) if cut else (self._text, "")
+
+    def last_sentence(self) -> tuple[str, str]:
+        """Return what stands before the last sentence of a text, and that sentence."""
+        hidden = _CODE.sub(lambda code: "x" * len(code[0]), self._text)
+        cut = 0
+        for end in _SENTENCE_END.finditer(hidden):
+            cut = end.end()
+        return self._text[:cut].strip(), self._text[cut:].strip()
 
 
 def _without_marks(text: str) -> str:
@@ -131,27 +269,14 @@ def _without_marks(text: str) -> str:
     return bare.replace("**", "").replace("~~", "") if "*" in bare or "~" in bare else bare
 
 
-def fold_label(label: str) -> str:
-    """Return a label as the word list has it: case-folded, without marks, emoji and what stands in brackets."""
-    bare = re.sub(r"[(（][^)）]{0,60}[)）]", "", label).casefold()
-    letters = "".join(one for one in bare if unicodedata.category(one) not in ("So", "Sk", "Cf", "Mn"))
-    return " ".join(letters.strip(_AROUND_LABEL).replace("’", "'").replace("_", " ").split())
-
-
-def role_of(label: str) -> tuple[str, int] | None:
-    """Return what a field of this label holds, and the rank of the label among its like; None for any other words."""
-    folded = fold_label(label)
-    return _words().labels.get(folded) or _words().labels.get(folded.split(" #")[0].rstrip("0123456789 "))
-
-
-def field(text: str) -> Field | None:
+def _field(text: str) -> Field | None:
     """Read a text that begins with the label of a field."""
     found = _BOLD_LABEL.match(text)
     if found is None:
         return None
-    label = found["bold"] or found["box"] or found["plain"]
-    role = role_of(label)
-    return Field(role[0], role[1], fold_label(label), found["value"].strip()) if role else None
+    label = Label(found["bold"] or found["box"] or found["plain"])
+    role = label.role
+    return Field(role[0], role[1], label.folded, found["value"].strip()) if role else None
 
 
 def fields(text: str) -> list[Field]:
@@ -161,134 +286,15 @@ def fields(text: str) -> list[Field]:
     """
     cuts: list[tuple[int, int]] = []
     for found in _INNER.finditer(text):
-        role = role_of(found["bold"] or found["plain"])
+        role = Label(found["bold"] or found["plain"]).role
         if role and role[0] in SAID and not _is_in_code(text, found.start()):
             start = found.start("mark") if found["mark"] else found.start("plain")
             cuts.append((found.start(), start))
     starts = [0, *(start for at, start in cuts if at > 0)]
     ends = [*(at for at, _ in cuts if at > 0), len(text)]
     pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, ends, strict=True)]
-    return [field(piece) or Field("", 0, "", piece) for piece in pieces if piece]
+    return [_field(piece) or Field("", 0, "", piece) for piece in pieces if piece]
 
 
 def _is_in_code(text: str, at: int) -> bool:
     return any(code.start() < at < code.end() for code in _CODE.finditer(text))
-
-
-def is_about(title: str) -> bool:
-    """Tell a heading of what the page says about itself: how to use it, its format, its index."""
-    return fold_label(title) in _words().about
-
-
-def is_layout(title: str) -> bool:
-    """Tell a heading of what describes a project: its structure, commands, stack."""
-    folded = fold_label(title)
-    return folded in _words().layout or _LAYOUT.search(folded) is not None
-
-
-def is_of_lessons(title: str) -> bool:
-    """Tell a heading under which a page of instructions keeps what was learned: gotchas, rules, pitfalls."""
-    folded = fold_label(title)
-    return folded == "patterns" or any(word in folded for word in _words().lessons)
-
-
-def is_placeholder(text: str) -> bool:
-    """Tell what a template has where a lesson will be, or that there is none yet."""
-    if _NUMBERED.match(text):
-        return False
-    bare = plain(text).strip(" *_\"'`.:。")
-    if not bare or _NOTHING.fullmatch(bare.strip("()[]<>")):
-        return True
-    return _BRACKETED.fullmatch(plain(text)) is not None or _TEMPLATE.search(_CODE.sub("``", text)) is not None
-
-
-def is_sentence(text: str) -> bool:
-    """Tell whether a text says something by itself, and is not a name, a path, a date or the start of a list."""
-    said = plain(text)
-    bare = _CODE.sub(" code ", said).strip()
-    if not bare or bare.endswith((":", "：", "?", "？")):
-        return False
-    unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
-    if unspaced >= _CJK_CHARS_MIN:
-        return unspaced >= _CJK_LONG or any(word in bare for word in _words().predicates)
-    words = [word.strip(".'’-").casefold() for word in _WORD.findall(bare)]
-    real = [word for word in words if not _PATHLIKE.search(word) and word != "code"]
-    if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - is_order(said):
-        return False
-    is_foreign = not bare.isascii() and any(
-        ord(one) > _ASCII_LAST and one.isalpha() for one in bare
-    )  # its verbs are not listed
-    return len(words) >= (_PLAIN_WORDS if is_foreign else _LONG_WORDS) or is_claim(said) or unspaced > 2
-
-
-def is_claim(text: str) -> bool:
-    """Tell a text that says something of something, or what to do: it has a verb, and is no name of a thing."""
-    known = _words()
-    words = [
-        word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", plain(text)))
-    ]
-    plural = any(one.endswith("s") and two in known.plural for one, two in pairwise(words))  # "Exported fields use ..."
-    if _is_ordered(text) or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
-        return True
-    return _REQUIRED.search(text) is not None or any(word in text for word in known.predicates)
-
-
-def is_done(text: str) -> bool:
-    """Tell what was done, as a changelog has it: "Added a guard", and not "Added fields are ignored"."""
-    said = plain(text)
-    words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", said)[:160])]
-    known = _words()
-    is_named = re.search(r"[:：=]", said[:60]) is not None  # "Hardened runtime + own certificate: ..." is a thing
-    return bool(words) and not is_named and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
-
-
-def is_order(text: str) -> bool:
-    """Tell a text that begins with an order: "Use pnpm", "Never commit secrets"."""
-    words = _WORD.findall(_CODE.sub(" ", text.lstrip("`*_ "))[:80])
-    return bool(words) and (words[0].casefold().replace("’", "'") in _words().imperatives or words[0] == "No")
-
-
-def is_advice(text: str) -> bool:
-    """Tell a text that says what to do or not to do: it begins with an order, or has a word that binds."""
-    said = plain(text)
-    folded = [word.casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" ", said))]
-    known = _words()
-    return bool(folded) and (
-        _is_ordered(said) or not known.advice.isdisjoint(folded) or any(word in said for word in known.cjk)
-    )
-
-
-def _is_ordered(text: str) -> bool:
-    """Tell a text one of whose clauses begins with an order: "When it hangs, restart the daemon"."""
-    bare = _CODE.sub(" ", plain(text))
-    known = _words().imperatives
-    names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
-    parts = (re.sub(r"^\W*\w+ly\s+", "", part) for part in re.split(r"[.:;,—–→]\s*", bare))  # "Regularly audit ..."
-    clauses = [words[0].casefold() for part in parts if (words := _WORD.findall(part))]
-    return bool(clauses) and (
-        (clauses[0] in known and not names) or clauses[0] == "no" or not known.isdisjoint(clauses[1:])
-    )
-
-
-def lead(text: str, chars_max: int) -> tuple[str, str]:
-    """Return the first sentences of a text, up to so many characters but one at least, and the rest."""
-    if len(text) <= chars_max:
-        return text, ""
-    hidden = _CODE.sub(lambda code: "x" * len(code[0]), text)
-    cut = 0
-    for end in _SENTENCE_END.finditer(hidden):
-        if cut and end.start() > chars_max:
-            break
-        cut = end.start() if end.end() == end.start() else end.end()
-        if cut > chars_max:
-            break
-    return (text[:cut].strip(), text[cut:].strip()) if cut else (text, "")
-
-
-def last_sentence(text: str) -> tuple[str, str]:
-    """Return what stands before the last sentence of a text, and that sentence."""
-    hidden = _CODE.sub(lambda code: "x" * len(code[0]), text)
-    cut = 0
-    for end in _SENTENCE_END.finditer(hidden):
-        cut = end.end()
-    return text[:cut].strip(), text[cut:].strip()
