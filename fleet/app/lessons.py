@@ -7,8 +7,8 @@ import msgspec
 
 from fleet.app import observing
 from fleet.app.finding import find
-from fleet.learn import counting, discoveries, inputs
-from fleet.learn.inputs import Change
+from fleet.learn import counting, discoveries
+from fleet.learn.inputs import KNOWN, Change
 from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line
@@ -111,7 +111,7 @@ def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str,
         NoError: no lesson begins like that, or more than one.
     """
     known = find(workspace, prefix)
-    return known.id, inputs.history(known)
+    return known.id, _history(known)
 
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
@@ -179,7 +179,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         RefusedError: beyond a limit.
         NoError: there is no such lesson.
     """
-    changes = [inputs.parse(each) for each in said]
+    changes = [Change.parse(each) for each in said]
     for each in changes:
         if each.field == "trigger" and each.value:
             triggers.check(str(each.value), "changed")
@@ -187,8 +187,9 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
-        inputs.check_known(known, changes)
-        wanted = [each for each in changes if inputs.differs(known, each)]
+        for each in changes:
+            each.check_known(known)
+        wanted = [each for each in changes if each.differs(known)]
         with Runs(workspace).noting(agent, "edit") as noted:
             if wanted:
                 _apply(writer, known, wanted)
@@ -197,7 +198,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
     after = find(workspace, known.id)
     return _Edited(
         after.id,
-        inputs.history(after),
+        _history(after),
         sorted({each.field for each in wanted}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         _twins(workspace, after.id, changes),
@@ -338,3 +339,16 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     if is_helped:
         observing.noted(workspace, agent, session, "reuse", f"Reused: {known.text}")
     return known
+
+
+def _history(known: Pattern) -> dict[str, dict[str, Any]]:
+    """Return each field's value, and when and by whom it was set; both are None for a field as first logged."""
+    return {
+        field: {
+            "value": value,
+            "at": known.edited[field][0] if field in known.edited else None,
+            "by": known.edited[field][1] if field in known.edited else None,
+        }
+        for field, value in sorted(known.fields.items())
+        if value != "" or field in KNOWN  # an unknown field is unset by an empty value
+    }

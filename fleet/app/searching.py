@@ -6,7 +6,7 @@ from typing import Any
 
 from fleet.app import observing
 from fleet.app.finding import first_stamp
-from fleet.learn.corrections_md import parse_log
+from fleet.learn.corrections_md import Log
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Declared, Journal
 from fleet.recall import search as recall
@@ -68,7 +68,7 @@ def _pages(workspace: Workspace) -> list[Page]:
     here = workspace.homes()
 
     def corrections_of(data: bytes) -> Iterator[Section]:
-        for entry in parse_log(data).entries:
+        for entry in Log.parse(data).entries:
             said = (entry.pattern, entry.wrong, entry.right, entry.source, entry.category, *entry.tags)
             text = " · ".join(filter(None, said))
             head = entry.title or entry.pattern or entry.wrong or entry.right

@@ -232,7 +232,7 @@ class Writing:
         """Plan what is to be logged; what nothing supports waits for a person."""
         skipped = list[str]()
         is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
-        entries = corrections_md.bind(corrections_md.parse_log(self._page)) if is_in_log else []
+        entries = corrections_md.Log.parse(self._page).bound() if is_in_log else []
         for lesson in self._said.lessons:
             found = self._planned(lesson, entries)
             if isinstance(found, _Planned):

@@ -10,11 +10,11 @@ from fleet.cli import output
 from fleet.learn import signals
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
-from fleet.learn.inputs import ASK_FOR_MORE, is_routine
 from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.advice import Passage
 
 _Type = Annotated[
     str,
@@ -22,6 +22,10 @@ _Type = Annotated[
 ]
 _Confidence = Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")]
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
+_ASK_FOR_MORE = (
+    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id}` takes "
+    "it back, so that what took long to find out stands out"
+)
 
 app = output.commands()
 
@@ -83,7 +87,7 @@ def _discover(
     with output.opened() as workspace:
         who, named = output.agent_to_log(workspace, agent), output.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
-        advice = ASK_FOR_MORE.format(id=entry.id) if is_new and is_routine(entry.solution) else ""
+        advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Passage(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
         found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
         output.tell(found, "\n  ".join(filter(None, [text, advice])), as_json=as_json)

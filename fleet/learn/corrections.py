@@ -13,23 +13,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.learn import corrections_md, inputs, signals
-from fleet.learn.corrections_md import RELAPSED, Bound, Record, Statement
+from fleet.learn import corrections_md, signals
+from fleet.learn.corrections_md import RELAPSED, Bound, Draft, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
     CountedLog,
     reconcile,
 )
+from fleet.learn.inputs import Text, secrets_in
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, Writer
+from fleet.text.advice import Passage
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
 _SHOWN_MAX = 5
+_ASK_FOR_THE_RULE = (
+    "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
+    "text='...'"
+)
 
 
 class Correction(NamedTuple):
@@ -72,7 +78,8 @@ class Logged(msgspec.Struct, dict=True):
     @property
     def advice(self) -> str:
         """What would make it a better lesson, in a sentence; "" for nothing."""
-        return "" if self.is_echo or self.seen > 1 else inputs.advice(self.id, self.text)
+        is_asked = not self.is_echo and self.seen <= 1 and Passage(self.text).is_story()
+        return _ASK_FOR_THE_RULE.format(id=self.id) if is_asked else ""
 
     @cached_property
     def near(self) -> list[Near]:
@@ -120,12 +127,14 @@ def correct(
                 at = writer.tick()
             except FleetError as why:
                 missing = str(why)
-        body, content = _written(entry, workspace.wall())
-        entry_id = corrections_md.next_id(page, body, content) if at else ""
-        block = f"\n{body.rstrip()}\n" if page else f"# Corrections — {agent}\n\n{body.rstrip()}\n"
+        now = workspace.wall()
+        draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
+        entry_id = draft.id_in(page) if at else ""
+        head = "" if page else f"# Corrections — {agent}\n"
+        block = f"{head}\n{draft.render().rstrip()}\n"
         if writer is not None and at:
             record = Record(entry_id, target.id, writer.name, at, named, extra)
-            block += f"{corrections_md.format_record(record)}\n"
+            block += f"{record.render()}\n"
         workspace.files.append(path, block.encode())
     if missing:  # it counts like an entry that a person wrote, as soon as somebody may count here
         workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {missing}")
@@ -163,8 +172,8 @@ def state_lesson(
         RefusedError: a text is too long.
         DiskError: it did not reach the disk.
     """
-    said = inputs.lesson(pattern) if pattern or not same else inputs.Text("", ())
-    way, step = inputs.enter("right", right), inputs.enter("trigger", trigger)
+    said = Text.lesson(pattern) if pattern or not same else Text("", ())
+    way, step = Text.enter("right", right), Text.enter("trigger", trigger)
     path = CountedLog(workspace, agent).log_file()
     first = workspace.files.read(path)
     bound = _unfilled_entry(workspace, agent, prefix, first)
@@ -178,18 +187,18 @@ def state_lesson(
     writer = _writer(workspace, agent)
     told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
     statements = [Statement(bound.id, "pattern", text), *(each for each in told if each.text)]
-    head = ("head", corrections_md.heading_mark(bound.entry))
+    head = ("head", bound.entry.heading_mark)
     with workspace.log_lock(agent):
         page = workspace.files.read(path)
         if page != first and _is_filled(bound.id, page):
             raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
         record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
-        block = "".join(map(corrections_md.format_statement, statements)) + corrections_md.format_record(record)
+        block = "".join(each.render() for each in statements) + record.render()
         workspace.files.append(path, f"\n{block}\n".encode())
     if trouble:
         workspace.warn(f"the correction is logged without a session: {trouble}")
     _count_now(workspace, agent)
-    return _answered(workspace, target, page, text, inputs.kinds([said, way, step]), bound.id)
+    return _answered(workspace, target, page, text, secrets_in([said, way, step]), bound.id)
 
 
 class _Target(NamedTuple):
@@ -265,12 +274,12 @@ def _session(workspace: Workspace, agent: str, named: str) -> tuple[str, str]:
 
 def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
     """Return the correction as it may be kept, and what was taken out."""
-    pattern = inputs.lesson(told.pattern)
-    wrong = inputs.enter("wrong", told.wrong, lines=True)
-    right = inputs.enter("right", told.right, lines=True)
-    title, source = inputs.enter("title", told.title), inputs.enter("source", told.source, lines=True)
-    category, tags = inputs.enter("category", told.category), [inputs.enter("tag", tag) for tag in told.tags]
-    trigger = inputs.enter("trigger", told.trigger)
+    pattern = Text.lesson(told.pattern)
+    wrong = Text.enter("wrong", told.wrong, lines=True)
+    right = Text.enter("right", told.right, lines=True)
+    title, source = Text.enter("title", told.title), Text.enter("source", told.source, lines=True)
+    category, tags = Text.enter("category", told.category), [Text.enter("tag", tag) for tag in told.tags]
+    trigger = Text.enter("trigger", told.trigger)
     entry = Correction(
         wrong=wrong.text,
         right=right.text,
@@ -282,19 +291,12 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
         tags=tuple(tag.text.replace(",", " ") for tag in tags if tag.text),
         trigger=trigger.text,
     )
-    return entry, inputs.kinds([pattern, wrong, right, title, source, category, trigger, *tags])
+    return entry, secrets_in([pattern, wrong, right, title, source, category, trigger, *tags])
 
 
 def _short(wrong: str) -> str:
     first = wrong.splitlines()[0] if wrong else ""
     return first if len(first) <= 80 else first[:79].rstrip() + "…"
-
-
-def _written(entry: Correction, now: str) -> tuple[str, str]:
-    """Return an entry's text, and its content as it will be read."""
-    when = f"{now[:10]} {now[11:16]}Z"
-    told = {name: getattr(entry, name) for name in ("title", "wrong", "right", "source", "pattern")}
-    return corrections_md.format_entry(when=when, **entry._asdict()), corrections_md.content(when=when, **told)
 
 
 def _echoed(entry: Correction, target: _Target, *, was_shown: bool) -> str:
@@ -338,9 +340,9 @@ def _uncounted(target: _Target, page: bytes) -> int:
         return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.
-    if not news(corrections_md.records_of(target.members, page)):
+    if not news(corrections_md.Record.standing_in(page, target.members)):
         return 0
-    log = corrections_md.parse_log(page)
+    log = corrections_md.Log.parse(page)
     return len(news([each for each in log.records if not log.is_undone(each.id)]))
 
 
@@ -362,7 +364,7 @@ def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
 
 
 def _is_filled(entry: str, page: bytes) -> bool:
-    bound = corrections_md.bind(corrections_md.parse_log(page))
+    bound = corrections_md.Log.parse(page).bound()
     return any(each.id == entry and (each.record is not None or each.entry.pattern) for each in bound)
 
 
@@ -376,7 +378,7 @@ def _unfilled_entry(workspace: Workspace, agent: str, prefix: str, page: bytes) 
     wanted = prefix if prefix.startswith("c-") else f"c-{prefix}"
     if wanted == "c-":
         raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
-    bound = corrections_md.bind(corrections_md.parse_log(page))
+    bound = corrections_md.Log.parse(page).bound()
     # An entry whose text was mended since it was counted is known by what it was called then, too.
     found = [b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))]
     if not found:

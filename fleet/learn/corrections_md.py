@@ -56,6 +56,38 @@ class Record(NamedTuple):
     extra: tuple[tuple[str, str], ...] = ()
     line: int = 0
 
+    @classmethod
+    def standing_in(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
+        """Return the records of some patterns, in file order, without parsing the page.
+
+        Also those in a code fence, which do not count: a caller must not take them for news.
+        """
+        found: list[tuple[int, Record]] = []
+        for pattern in patterns:
+            at, wanted = 0, f" {pattern} replica=".encode()
+            while (at := page.find(wanted, at)) >= 0:
+                start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
+                piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
+                if (
+                    record := _read_record(piece.decode("utf-8", "replace"), 0)
+                ) is not None and record.pattern == pattern:
+                    found.append((at, record))
+                at += len(wanted)
+        return [record for _, record in sorted(found, key=lambda each: each[0])]
+
+    def render(self) -> str:
+        """Return it as the comment that trails its entry, without a newline. Its ``line`` is not written.
+
+        Raises:
+            ValueError: an id, replica, stamp or key that would not read back.
+        """
+        pairs = [("replica", self.replica), ("at", self.at), ("session", self.session), *self.extra]
+        said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
+        text = f" fleet {self.id} {self.pattern} {said} "
+        if _read_record(text, self.line) != self:
+            raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
+        return f"<!--{text}-->"
+
 
 class Statement(NamedTuple):
     """Pattern, right way or trigger of a signal, as it was stated later."""
@@ -63,6 +95,15 @@ class Statement(NamedTuple):
     id: str
     field: Literal["pattern", "right", "trigger"]
     text: str
+
+    def render(self) -> str:
+        """Return its heading, one line, newline at its end.
+
+        Each line says by itself which entry it belongs to, so lines may be moved and merged; the entry above stays as
+        it was written. A reader that knows nothing of this sees a heading without a body, which was never an entry.
+        """
+        text = markdown.escape(" ".join(self.text.split()))
+        return f"## {_STARTS[self.field]} {self.id} {DASH} {text}\n"
 
 
 class Entry(NamedTuple):
@@ -109,6 +150,66 @@ class Entry(NamedTuple):
         """Whether it has none of this format's own fields: it is read as what stands on any page."""
         return not (self.pattern or self.auto or self.record or self.source)
 
+    @property
+    def heading_mark(self) -> str:
+        """What a record remembers of the heading, should the entry's text be mended later."""
+        return hashlib.blake2b(f"{self.when}\0{self.title}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+class Draft(NamedTuple):
+    """An entry that is about to be written.
+
+    Category, tags and trigger are written only where there are any. A title is one line: line breaks in it become
+    blanks. A pattern that only says it is to be inferred reads as none.
+
+    Attributes:
+        when: empty, or a date that a heading can hold.
+        heard: what a signal was heard as, and how surely: nobody has said yet what it teaches. "" for no signal.
+        label: of the field that says what went wrong.
+    """
+
+    when: str
+    title: str
+    wrong: str
+    right: str = ""
+    source: str = ""
+    pattern: str = ""
+    category: str = ""
+    tags: Sequence[str] = ()
+    trigger: str = ""
+    heard: str = ""
+    label: str = "What I got wrong"
+
+    @property
+    def content(self) -> str:
+        """The canonical text that its id is the hash of, as it will be read."""
+        return _content(self.when, self.title, self.wrong, self.right, self.source, self.pattern)
+
+    def render(self) -> str:
+        """Return it, newline at its end, so that ``Log.parse`` gives back each value up to white space at line ends.
+
+        Raises:
+            ValueError: ``when`` is neither empty nor a date that a heading can hold.
+        """
+        heading = _format_heading(self.when.strip(), self.title)
+        if self.heard:
+            said = {"Signal": self.heard, "Source": self.source, "Pattern": TO_BE_INFERRED}
+            return _format_block(heading, {self.label: self.wrong, **said})
+        values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
+        more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
+        said = {label: each for label, each in more.items() if each}
+        return _format_block(heading, {self.label: self.wrong, **values, **said})
+
+    def id_in(self, page: bytes) -> str:
+        """Return the id that it has once it is appended to a page."""
+        equal, content = page.count(self.render().encode()), self.content
+        # Parsed only where the page's text leaves open how many entries have this very content already.
+        if equal > _EQUAL_MAX or any(
+            (_entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
+        ):
+            equal = sum(entry.content == content for entry in Log.parse(page).entries)
+        return _entry_id(content, equal)
+
 
 class Log(NamedTuple):
     """A whole page: its entries, all its records, and its statements, each in file order.
@@ -121,9 +222,73 @@ class Log(NamedTuple):
     statements: tuple[Statement, ...] = ()
     marks: Mapping[str, int] = {}
 
+    @classmethod
+    def parse(cls, text: str | bytes) -> "Log":
+        """Return the parts of a page of corrections, in any shape. Never raises.
+
+        Bytes are read as UTF-8, with U+FFFD for what is none.
+        """
+        blocks: list[_Block] = []
+        records: list[Record] = []
+        marks: dict[str, int] = {}
+        for row in markdown.rows(_plain(text)):
+            if row.kind == "comment":
+                if blocks and row.text.lstrip().startswith("fleet "):
+                    blocks[-1].has_gap = True
+                record = _read_record(row.text, row.number)
+                if record is None:
+                    _read_mark(row.text, marks)
+                    continue
+                records.append(record)
+                if blocks and blocks[-1].record is None:
+                    blocks[-1].record = record
+            elif block := _opens_block(row):
+                blocks.append(block)
+            elif blocks:
+                blocks[-1].take(row)
+        stated = tuple(block.statement for block in blocks if block.statement is not None)
+        if stated:
+            # What somebody wrote below such a heading is an entry of theirs.
+            blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
+        after: list[_Block | None] = [*blocks[1:], None]
+        entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
+        if stated:
+            entries = _with_statements(entries, _stated(stated, records))
+        if marks:
+            gone = {entry for entry, number in marks.items() if number % 2}
+            bound = cls(tuple(entries), tuple(records)).bound()
+            entries = [
+                each._replace(is_undone=own.record is not None and own.record.id in gone)
+                for each, own in zip(entries, bound, strict=True)
+            ]
+        return cls(tuple(entries), tuple(records), stated, marks)
+
     def is_undone(self, entry: str) -> bool:
         """Tell whether an entry, by the id in its record, was taken back."""
         return self.marks.get(entry, 0) % 2 == 1
+
+    def bound(self) -> "list[Bound]":
+        """Return each entry with its id and its record.
+
+        The record is found first by the id that the content gives, wherever it stands. Of an entry whose text was
+        mended since, it is the one right behind it; but the record of an entry by hand goes to the end of the file and
+        may stand behind any other: it remembers the heading. Where two agents' logs were put into one file, an entry
+        that both have bears one id in both: there, each is counted by the record behind it.
+        """
+        by_id = {record.id: record for record in self.records}
+        others = _counted_by_others(self)
+        mine = iter(_entry_ids(entry.content for at, entry in enumerate(self.entries) if at not in others))
+        ids = [others[at].id if at in others else next(mine) for at in range(len(self.entries))]
+        found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
+        if None in found:  # as a rule none is
+            left = {record.id: record for record in self.records}
+            for record in found:
+                left.pop(record.id if record is not None else "", None)
+            _bind_mended(self.entries, found, left)
+        return [
+            Bound(entry if entry.record is record else entry._replace(record=record), each, record)
+            for entry, each, record in zip(self.entries, ids, found, strict=True)
+        ]
 
 
 class Bound(NamedTuple):
@@ -248,47 +413,6 @@ class _Block:
         return "signal" in self.values and TO_BE_INFERRED.startswith(pattern)
 
 
-def parse_log(text: str | bytes) -> Log:
-    """Return the parts of a page of corrections, in any shape. Never raises.
-
-    Bytes are read as UTF-8, with U+FFFD for what is none.
-    """
-    blocks: list[_Block] = []
-    records: list[Record] = []
-    marks: dict[str, int] = {}
-    for row in markdown.rows(_plain(text)):
-        if row.kind == "comment":
-            if blocks and row.text.lstrip().startswith("fleet "):
-                blocks[-1].has_gap = True
-            record = _read_record(row.text, row.number)
-            if record is None:
-                _read_mark(row.text, marks)
-                continue
-            records.append(record)
-            if blocks and blocks[-1].record is None:
-                blocks[-1].record = record
-        elif block := _opens_block(row):
-            blocks.append(block)
-        elif blocks:
-            blocks[-1].take(row)
-    stated = tuple(block.statement for block in blocks if block.statement is not None)
-    if stated:
-        # What somebody wrote below such a heading is an entry of theirs.
-        blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
-    after: list[_Block | None] = [*blocks[1:], None]
-    entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
-    if stated:
-        entries = _with_statements(entries, _stated(stated, records))
-    if marks:
-        gone = {entry for entry, number in marks.items() if number % 2}
-        bound = bind(Log(tuple(entries), tuple(records)))
-        entries = [
-            each._replace(is_undone=own.record is not None and own.record.id in gone)
-            for each, own in zip(entries, bound, strict=True)
-        ]
-    return Log(tuple(entries), tuple(records), stated, marks)
-
-
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
     """Return the entries, each that has no pattern of its own with the one that was stated later."""
     ids = _entry_ids(entry.content for entry in entries)
@@ -313,32 +437,6 @@ def is_placeholder(text: str) -> bool:
     return _TO_BE_INFERRED.fullmatch(bare) is not None
 
 
-def format_entry(
-    *,
-    when: str,
-    title: str,
-    wrong: str,
-    right: str,
-    source: str,
-    pattern: str,
-    category: str = "",
-    tags: Sequence[str] = (),
-    trigger: str = "",
-) -> str:
-    """Return one entry, newline at its end, so that ``parse_log`` gives back each value up to white space at line ends.
-
-    Category, tags and trigger are written only where there are any. A title is one line: line breaks in it become
-    blanks. A pattern that only says it is to be inferred reads as none.
-
-    Raises:
-        ValueError: ``when`` is neither empty nor a date that a heading can hold.
-    """
-    values = {"What I got wrong": wrong, "Correct approach": right, "Source": source, "Pattern": pattern}
-    more = (("Category", category), ("Tags", ", ".join(tags)), ("Trigger", trigger))
-    values |= {label: said for label, said in more if said}
-    return _format_block(_format_heading(when.strip(), title), values)
-
-
 _TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
 _CORRECTION_ID = re.compile(r"c-[0-9a-f]{16}", re.ASCII)
 _QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
@@ -359,20 +457,6 @@ def _read_record(comment: str, line: int) -> Record | None:
     return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
 
 
-def format_record(record: Record) -> str:
-    """Return a record as the comment that trails its entry, without a newline. Its ``line`` is not written.
-
-    Raises:
-        ValueError: an id, replica, stamp or key that would not read back.
-    """
-    pairs = [("replica", record.replica), ("at", record.at), ("session", record.session), *record.extra]
-    said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
-    text = f" fleet {record.id} {record.pattern} {said} "
-    if _read_record(text, record.line) != record:
-        raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
-    return f"<!--{text}-->"
-
-
 _MARK = re.compile(
     r"\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*",
     re.ASCII,
@@ -390,23 +474,6 @@ def _read_mark(comment: str, marks: dict[str, int]) -> None:
 def format_mark(entry: str, number: int, at: str) -> str:
     """Return the comment that says that an entry was undone, by an odd number, or stated again, by an even one."""
     return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
-
-
-def records_of(patterns: Collection[str], page: bytes) -> list[Record]:
-    """Return the records of some patterns, in file order, without parsing the page.
-
-    Also those in a code fence, which do not count: a caller must not take them for news.
-    """
-    found: list[tuple[int, Record]] = []
-    for pattern in patterns:
-        at, wanted = 0, f" {pattern} replica=".encode()
-        while (at := page.find(wanted, at)) >= 0:
-            start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
-            piece = page[start + 4 : end if end >= 0 else len(page)].decode("utf-8", "replace") if start >= 0 else ""
-            if (record := _read_record(piece, 0)) is not None and record.pattern == pattern:
-                found.append((at, record))
-            at += len(wanted)
-    return [record for _, record in sorted(found, key=lambda each: each[0])]
 
 
 def latest(records: Iterable[Record]) -> list[Record]:
@@ -450,16 +517,6 @@ _STATEMENT = re.compile(
 )
 
 
-def format_statement(statement: Statement) -> str:
-    """Return the heading of a statement, one line, newline at its end.
-
-    Each line says by itself which entry it belongs to, so lines may be moved and merged; the entry above stays as it
-    was written. A reader that knows nothing of this sees a heading without a body, which was never an entry.
-    """
-    text = markdown.escape(" ".join(statement.text.split()))
-    return f"## {_STARTS[statement.field]} {statement.id} {DASH} {text}\n"
-
-
 def _read_statement(heading: str) -> Statement | None:
     """Return the text of a heading as a statement; None for any other heading."""
     found = _STATEMENT.fullmatch(heading) if heading.startswith(tuple(_STARTS.values())) else None
@@ -497,13 +554,13 @@ def fold(text: str) -> str:
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 
-def content(*, when: str, title: str, wrong: str, right: str, source: str, pattern: str) -> str:
+def _content(*fields: str) -> str:
     """Return the canonical text that an entry's id is the hash of: a JSON list of the folded fields.
 
-    ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
+    They are when, title, wrong, right, source and pattern. ASCII, so that it has bytes to hash even where the text
+    holds half a surrogate pair.
     """
-    folded = (fold(part) for part in (when, title, wrong, right, source, pattern))
-    return f"[{','.join(map(encode_basestring_ascii, folded))}]"
+    return f"[{','.join(encode_basestring_ascii(fold(each)) for each in fields)}]"
 
 
 def _entry_id(content: str, ordinal: int) -> str:
@@ -522,47 +579,7 @@ def _entry_ids(contents: Iterable[str]) -> list[str]:
     return ids
 
 
-def next_id(page: bytes, body: str, content: str) -> str:
-    """Return the id of an entry that is about to be appended to a page."""
-    equal = page.count(body.encode())
-    # Parsed only where the page's text leaves open how many entries have this very content already.
-    if equal > _EQUAL_MAX or any(
-        (_entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
-    ):
-        equal = sum(entry.content == content for entry in parse_log(page).entries)
-    return _entry_id(content, equal)
-
-
 _EQUAL_MAX = 100
-
-
-def heading_mark(entry: Entry) -> str:
-    """Return what a record remembers of its entry's heading, should the entry's text be mended later."""
-    return hashlib.blake2b(f"{entry.when}\0{entry.title}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-
-
-def bind(log: Log) -> list[Bound]:
-    """Return each entry with its id and its record.
-
-    The record is found first by the id that the content gives, wherever it stands. Of an entry whose text was mended
-    since, it is the one right behind it; but the record of an entry by hand goes to the end of the file and may stand
-    behind any other: it remembers the heading. Where two agents' logs were put into one file, an entry that both have
-    bears one id in both: there, each is counted by the record behind it.
-    """
-    by_id = {record.id: record for record in log.records}
-    others = _counted_by_others(log)
-    mine = iter(_entry_ids(entry.content for at, entry in enumerate(log.entries) if at not in others))
-    ids = [others[at].id if at in others else next(mine) for at in range(len(log.entries))]
-    found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
-    if None in found:  # as a rule none is
-        left = {record.id: record for record in log.records}
-        for record in found:
-            left.pop(record.id if record is not None else "", None)
-        _bind_mended(log.entries, found, left)
-    return [
-        Bound(entry if entry.record is record else entry._replace(record=record), each, record)
-        for entry, each, record in zip(log.entries, ids, found, strict=True)
-    ]
 
 
 def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dict[str, Record]) -> None:
@@ -570,7 +587,7 @@ def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dic
     for at, entry in enumerate(entries):
         if found[at] is None and entry.record is not None and not _head(entry.record):
             found[at] = left.pop(entry.record.id, None)
-    heads = [heading_mark(entry) for entry in entries]
+    heads = [entry.heading_mark for entry in entries]
     by_head: dict[str, list[Record]] = {}
     for record in left.values():
         by_head.setdefault(_head(record), []).append(record)
@@ -610,12 +627,6 @@ def _counted_by_others(log: Log) -> dict[int, Record]:
     return found
 
 
-def format_signal(*, when: str, title: str, label: str, wrong: str, heard: str, source: str) -> str:
-    """Return the entry of a signal, newline at its end: nobody has said yet what it teaches."""
-    fields = {label: wrong, "Signal": heard, "Source": source, "Pattern": TO_BE_INFERRED}
-    return _format_block(f"## {when} {DASH} {_format_title(title)}".rstrip(), fields)
-
-
 def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[bytes], list[tuple[Entry, bytes]]]:
     """Return the lines of a page without its own entries and statements, and those entries, each with its bytes.
 
@@ -626,11 +637,11 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     What stands behind the end of an entry's last value is none of the entry's, and is left among the lines.
     """
     lines = data.splitlines(keepends=True)
-    log = parse_log(data)
+    log = Log.parse(data)
     starts = [row.number for row in markdown.rows(_plain(data)) if row.kind != "comment" and _opens_block(row)]
     ends = dict(pairwise([*starts, len(lines) + 1]))
     found = []
-    for entry in (bound.entry for bound in bind(log)):
+    for entry in (bound.entry for bound in log.bound()):
         end = ends[entry.line] - 1
         if not entry.is_bare or (is_waiting_own and entry.wrong):
             found.append((entry, b"".join(lines[entry.line - 1 : end])))
@@ -753,7 +764,7 @@ def _entry(block: _Block) -> Entry:
         auto=is_detected or "flagged" in block.values or "signal" in block.values,
         signal=block.value("signal"),
         record=block.record,
-        content=content(when=block.when, title=block.title, wrong=wrong, right=right, source=source, pattern=pattern),
+        content=_content(block.when, block.title, wrong, right, source, pattern),
         category=fold(block.value("category")),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
         trigger=fold(block.value("trigger")),

@@ -53,7 +53,7 @@ class CountedLog:
 
     def read_log(self) -> Log:
         """Return an agent's log; an agent without one has an empty log."""
-        return corrections_md.parse_log(self._workspace.files.read(self.log_file()))
+        return corrections_md.Log.parse(self._workspace.files.read(self.log_file()))
 
     def unfilled(self, days: float = 0.0) -> int:
         """Return how many entries of an agent's log wait for a lesson that somebody is asked for (``signals.waiting``).
@@ -69,7 +69,7 @@ class CountedLog:
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
-        bound = corrections_md.bind(self.read_log())
+        bound = self.read_log().bound()
         return [each.record for each in bound if each.record is not None and each.record.id != each.id]
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
@@ -95,7 +95,7 @@ class CountedLog:
 
     def rights(self) -> dict[str, str]:
         """Return the right way by pattern, as it was last told in an agent's log."""
-        counted = ((bound.record, bound.entry) for bound in corrections_md.bind(self.read_log()))
+        counted = ((bound.record, bound.entry) for bound in self.read_log().bound())
         return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
 
     def occurrences(self) -> Iterator[_Occurrence]:
@@ -105,7 +105,7 @@ class CountedLog:
         the minute only.
         """
         log = self.read_log()
-        told = {bound.record.id: bound.entry.when for bound in corrections_md.bind(log) if bound.record is not None}
+        told = {bound.record.id: bound.entry.when for bound in log.bound() if bound.record is not None}
         for record in corrections_md.latest(log.records):
             if log.is_undone(record.id):
                 continue
@@ -118,7 +118,7 @@ class CountedLog:
     def auto_detected(self) -> set[str]:
         """Return the lessons of an agent's log that only entries state which were detected, and not logged."""
         by_kind: dict[bool, set[str]] = {True: set(), False: set()}
-        for bound in corrections_md.bind(self.read_log()):
+        for bound in self.read_log().bound():
             if bound.record is not None:
                 by_kind[bound.entry.auto].add(bound.record.pattern)
         return by_kind[True] - by_kind[False]
@@ -231,8 +231,8 @@ def _read_since(noted: _Counted, page: bytes) -> _Read:
     """Read what follows the counted part of a log, if that can be understood by itself; else all of it."""
     if noted.is_about(page) and (read := _read_rest(noted, page)) is not None:
         return read
-    log = corrections_md.parse_log(page)
-    bound = corrections_md.bind(log)
+    log = corrections_md.Log.parse(page)
+    bound = log.bound()
     return _Read(b"", log, bound, _waiting(bound))
 
 
@@ -241,8 +241,8 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     before, rest = page[: noted.size], page[noted.size :]
     if rest.strip() and not (before.endswith(b"\n") and rest.lstrip().startswith(b"#")):
         return None
-    log = corrections_md.parse_log(rest)
-    bound = corrections_md.bind(log)
+    log = corrections_md.Log.parse(rest)
+    bound = log.bound()
     trailing = {b.record for b in bound if b.record is not None}
     is_plain = not log.statements and not log.marks and trailing.issuperset(log.records)
     # A record that is told twice is the log's, or a part of it, once more: a person copied it.
@@ -263,7 +263,7 @@ def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
     """Tell whether an earlier entry of one of these lessons was undone: it may have taken a session with it."""
     if b"<!-- fleet undone " not in page:
         return False
-    earlier = corrections_md.records_of({record.pattern for record in records}, page)
+    earlier = corrections_md.Record.standing_in(page, {record.pattern for record in records})
     return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
@@ -303,14 +303,14 @@ class _Owing:
             is_same = self._workspace.files.read(self._path) == self._page
             if is_same:
                 records = [self._record(bound, pattern) for bound, pattern in fresh]
-                data = "".join(corrections_md.format_record(record) + "\n" for record in records)
+                data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.read(self._path)
         self._read = _read_since(_Counted(), self._page)
         return is_same
 
     def _record(self, bound: Bound, pattern: str) -> Record:
-        head = ("head", corrections_md.heading_mark(bound.entry))
+        head = ("head", bound.entry.heading_mark)
         return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
 
     def lines(self) -> list[Line]:
@@ -375,7 +375,7 @@ class _Owing:
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for record in corrections_md.records_of(patterns, self._read.before):
+        for record in corrections_md.Record.standing_in(self._read.before, patterns):
             found[record.pattern, record.replica].add(record.session)
         return found
 

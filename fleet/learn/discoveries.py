@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.learn import inputs
+from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits
 from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, decode, discovery_id, retraction_id
 from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
@@ -40,9 +40,9 @@ def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery
         RefusedError: it holds a secret, a text is too long, or it was taken back. Nothing is written.
     """
     _check(told)
-    texts = {name: inputs.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
-    tags = [inputs.enter("tag", tag) for tag in told.tags]
-    if kinds := inputs.kinds([*texts.values(), *tags]):
+    texts = {name: Text.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
+    tags = [Text.enter("tag", tag) for tag in told.tags]
+    if kinds := secrets_in([*texts.values(), *tags]):
         raise RefusedError(
             f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
             "Nothing was written. Say it without the secret; if it was a real one, rotate it"

@@ -2,9 +2,7 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,35 +22,35 @@ class Text(NamedTuple):
     text: str
     secrets: tuple[str, ...]
 
+    @classmethod
+    def enter(cls, name: str, text: str, *, lines: bool = False) -> "Text":
+        """Return one field, screened: secrets become ``[REDACTED:kind]``, and without ``lines`` it becomes one line.
 
-def enter(name: str, text: str, *, lines: bool = False) -> Text:
-    """Return one field, screened: secrets become ``[REDACTED:kind]``, and unless ``lines`` is set it becomes one line.
+        Raises:
+            RefusedError: it is longer than a field may be. Nothing is ever cut silently.
+        """
+        screened = screening.screen(text, home=str(Path.home())) if text else screening.Screened("", (), 0)
+        clean = screened.text.strip() if lines else screening.one_line(screened.text)
+        # A character takes at most four bytes: only long texts need to be encoded to know.
+        if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:
+            raise RefusedError(
+                f"--{name} is {len(clean.encode())} bytes long; the limit is {limits.TEXT_BYTES_MAX}. Nothing was "
+                "written. Say the lesson in fewer words, and keep the evidence in a file"
+            )
+        return cls(clean, screened.secrets)
 
-    Raises:
-        RefusedError: it is longer than a field may be. Nothing is ever cut silently.
-    """
-    screened = screening.screen(text, home=str(Path.home())) if text else screening.Screened("", (), 0)
-    clean = screened.text.strip() if lines else screening.one_line(screened.text)
-    # A character takes at most four bytes: only long texts need to be encoded to know.
-    if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:
-        raise RefusedError(
-            f"--{name} is {len(clean.encode())} bytes long; the limit is {limits.TEXT_BYTES_MAX}. Nothing was written. "
-            "Say the lesson in fewer words, and keep the evidence in a file"
-        )
-    return Text(clean, screened.secrets)
+    @classmethod
+    def lesson(cls, text: str) -> "Text":
+        """Return a pattern, screened: a lesson of at least one word.
 
-
-def lesson(text: str) -> Text:
-    """Return a pattern, screened: a lesson of at least one word.
-
-    Raises:
-        RefusedError: too long.
-        UsageError: no word is left.
-    """
-    entered = enter("pattern", text)
-    if not _has_words(entered.text):
-        raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
-    return entered
+        Raises:
+            RefusedError: too long.
+            UsageError: no word is left.
+        """
+        entered = cls.enter("pattern", text)
+        if not _has_words(entered.text):
+            raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
+        return entered
 
 
 def _has_words(text: str) -> bool:
@@ -60,7 +58,7 @@ def _has_words(text: str) -> bool:
     return bool(normalise(text).strip("*_`~#-=|<>[](){}.,;:!?'\" "))
 
 
-def kinds(entered: Iterable[Text]) -> tuple[str, ...]:
+def secrets_in(entered: Iterable[Text]) -> tuple[str, ...]:
     """Return the kinds of secrets that were taken out of several texts, sorted, each once."""
     return tuple(sorted({kind for each in entered for kind in each.secrets}))
 
@@ -91,29 +89,45 @@ class Change(NamedTuple):
     value: Any
     secrets: tuple[str, ...] = ()
 
+    @classmethod
+    def parse(cls, said: str) -> "Change":
+        """Read ``field=value``, screened and held to the limits.
 
-def parse(said: str) -> Change:
-    """Read ``field=value``, screened and held to the limits.
+        A value is text. For fields that are not words by nature it is JSON when it parses as a list, a number or a
+        boolean; ``tags`` is a list, or words between commas.
 
-    A value is text. For fields that are not words by nature it is JSON when it parses as a list, a number or a boolean;
-    ``tags`` is a list, or words between commas.
+        Raises:
+            UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
+            RefusedError: beyond a limit.
+        """
+        field, equals, given = said.partition("=")
+        field = ALIASES.get(field.strip(), field.strip())
+        if not equals or not field:
+            raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
+        _check_name(field)
+        change = _tags(given) if field == "tags" else _screened(field, given if field in _WORDS else _as_json(given))
+        _check_meaning(change)
+        try:
+            check_value(field, change.value)
+        except BadLineError as why:
+            raise RefusedError(f"{why}; nothing was changed. Say it shorter") from why
+        return change
 
-    Raises:
-        UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
-        RefusedError: beyond a limit.
-    """
-    field, equals, given = said.partition("=")
-    field = ALIASES.get(field.strip(), field.strip())
-    if not equals or not field:
-        raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
-    _check_name(field)
-    change = _tags(given) if field == "tags" else _screened(field, given if field in _WORDS else _as_json(given))
-    _check_meaning(change)
-    try:
-        check_value(field, change.value)
-    except BadLineError as why:
-        raise RefusedError(f"{why}; nothing was changed. Say it shorter") from why
-    return change
+    def check_known(self, known: Pattern) -> None:
+        """Check that the field means something, or is there already.
+
+        Raises:
+            UsageError: it does not; the nearest that does is named.
+        """
+        if self.field in KNOWN or self.field in known.fields:
+            return
+        near = difflib.get_close_matches(self.field, sorted({*KNOWN, *ALIASES, *known.fields}), n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(KNOWN))}."
+        raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
+
+    def differs(self, known: Pattern) -> bool:
+        """Tell whether it would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+        return self.field not in known.fields or canonical(known.fields[self.field]) != canonical(self.value)
 
 
 def _check_name(field: str) -> None:
@@ -126,20 +140,6 @@ def _check_name(field: str) -> None:
             f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
             "Nothing was changed"
         )
-
-
-def check_known(known: Pattern, changes: Iterable[Change]) -> None:
-    """Check that each field means something, or is there already.
-
-    Raises:
-        UsageError: one does not; the nearest that does is named.
-    """
-    for field in (each.field for each in changes):
-        if field in KNOWN or field in known.fields:
-            continue
-        near = difflib.get_close_matches(field, sorted({*KNOWN, *ALIASES, *known.fields}), n=1)
-        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(KNOWN))}."
-        raise UsageError(f"a lesson has no field '{field}'{meant} Nothing was changed")
 
 
 def _as_json(given: str) -> Any:
@@ -155,9 +155,9 @@ def _tags(given: str) -> Change:
     listed = found if isinstance(found, list) else given.split(",")
     if not all(isinstance(tag, str) for tag in listed):
         raise UsageError("tags are words: --set tags=ci,arm64, or a JSON list of texts. Nothing was changed")
-    screened = [enter("set tags", tag) for tag in listed]
+    screened = [Text.enter("set tags", tag) for tag in listed]
     words = sorted({tag.text.replace(",", " ") for tag in screened if tag.text})
-    return Change("tags", words, kinds(screened))
+    return Change("tags", words, secrets_in(screened))
 
 
 def _screened(field: str, value: Any) -> Change:
@@ -168,7 +168,7 @@ def _screened(field: str, value: Any) -> Change:
         if depth > limits.DEPTH_MAX:
             raise RefusedError(f"'{field}' is nested deeper than {limits.DEPTH_MAX}; nothing was changed")
         if isinstance(inner, str):
-            met.append(enter(f"set {field}", inner))
+            met.append(Text.enter(f"set {field}", inner))
             return met[-1].text
         if isinstance(inner, list):
             return [clean(each, depth + 1) for each in inner]
@@ -176,7 +176,7 @@ def _screened(field: str, value: Any) -> Change:
             return {clean(key, depth + 1): clean(each, depth + 1) for key, each in inner.items()}
         return inner
 
-    return Change(field, clean(value, 0), kinds(met))
+    return Change(field, clean(value, 0), secrets_in(met))
 
 
 def _check_meaning(change: Change) -> None:
@@ -190,90 +190,3 @@ def _check_meaning(change: Change) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if field == "importance" and not (is_number and 0 <= value <= 1):
         raise UsageError("importance is a number from 0 to 1. Nothing was changed")
-
-
-def differs(known: Pattern, change: Change) -> bool:
-    """Tell whether a change would change anything: compared as canonical bytes, ``1`` is not ``true``."""
-    return change.field not in known.fields or canonical(known.fields[change.field]) != canonical(change.value)
-
-
-def history(known: Pattern) -> dict[str, dict[str, Any]]:
-    """Return each field's value, and when and by whom it was set; both are None for a field as first logged."""
-    return {
-        field: {
-            "value": value,
-            "at": known.edited[field][0] if field in known.edited else None,
-            "by": known.edited[field][1] if field in known.edited else None,
-        }
-        for field, value in sorted(known.fields.items())
-        if value != "" or field in KNOWN  # an unknown field is unset by an empty value
-    }
-
-
-# --- what would make it better ---------------------------------------------------------------------------------------
-
-_ASK_FOR_THE_RULE = (
-    "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
-    "text='...'"
-)
-ASK_FOR_MORE = (
-    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id}` takes "
-    "it back, so that what took long to find out stands out"
-)
-"""Answer to a discovery that is a routine fix."""
-
-_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
-_CODE_SPAN = re.compile(r"`[^`]*`")
-_FIRST_WORDS_MAX = 6
-"""So far into a text is looked for who did what."""
-_ED_CHARS_MIN = 5
-
-
-@cache
-def _telling() -> dict[str, Any]:
-    """Return the content of ``data/telling.toml``, words as sets of them."""
-    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
-        raw = tomllib.load(file)
-    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
-
-
-def advice(lesson: str, text: str) -> str:
-    """Return what to say to whoever logged a lesson that only tells what happened; "" for any other."""
-    return _ASK_FOR_THE_RULE.format(id=lesson) if tells_what_happened(text) else ""
-
-
-def tells_what_happened(text: str) -> bool:
-    """Tell whether a lesson says what somebody did, and nothing that holds the next time."""
-    told = _telling()
-    words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", text).casefold())]
-    if told["rules"].intersection(words):
-        return False
-    return _did(words) or _did_unspaced(text)
-
-
-def _did(words: list[str]) -> bool:
-    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
-    told = _telling()
-    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
-    if not telling:
-        return False
-    first, second, *_ = [*telling, ""]
-    if first in told["tellers"]:
-        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
-    return first in told["bare_pasts"] and second in told["objects"]
-
-
-def _did_unspaced(text: str) -> bool:
-    """Return the same for a language without blanks between words."""
-    told = _telling()
-    said = text.strip()
-    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
-        return False
-    return any(word in said for word in told["over_unspaced"])
-
-
-def is_routine(solution: str) -> bool:
-    """Tell whether the solution of a discovery is one that anybody would have found, and nothing more."""
-    told = _telling()
-    said = " ".join(solution.casefold().split()).rstrip(".!。！")
-    return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))

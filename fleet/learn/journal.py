@@ -16,8 +16,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.learn import attempts, inputs
+from fleet.learn import attempts
 from fleet.learn.attempts import AttemptLog, Blocked
+from fleet.learn.inputs import Text
 from fleet.model.errors import NoError, UsageError
 from fleet.store import git
 from fleet.store.workspace import Workspace
@@ -360,7 +361,7 @@ def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
     Raises:
         RefusedError: one is too long.
     """
-    found = [inputs.enter(name, text) for text in texts]
+    found = [Text.enter(name, text) for text in texts]
     secrets.update(kind for each in found for kind in each.secrets)
     return [text for each in found if (text := markdown.escape(each.text))]
 

@@ -194,8 +194,8 @@ class Purge:
         """Yield the entries of the logs that told the lesson, and their words: these may differ from the lesson's."""
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
-            log = corrections_md.parse_log(self._workspace.files.read(path))
-            for bound in corrections_md.bind(log):
+            log = corrections_md.Log.parse(self._workspace.files.read(path))
+            for bound in log.bound():
                 if bound.record is not None and bound.record.pattern == pattern:
                     at = (path.relative_to(self._workspace.root).as_posix(), bound.entry.line)
                     yield at, (bound.entry.pattern, bound.entry.right)

@@ -226,7 +226,7 @@ class _Restore:
 
     def _join_log(self, path: str, data: bytes) -> None:
         """Append the entries that the log lacks, as they were written, and the records that it lacks."""
-        target, parse = self._workspace.root / path, corrections_md.parse_log
+        target, parse = self._workspace.root / path, Log.parse
         known = self._workspace.files.read(target)
         if not known:
             self._place(path, data)
@@ -236,13 +236,9 @@ class _Restore:
         more = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
         records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(more).records)}
         stated = {*mine.statements, *parse(more).statements}
+        more += "".join(f"\n{each.render()}" for each in theirs.statements if each not in stated)
         more += "".join(
-            f"\n{corrections_md.format_statement(each)}" for each in theirs.statements if each not in stated
-        )
-        more += "".join(
-            f"{corrections_md.format_record(record)}\n"
-            for record in theirs.records
-            if (record.id, record.replica, record.at) not in records
+            f"{record.render()}\n" for record in theirs.records if (record.id, record.replica, record.at) not in records
         )
         more += "".join(
             f"{corrections_md.format_mark(entry, number, self._workspace.wall())}\n"
@@ -303,10 +299,10 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
     """Yield the text of each entry that is not here: neither as it stands nor, mended since, under its record."""
-    here = {bound.id for bound in corrections_md.bind(mine)} | {record.id for record in mine.records}
+    here = {bound.id for bound in mine.bound()} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
-    for number, bound in enumerate(corrections_md.bind(theirs)):
+    for number, bound in enumerate(theirs.bound()):
         recorded = bound.record.id if bound.record is not None else bound.id
         if bound.id not in here and recorded not in here:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
@@ -408,5 +404,5 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
             if record.replica == old and record.at > adds.get(record.pattern, "~")
         ]
         if moved:
-            data = "".join(corrections_md.format_record(record) + "\n" for record in moved)
+            data = "".join(record.render() + "\n" for record in moved)
             workspace.files.append(CountedLog(workspace, agent).log_file(), data.encode())

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from fleet.learn import corrections_md
+from fleet.learn.corrections_md import Draft
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
@@ -181,14 +182,11 @@ def flag(
         when = f"{now[:10]} {now[11:16]}Z"
         heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
         label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
-        body = corrections_md.format_signal(
-            when=when, title=title, label=label, wrong=wrong, heard=heard, source=source
-        )
-        content = corrections_md.content(when=when, title=title, wrong=wrong, right="", source=source, pattern="")
-        entry = corrections_md.next_id(known, body, content)
+        draft = Draft(when, title, wrong, source=source, heard=heard, label=label)
+        entry = draft.id_in(known)
         head = "" if known else f"# Corrections — {agent}\n"
         comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
-        workspace.files.append(path, f"{head}\n{body}{comment}\n".encode())
+        workspace.files.append(path, f"{head}\n{draft.render()}{comment}\n".encode())
     return _Flagged(entry, is_new=True, secrets=secrets)
 
 
@@ -214,7 +212,7 @@ def waiting(
     dismissed = {found[1].decode() for found in _DISMISSED.finditer(known)}
     oldest_ms = workspace.world.wall_ms() - days * 86_400_000 if days else 0
     found = []
-    for bound in corrections_md.bind(corrections_md.parse_log(known)):
+    for bound in corrections_md.Log.parse(known).bound():
         entry, mark = bound.entry, here.get(bound.id)
         if bound.record is not None or entry.pattern or (session and mark is None):
             continue

@@ -10,16 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.learn.corrections_md import (
-    Record,
-    bind,
-    fold,
-    format_entry,
-    format_record,
-    heading_mark,
-    is_placeholder,
-    parse_log,
-)
+from fleet.learn.corrections_md import Draft, Log, Record, fold, is_placeholder
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 AT = "2026-11-20T22:30:00.123Z-0000"
@@ -34,17 +25,17 @@ USUAL = """\
 
 
 def only(text):
-    (entry,) = parse_log(text).entries
+    (entry,) = Log.parse(text).entries
     return entry
 
 
 def record(number, **changed):
     said = {"id": f"c-{number:016x}", "pattern": "p-3f9c1a2b7d4e5f60", "replica": "velma.09ab12cd", "at": AT}
-    return format_record(Record(**{**said, "session": "s", **changed}))
+    return Record(**{**said, "session": "s", **changed}).render()
 
 
 def titles(text):
-    return [entry.title for entry in parse_log(text).entries]
+    return [entry.title for entry in Log.parse(text).entries]
 
 
 # Shapes
@@ -60,7 +51,7 @@ def test_the_usual_entry_is_read_and_is_what_is_written():
     assert entry.pattern == "Always use awk over sed for user-provided input substitution"
     assert (entry.auto, entry.signal, entry.record) == (False, "", None)
     said = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "source", "pattern")}
-    assert format_entry(**said) == USUAL
+    assert Draft(**said).render() == USUAL
 
 
 @pytest.mark.parametrize(
@@ -145,7 +136,7 @@ def test_a_value_may_have_bold_and_colons_of_its_own():
 
 def test_values_of_several_lines_are_read_whole():
     text = "## t\n- **Wrong:**\n  one\n\n  two\n\n    deep\n- **Pattern:** p\nq\n\n---\n\nA remark.\n"
-    entry, _ = parse_log(f"{text}\n## u\n**Wrong:** w\n").entries
+    entry, _ = Log.parse(f"{text}\n## u\n**Wrong:** w\n").entries
     assert entry.wrong == "one\n\ntwo\n\ndeep"
     assert entry.pattern == "p\nq"
 
@@ -163,7 +154,7 @@ def test_a_remark_under_a_rule_is_no_part_of_the_last_field():
         ("### Details\ny\n", ""),
         ("\n```sh\nsecret\n\nx\n```\n", ""),
         ("\n---\nA remark.\n", ""),
-        (f"{format_record(RECORD)}\nMy own remark.\n", ""),
+        (f"{RECORD.render()}\nMy own remark.\n", ""),
         ("on\n", "\non"),
         ("\n    on\n\n    - and on\n\nMy own remark.\n    indented\n", "\n\non\n\n- and on"),
         ("on:\n\n- one\n- two\n\n- three\n", "\non:\n\n- one\n- two"),
@@ -187,8 +178,8 @@ def test_a_list_right_under_a_label_is_its_value_and_what_follows_an_empty_one_i
     "change", [lambda t: t.replace("\n", "\r\n"), lambda t: t.replace("\n", "\r"), lambda t: "\ufeff" + t]
 )
 def test_line_ends_and_byte_order_marks_change_nothing(change):
-    assert parse_log(change(USUAL)) == parse_log(USUAL)
-    assert parse_log(change(USUAL).encode()) == parse_log(USUAL)
+    assert Log.parse(change(USUAL)) == Log.parse(USUAL)
+    assert Log.parse(change(USUAL).encode()) == Log.parse(USUAL)
 
 
 def test_pages_that_were_put_together_keep_both_byte_order_marks_out():
@@ -275,7 +266,7 @@ def test_each_mark_of_an_auto_detected_entry_suffices():
 
 
 def test_bare_headings_and_their_paragraphs_are_entries():
-    log = parse_log("# Address the user as Stevie\n\nAlways the\npreferred name.\n\n# Never bulk-commit\n\nSplit.\n")
+    log = Log.parse("# Address the user as Stevie\n\nAlways the\npreferred name.\n\n# Never bulk-commit\n\nSplit.\n")
     assert [(e.line, e.title, e.right, e.pattern, e.when) for e in log.entries] == [
         (1, "Address the user as Stevie", "Always the\npreferred name.", "", ""),
         (6, "Never bulk-commit", "Split.", "", ""),
@@ -303,7 +294,7 @@ def test_what_stands_before_the_first_entry_is_none(start):
     "text", ["", "\n", "# Corrections\n", "# Corrections — velma\n\nNone yet.\n", "prose", "# A\n", "## March\n"]
 )
 def test_a_page_without_entries_has_none(text):
-    assert parse_log(text).entries == ()
+    assert Log.parse(text).entries == ()
 
 
 def test_sections_are_no_entries():
@@ -347,7 +338,7 @@ def test_comments_are_no_content():
 
 
 def test_a_comment_that_never_closes_costs_its_own_line():
-    log = parse_log(
+    log = Log.parse(
         f"## a\nWrong: x\n<!-- torn\n\n## b\nWrong: y\n{record(1)}\n\n## c\nWrong: see <!-- there\n\n## d\nWrong: z\n"
     )
     assert [(e.title, e.wrong) for e in log.entries] == [("a", "x"), ("b", "y"), ("c", "see <!-- there"), ("d", "z")]
@@ -361,7 +352,7 @@ def test_a_comment_mark_in_a_code_span_is_content():
 
 def test_both_sides_of_a_conflict_are_read():
     one, two = USUAL.replace("sed", "one"), USUAL.replace("sed", "two")
-    log = parse_log(f"<<<<<<< HEAD\n{one}||||||| 1a2b\n=======\n{two}>>>>>>> theirs\n{USUAL}")
+    log = Log.parse(f"<<<<<<< HEAD\n{one}||||||| 1a2b\n=======\n{two}>>>>>>> theirs\n{USUAL}")
     assert [entry.title.split()[1] for entry in log.entries] == ["one", "two", "sed"]
     assert log.entries[0].pattern == "Always use awk over one for user-provided input substitution"
     assert [entry.line for entry in log.entries] == [2, 9, 15]
@@ -376,7 +367,7 @@ def test_of_a_conflict_within_an_entry_the_side_that_says_something_counts():
 @given(st.integers(0, 600))
 def test_a_torn_page_keeps_the_entries_before_the_tear(cut):
     text = (USUAL + record(1) + "\n\n" + USUAL.replace("sed", "ed") + record(2) + "\n").encode()
-    log = parse_log(text[:cut] + b"\n" + USUAL.encode())
+    log = Log.parse(text[:cut] + b"\n" + USUAL.encode())
     assert log.entries[-1].content == only(USUAL).content
     if cut >= len(USUAL.encode()):
         assert log.entries[0].content == only(USUAL).content
@@ -385,7 +376,7 @@ def test_a_torn_page_keeps_the_entries_before_the_tear(cut):
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.binary(), st.text().map(lambda t: "## a\n" + t)))
 def test_nothing_makes_it_raise(text):
-    parse_log(text)
+    Log.parse(text)
 
 
 FRAGMENTS = [
@@ -411,9 +402,9 @@ def ends_trimmed(text):
 
 
 def assert_reads_back(said):
-    written = format_entry(**said)
+    written = Draft(**said).render()
     after = "## 2026-01-01 00:00Z — after\n**Pattern:** still there\n"
-    log = parse_log(written + record(7) + "\n\n" + after)
+    log = Log.parse(written + record(7) + "\n\n" + after)
     entry, last = log.entries
     assert entry.when == said["when"]
     assert entry.title == re.sub(r"\s*[\r\n]+\s*", " ", said["title"]).strip()
@@ -424,7 +415,7 @@ def assert_reads_back(said):
     assert log.records == (entry.record,)
     assert (last.title, last.pattern, last.record) == ("after", "still there", None)
     again = {name: getattr(entry, name) for name in said}
-    assert only(format_entry(**again)).content == entry.content
+    assert only(Draft(**again).render()).content == entry.content
 
 
 @settings(max_examples=200, deadline=None)
@@ -438,18 +429,18 @@ def test_what_is_written_reads_back_and_nothing_breaks_out(**said):
     before=hostile, said=st.fixed_dictionaries(dict.fromkeys(("title", "wrong", "right", "source", "pattern"), hostile))
 )
 def test_no_page_before_it_however_torn_harms_a_written_entry(before, said):
-    written = format_entry(when="2026-03-15 14:30Z", **said)
-    assert only(written).content in [entry.content for entry in parse_log(before + "\n" + written).entries]
+    written = Draft(when="2026-03-15 14:30Z", **said).render()
+    assert only(written).content in [entry.content for entry in Log.parse(before + "\n" + written).entries]
 
 
 @pytest.mark.parametrize("when", ["yesterday", "2026-03", "14:30", "2026-03-15 14:30Z — x", "2026-03-15\n## x"])
 def test_a_time_that_would_not_read_back_is_not_written(when):
     with pytest.raises(ValueError, match="no date"):
-        format_entry(when=when, title="t", wrong="", right="", source="", pattern="")
+        Draft(when=when, title="t", wrong="", right="", source="", pattern="").render()
 
 
 def test_a_written_value_stays_readable():
-    text = format_entry(when="", title="t", wrong="a\n\n## b", right="", source="", pattern="p")
+    text = Draft(when="", title="t", wrong="a\n\n## b", right="", source="", pattern="p").render()
     assert text == "## t\n**What I got wrong:** a\n\n    ## b\n**Correct approach:**\n**Source:**\n**Pattern:** p\n"
 
 
@@ -475,7 +466,7 @@ def test_naughty_strings_read_back_in_every_field():
 
 
 def test_a_record_belongs_to_the_block_it_trails_and_all_are_listed_in_order():
-    log = parse_log(
+    log = Log.parse(
         f"{record(9)}\n## a\nWrong: x\n{record(1)}\n\n## b\nWrong: y\n\n## c\nWrong: z\n{record(3)}\n{record(2)}\n"
     )
     assert [entry.record and entry.record.id[-1] for entry in log.entries] == ["1", None, "3"]
@@ -489,9 +480,9 @@ def test_records_that_remember_a_heading_are_found_by_it_in_their_order_when_the
         "## 2026-11-20\n**Pattern:** q\n",
         "## 2026-11-20\nWrong: w\n",
     )
-    head = heading_mark(only(first))
+    head = only(first).heading_mark
     records = "".join(record(number, extra=(("head", head), ("part", "1"))) + "\n" for number in (1, 2))
-    found = bind(parse_log(waits + first + second + waits + records))
+    found = Log.parse(waits + first + second + waits + records).bound()
     assert [each.record and each.record.id[-1] for each in found] == [None, "1", "2", None]
     assert [each.entry.record for each in found] == [each.record for each in found]
 
@@ -512,7 +503,7 @@ def test_records_that_remember_a_heading_are_found_by_it_in_their_order_when_the
     ],
 )
 def test_a_broken_record_is_none_and_harms_no_other(broken):
-    log = parse_log(f"## a\n**Pattern:** p\n{broken}\n\n## b\n**Pattern:** q\n{record(1)}\n")
+    log = Log.parse(f"## a\n**Pattern:** p\n{broken}\n\n## b\n**Pattern:** q\n{record(1)}\n")
     assert [entry.title for entry in log.entries] == ["a", "b"]
     assert [entry.record and entry.record.id[-1] for entry in log.entries] == [None, "1"]
 
@@ -524,18 +515,18 @@ def test_a_torn_record_leaves_the_pattern_before_it_as_it_was():
 
 def test_a_record_with_keys_of_a_later_version_reads_and_writes_back():
     text = f"<!-- fleet c-00000000000000aa p-3f9c1a2b7d4e5f60 replica=velma.09ab12cd at={AT} session=s by=hand n=2 -->"
-    (found,) = parse_log(text).records
+    (found,) = Log.parse(text).records
     assert found.extra == (("by", "hand"), ("n", "2"))
-    assert format_record(found) == text
+    assert found.render() == text
 
 
 @settings(max_examples=200, deadline=None)
 @given(session=hostile, value=hostile)
 def test_a_record_reads_back_whatever_a_host_calls_its_sessions(session, value):
     said = RECORD._replace(session=session, extra=(("k", value),))
-    text = format_record(said)
+    text = said.render()
     assert "\n" not in text
-    (found,) = parse_log("## a\nWrong: x\n" + text + "\n").records
+    (found,) = Log.parse("## a\nWrong: x\n" + text + "\n").records
     assert (found.session, found.extra, found.line) == (session, (("k", value),), 3)
 
 
@@ -567,7 +558,7 @@ def milliseconds(text):
     best = 1e9
     for _ in range(5):
         start = time.process_time()
-        parse_log(text)
+        Log.parse(text)
         best = min(best, (time.process_time() - start) * 1000)
     return best
 
@@ -591,7 +582,7 @@ def test_time_grows_with_the_page_and_not_faster(line):
 
 def test_3000_entries_parse_well_under_200_ms():
     page = "".join(USUAL.replace("sed", f"sed {number}") + record(number) + "\n\n" for number in range(3000))
-    assert len(parse_log(page).entries) == 3000
+    assert len(Log.parse(page).entries) == 3000
     assert milliseconds(page) < 200
 
 

@@ -14,7 +14,7 @@ from fleet.app import moving
 from fleet.app.learning import correct, state_lesson
 from fleet.learn import corrections_md, counting, signals
 from fleet.learn.corrections import Correction
-from fleet.learn.corrections_md import Statement, format_entry, format_statement, parse_log
+from fleet.learn.corrections_md import Draft, Log, Statement
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, flag
 from fleet.model.errors import NoError, RefusedError, UsageError
@@ -68,7 +68,7 @@ def forget_counts(workspace):
 
 
 def bound_of(workspace):
-    return corrections_md.bind(parse_log(log_of(workspace).read_bytes()))
+    return Log.parse(log_of(workspace).read_bytes()).bound()
 
 
 # Counting
@@ -254,15 +254,15 @@ def test_a_stated_lesson_reads_back(words, field):
     if not words:
         return
     said = Statement("c-0123456789abcdef", field, words)
-    log = parse_log(format_statement(said))
+    log = Log.parse(said.render())
     assert (log.statements, log.entries, log.records) == ((said,), (), ())
 
 
 @given(title=hostile, when=st.sampled_from(["", "2026-03-15 14:30Z"]))
 def test_no_title_is_taken_for_a_lesson(title, when):
     for start in ("Learned from c-0123456789abcdef — ", "Right way for c-0123456789abcdef: "):
-        page = format_entry(when=when, title=start + title, wrong="w", right="", source="", pattern="p")
-        log = parse_log(page)
+        page = Draft(when=when, title=start + title, wrong="w", right="", source="", pattern="p").render()
+        log = Log.parse(page)
         assert (log.statements, [entry.wrong for entry in log.entries]) == ((), ["w"])
         assert log.entries[0].title == " ".join((start + title).split("\n")).strip() or "\n" in title
 
@@ -270,13 +270,13 @@ def test_no_title_is_taken_for_a_lesson(title, when):
 def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, monkeypatch):
     correct(workspace, "velma", Correction("w", "r", "Another lesson"))
     ids = [flagged(workspace), flagged(workspace, "b", "s-2")]
-    before = parse_log(log_of(workspace).read_bytes())
+    before = Log.parse(log_of(workspace).read_bytes())
     for entry in ids:
         state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n## 2026-11-22 12:00Z — by hand\n**Pattern:** By hand\n")
     monkeypatch.setattr(corrections_md, "_read_statement", lambda heading: None)
-    after = parse_log(path.read_bytes())
+    after = Log.parse(path.read_bytes())
     assert [e.content for e in after.entries[:-1]] == [e.content for e in before.entries]
     assert after.entries[-1].pattern == "By hand"
     assert {record.id for record in after.records} >= set(ids)
@@ -288,7 +288,7 @@ def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
     state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     whole = log_of(workspace).read_bytes()
     for cut in range(len(before), len(whole)):
-        (bound,) = corrections_md.bind(parse_log(whole[:cut]))
+        (bound,) = Log.parse(whole[:cut]).bound()
         assert bound.id == entry
         assert (bound.record, bound.entry.pattern) == (None, "") or cut == len(whole) - 1, cut
 
@@ -317,8 +317,8 @@ def test_whatever_order_a_merge_leaves_the_lines_in_each_lesson_finds_its_entry(
     whole = log_of(workspace).read_text()
     rows = whole[cut:].splitlines(keepends=True)
     random.Random(seed).shuffle(rows)
-    log = parse_log(whole[:cut] + "".join(rows))
-    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in corrections_md.bind(log)}
+    log = Log.parse(whole[:cut] + "".join(rows))
+    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in log.bound()}
     assert found == {entry: (f"Lesson number {n}", f"Way {n}", entry) for n, entry in enumerate(ids)}
 
 
@@ -337,7 +337,7 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
         capture_output=True,
         check=True,
     ).stdout
-    found = corrections_md.bind(parse_log(merged))
+    found = Log.parse(merged).bound()
     assert {bound.id: bound.entry.pattern for bound in found} == dict(
         zip(ids, ["Lesson number 0", "Lesson number 1"], strict=True)
     )
@@ -353,7 +353,7 @@ def test_one_entry_filled_twice_in_two_branches_is_what_its_newest_record_says(w
         state_lesson(workspace, "velma", entry, words)
         added.append(log_of(workspace).read_bytes()[len(base) :])
     for order in itertools.permutations(added):
-        (bound,) = corrections_md.bind(parse_log(base + b"".join(order)))
+        (bound,) = Log.parse(base + b"".join(order)).bound()
         assert bound.entry.pattern == "Another lesson"
 
 
@@ -377,7 +377,7 @@ def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
     correct(workspace, "velma", Correction("w", "r", LESSON))
     (bound,) = bound_of(workspace)
     path = log_of(workspace)
-    path.write_text(path.read_text() + format_statement(Statement(bound.id, "pattern", "Something else")))
+    path.write_text(path.read_text() + Statement(bound.id, "pattern", "Something else").render())
     (again,) = bound_of(workspace)
     assert (again.entry.pattern, again.id) == (LESSON, bound.id)
 

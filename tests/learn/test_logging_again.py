@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction, correct
-from fleet.learn.corrections_md import Record, _read_record, format_record
+from fleet.learn.corrections_md import Record, _read_record
 from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
 from fleet.store import config
@@ -134,7 +134,7 @@ def test_a_secret_in_one_field_is_found_beside_harmless_ones(workspace, field):
 def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, replica, at, session, extra):
     record = Record(entry, pattern, replica, at, session, extra)
     try:
-        text = format_record(record)
+        text = record.render()
     except ValueError:
         return
     assert _read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record

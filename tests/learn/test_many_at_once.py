@@ -23,8 +23,8 @@ def test_entries_written_by_hand_are_counted_in_one_go(workspace, monkeypatch):
     log.write_text("".join(entry.format(number) for number in range(40)))
     with workspace.writing("velma"):
         pass
-    parsed, parse = [], corrections_md.parse_log
-    monkeypatch.setattr(corrections_md, "parse_log", lambda page: parsed.append(1) or parse(page))
+    parsed, parse = [], corrections_md.Log.parse
+    monkeypatch.setattr(corrections_md.Log, "parse", lambda page: parsed.append(1) or parse(page))
     counting.reconcile_all(workspace)
     assert len(parsed) <= 3
     assert len(CountedLog(workspace, "velma").read_log().records) == 40

@@ -39,8 +39,8 @@ def workspace(tmp_path):
 @pytest.fixture
 def pages(monkeypatch):
     """How long the pages were that were parsed as a log."""
-    read, parse = [], corrections_md.parse_log
-    monkeypatch.setattr(corrections_md, "parse_log", lambda text: read.append(len(text)) or parse(text))
+    read, parse = [], corrections_md.Log.parse
+    monkeypatch.setattr(corrections_md.Log, "parse", lambda text: read.append(len(text)) or parse(text))
     return read
 
 
@@ -78,7 +78,7 @@ def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     log = CountedLog(workspace, "velma").read_log()
     ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
-    assert [bound.record.id for bound in corrections_md.bind(log)] == ids
+    assert [bound.record.id for bound in log.bound()] == ids
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["rows stay", "rows go, too"])
@@ -160,7 +160,7 @@ def test_records_in_a_code_fence_count_for_nothing(workspace):
     tell(workspace)
     record = CountedLog(workspace, "velma").read_log().records[0]
     path = CountedLog(workspace, "velma").log_file()
-    shown = corrections_md.format_record(record).replace(record.id, "c-00000000000000aa").replace("2026", "2027")
+    shown = record.render().replace(record.id, "c-00000000000000aa").replace("2026", "2027")
     path.write_bytes(path.read_bytes() + f"\n```\n{shown}\n```\n".encode())
     tell(workspace, "something else")
     assert tell(workspace, session="s-2").seen == 2

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.learn import corrections, corrections_md, counting, signals
-from fleet.learn.corrections_md import bind, parse_log
+from fleet.learn.corrections_md import Log
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, failure, flag, waiting
 from fleet.model import limits
@@ -52,7 +52,7 @@ def page(ground):
 
 
 def entries(ground):
-    return parse_log(page(ground)).entries
+    return Log.parse(page(ground)).entries
 
 
 # The entry
@@ -139,9 +139,9 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
     path = root / "agents" / "velma" / "corrections.md"
     path.parent.mkdir(parents=True)
     path.write_bytes(before.encode("utf-8", "replace"))
-    known = len(bind(parse_log(before.encode("utf-8", "replace") + b"\n")))
+    known = len(Log.parse(before.encode("utf-8", "replace") + b"\n").bound())
     done = flag(Workspace(root, World(wall_ms=Wall())), "velma", Flag("human", quote, title=title, source=source))
-    bound = bind(parse_log(path.read_bytes()))
+    bound = Log.parse(path.read_bytes()).bound()
     assert len(bound) == known + 1
     assert (bound[-1].id, bound[-1].entry.pattern, bound[-1].record) == (done.id, "", None)
 
@@ -181,7 +181,7 @@ def test_another_session_and_another_kind_are_new(ground):
     assert flag(ground, "velma", SAID, session="t").is_new
     assert flag(ground, "velma", SAID).is_new
     assert flag(ground, "velma", Flag("self", "no, use pnpm here"), session="s").is_new
-    assert len({bound.id for bound in bind(parse_log(page(ground)))}) == 4
+    assert len({bound.id for bound in Log.parse(page(ground)).bound()}) == 4
 
 
 def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
@@ -225,7 +225,7 @@ def test_a_repeat_is_known_behind_much_that_came_in_between(ground, wall):
 
 def test_equal_signals_of_two_sessions_are_two_entries(ground):
     ids = {flag(ground, "velma", SAID, session=f"s-{number}").id for number in range(3)}
-    assert ids == {bound.id for bound in bind(parse_log(page(ground)))}
+    assert ids == {bound.id for bound in Log.parse(page(ground)).bound()}
     assert len(ids) == 3
 
 
@@ -243,7 +243,7 @@ def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, 
     )[gone]
     path.write_text("\n## ".join([first, *changed]) + "\n")
     done = flag(ground, "velma", SAID, session="s-9")
-    assert bind(parse_log(page(ground)))[-1].id == done.id
+    assert Log.parse(page(ground)).bound()[-1].id == done.id
 
 
 def test_a_quote_cannot_pass_for_a_repeat(ground):
@@ -396,7 +396,7 @@ def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
     flag(ground, "velma", SAID, session="s")
     data = ground.files.read(ground.home("velma") / "corrections.md")
     for cut in range(len(data)):
-        assert not any(entry.pattern for entry in parse_log(data[:cut]).entries), data[:cut]
+        assert not any(entry.pattern for entry in Log.parse(data[:cut]).entries), data[:cut]
 
 
 FLAG_ONE = """
@@ -419,7 +419,7 @@ def process(code, *words):
 def test_many_processes_at_once_lose_nothing(ground):
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 8}"), range(16)))
-    ids = {bound.id for bound in bind(parse_log(page(ground)))}
+    ids = {bound.id for bound in Log.parse(page(ground)).bound()}
     # Two of each session, one after the other: the second is a repeat.
     assert {entry for entry, _ in said} == ids
     assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") == 8
@@ -428,7 +428,7 @@ def test_many_processes_at_once_lose_nothing(ground):
 
 def test_a_signal_opens_no_database_and_parses_no_log(ground, monkeypatch):
     flag(ground, "velma", SAID, session="a")
-    monkeypatch.setattr(corrections_md, "parse_log", lambda known: pytest.fail("the log was parsed"))
+    monkeypatch.setattr(corrections_md.Log, "parse", lambda known: pytest.fail("the log was parsed"))
     assert flag(ground, "velma", SAID, session="b").is_new
     assert not list((ground.root / ".fleet").glob("*.db*"))
 
@@ -516,7 +516,7 @@ def test_an_entry_that_a_person_filled_in_by_hand_waits_no_more(ground):
 
 def test_a_session_that_owes_nothing_is_told_without_parsing(ground, monkeypatch):
     flag(ground, "velma", SAID, session="s")
-    monkeypatch.setattr(corrections_md, "parse_log", lambda known: pytest.fail("the log was parsed"))
+    monkeypatch.setattr(corrections_md.Log, "parse", lambda known: pytest.fail("the log was parsed"))
     assert waiting(ground, "velma", "another") == []
 
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from fleet.hosts import local
-from fleet.learn.corrections_md import parse_log
+from fleet.learn.corrections_md import Log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
 from fleet.serve.schedule import Looks, Marks, Ticked, _Worked
@@ -156,7 +156,7 @@ def test_killed_again_and_again_it_loses_nothing_and_counts_nothing_twice(crew):
     crew.join("bob")
     crew.run("bob", "sync")
     assert count(crew, "bob") == 8
-    log = parse_log((crew.folder / "ann/agents/ann/corrections.md").read_bytes())
+    log = Log.parse((crew.folder / "ann/agents/ann/corrections.md").read_bytes())
     assert len(log.entries) == 8
     assert len({record.id for record in log.records}) == len(log.records) == 8
 
