@@ -18,7 +18,7 @@ from fleet.hosts.calls import Alarm, Call, TimeUpError
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
-from fleet.learn import attempts, signals
+from fleet.learn import signals
 from fleet.learn.attempts import AttemptLog
 from fleet.store import homes
 from fleet.store.files import Files
@@ -76,6 +76,7 @@ class Flagging:
         self._call = call
         self._told = call.told
         self._ground = _Ground(call.root)
+        self._signals = signals.Signals(self._ground, call.agent)
 
     def heard(self, payload: Payload) -> Reply:
         """Log what somebody objects to, before the next reply; return how a lesson is to be stated."""
@@ -139,7 +140,7 @@ class Flagging:
         """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
         new = []
         for objection, flag in flags:
-            done = signals.flag(self._ground, self._call.agent, flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
+            done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
             if objection is not None:
                 self._told.note(f"heard {objection.id}")
             if done.is_new:
@@ -183,7 +184,9 @@ class Flagging:
 
         The question comes once, when a command of a family succeeds that had failed in this session.
         """
-        builds = attempts.read_settings(self._call.root).builds if self._call.sets("attempts") else None
+        builds = (
+            AttemptLog(self._call.root, self._call.agent).settings().builds if self._call.sets("attempts") else None
+        )
         printed = payload.error or payload.printed
         command = shell.Command(payload.command)
         is_ok = command.outcome(printed, is_error=is_error, builds=builds)
@@ -200,8 +203,8 @@ class Flagging:
         if not self._count(payload, printed):
             return False, Reply()
         same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
-        flag = signals.failure(payload.command, payload.exit_code, printed, same)
-        done = signals.flag(self._ground, self._call.agent, flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
+        flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
+        done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
             return False, Reply()
         self._told.note(f"{red}{done.id}")
@@ -230,14 +233,12 @@ class Flagging:
         return self._question(_STATE_ITS_CAUSE, asking, command=command)
 
     def _waiting(self, *, everything: bool = False) -> list[signals.Waiting]:
-        return signals.waiting(self._ground, self._call.agent, self._call.session, everything=everything)
+        return self._signals.waiting(self._call.session, everything=everything)
 
     def unstated(self) -> str:
         """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
         asked = {word.split()[1] for word in self._told.words() if word.startswith("stop ")}
-        waiting = [
-            each for each in signals.waiting(self._ground, self._call.agent, self._call.session) if each.id not in asked
-        ]
+        waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
         new = [each for each in waiting if self._told.claim(f"stop {each.id}")]
         return self._question(_STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
 

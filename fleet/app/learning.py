@@ -1,8 +1,8 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery."""
 
-from fleet.learn import corrections, discoveries
+from fleet.learn import corrections
 from fleet.learn.corrections import Correction, Logged
-from fleet.learn.discoveries import Finding
+from fleet.learn.discoveries import Finding, Findings
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError
@@ -103,7 +103,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
     Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
     """
     with Runs(workspace).noting(agent, "discover") as noted:
-        entry, is_new = discoveries.discover(workspace, agent, told)
+        entry, is_new = Findings(workspace, agent).log(told)
         noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
     if is_new and entry.type == "workaround":
         said = f"Workaround: {entry.problem} — {entry.solution}"
@@ -116,6 +116,6 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
     """Take a discovery back, for good: nobody is shown it again."""
     with Runs(workspace).noting(agent, "retract") as noted:
-        entry = discoveries.retract(workspace, agent, prefix)
+        entry = Findings(workspace, agent).retract(prefix)
         noted.told, noted.retired = f"took {entry.id} back, for good", [entry.id]
     return entry

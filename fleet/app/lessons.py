@@ -219,7 +219,7 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     line, stamp = writer.line(known.id), writer.tick()
     writer.say([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
     if scope is not None:
-        counting.recount(writer)
+        counting.reconcile(writer, is_anew=True)
 
 
 def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:

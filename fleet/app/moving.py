@@ -13,6 +13,7 @@ from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn.corrections import Correction, Logged
+from fleet.learn.discoveries import Findings
 from fleet.learn.importer import Imported
 from fleet.learn.purge import Purge
 from fleet.learn.restore import Restored
@@ -44,7 +45,7 @@ _PUSHES_MAX = 5
 
 def lying_here(workspace: Workspace) -> Imported:
     """Return what the files of the project would bring that hold lessons; nothing is written."""
-    return importer.preview(importer.files_in(workspace, [workspace.root]))
+    return importer.Imported.preview(importer.files_in(workspace, [workspace.root]))
 
 
 def import_files(
@@ -233,7 +234,7 @@ def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[
     if wanted.startswith("d-"):
         entry = discoveries.find(workspace, wanted)
         if entry.id not in workspace.discoveries.retracted():
-            discoveries.retract(workspace, agent, entry.id)
+            Findings(workspace, agent).retract(entry.id)
         with workspace.locked():
             Purge(workspace).forget_unsent(entry.id)
         return entry.id, [entry.context, entry.problem, entry.solution, *entry.tags]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from fleet.app import sharing
 from fleet.learn import discoveries, restore
+from fleet.learn.discoveries import Findings
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.git import check_branch, check_remote, guess_remote, redact_url, without_login
@@ -228,7 +229,7 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
         elif register.default_agent != agent:
             done.append(f"{agent} works here too; the default agent stays {register.default_agent}")
         done.append(f"{agent} writes as {writer.name}")
-    discoveries.take_waiting(workspace, agent)
+    Findings(workspace, agent).take_waiting()
 
 
 # --- the project's own git ------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ import msgspec
 
 from crdt import clock
 from fleet.app import inbox, pages, reflecting, starting, undoing
-from fleet.learn import counting, discoveries, importer, restore
+from fleet.learn import counting, restore
 from fleet.learn.counting import CountedLog
+from fleet.learn.discoveries import Findings
+from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import evidence
@@ -288,7 +290,7 @@ def _settled(workspace: Workspace) -> list[str]:
     counting.reconcile_all(workspace)
     _take_logs(workspace)
     for agent in workspace.agents_here():
-        discoveries.take_waiting(workspace, agent)
+        Findings(workspace, agent).take_waiting()
     Embeddings(workspace).embed_new()  # what is compared for a promotion is compared by its meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:
@@ -305,7 +307,7 @@ def _take_logs(workspace: Workspace) -> None:
     """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with Runs(workspace).noting(agent, "import") as noted:
-            done = importer.take_log(workspace, agent)
+            done = LogPage(workspace, agent).take()
             done.note(noted)
         where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if done.patterns_new:

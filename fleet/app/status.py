@@ -14,8 +14,8 @@ from crdt import clock
 from fleet.app import finding, reflecting, reviewing, sharing, starting
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
-from fleet.learn import importer
 from fleet.learn.counting import CountedLog
+from fleet.learn.importer import LogPage
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
@@ -60,7 +60,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
         "not_taken": [
             {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
-            for each in (importer.left_in_log(workspace, agent) if agent else [])
+            for each in (LogPage(workspace, agent).left() if agent else [])
         ],
         "memory": reflecting.standing(workspace, agent) if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},

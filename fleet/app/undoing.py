@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from fleet.app import reflecting, starting
 from fleet.app.finding import find
-from fleet.learn import counting, discoveries
+from fleet.learn import counting
 from fleet.learn.counting import CountedLog
+from fleet.learn.discoveries import Findings
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
@@ -204,7 +205,7 @@ class _Undoing:
         """
         for each in (found for found in back.retired if found.startswith("d-")):
             try:
-                discoveries.retract(self._workspace, self._agent, each)
+                Findings(self._workspace, self._agent).retract(each)
                 self._did.append(f"{each} is taken back, for good")
             except NoError as no:
                 self._left.append(str(no))
@@ -293,7 +294,7 @@ class _Undoing:
                 writer.hide(known)
             else:
                 writer.publish(known.id, str(field.after or ""))
-            counting.recount(writer)
+            counting.reconcile(writer, is_anew=True)
 
     def _set_noted(self, field: Field) -> None:
         """Set what a pass of housekeeping noted of a lesson in the agent's private file."""

@@ -123,12 +123,12 @@ def _learn(
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _tell_waiting(signals.waiting(workspace, who, session, everything=every), as_json=as_json)
+            _tell_waiting(signals.Signals(workspace, who).waiting(session, everything=every), as_json=as_json)
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
-            _tell_dismissed(signals.dismiss(workspace, who, correction), as_json=as_json)
+            _tell_dismissed(signals.Signals(workspace, who).dismiss(correction), as_json=as_json)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -142,7 +142,7 @@ def _learn(
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
-    found = [each for agent in workspace.agents_here() for each in signals.waiting(workspace, agent)]
+    found = [each for agent in workspace.agents_here() for each in signals.Signals(workspace, agent).waiting()]
     return [(each.id, output.cleaned(each.title)) for each in found]
 
 

@@ -55,7 +55,7 @@ def _import(
     with output.opened() as workspace:
         files = importer.files_in(workspace, paths or [])
         if dry_run:
-            done = importer.preview(files)
+            done = importer.Imported.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
                 done = moving.import_files(

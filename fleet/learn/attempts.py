@@ -170,6 +170,10 @@ class AttemptLog:
         self._root = root
         self._agent = agent
 
+    def settings(self) -> Attempts:
+        """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
+        return _settings(self._root)
+
     def verdict(self, session: str, command: str, cwd: str = "") -> Blocked | None:
         """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may."""
         try:
@@ -374,7 +378,7 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes) -> Bl
     tried = streak.tries.get(key) if streak is not None else None
     if streak is None or tried is None or tried.is_open or streak.count < 2:
         return None
-    settings = read_settings(root)
+    settings = _settings(root)
     if settings.off or settings.limit < 2 or streak.count < settings.limit:
         return None
     if ran.waits and not ran.is_build(settings.builds):
@@ -382,8 +386,7 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes) -> Bl
     return None if changes.any_since(root, cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
 
 
-def read_settings(root: Root) -> Attempts:
-    """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
+def _settings(root: Root) -> Attempts:
     from pathlib import Path
 
     from fleet.store import config

@@ -6,14 +6,15 @@ lost: deleting an entry lowers no count, a lost database or a crash recounts non
 back by itself.
 """
 
+import re
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
-from fleet.learn import corrections_md, signals
+from fleet.learn import corrections_md
 from fleet.learn.corrections_md import RELAPSED, Bound, Draft, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
@@ -21,17 +22,21 @@ from fleet.learn.counting import (
     reconcile,
 )
 from fleet.learn.inputs import Text, secrets_in
+from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.names import pattern_id
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, Writer
+from fleet.text import screening
 from fleet.text.advice import Passage
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
 _SHOWN_MAX = 5
+_BEFORE = re.compile(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
+_NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 _ASK_FOR_THE_RULE = (
     "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
     "text='...'"
@@ -179,7 +184,7 @@ def state_lesson(
     bound = _unfilled_entry(workspace, agent, prefix, first)
     target = _target(workspace, agent, said.text, same)
     text = said.text or (target.lesson.text if target.lesson else "")
-    flagged_in, flagged_ms = signals.origin(first, bound.id)
+    flagged_in, flagged_ms = Signals(workspace, agent).origin(bound.id)
     # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
     when_ms = flagged_ms if flagged_ms is not None else workspace.world.wall_ms()
     extra = (RELAPSED,) if is_own and workspace.state.was_shown(agent, target.members, when_ms) else ()
@@ -305,7 +310,33 @@ def _echoed(entry: Correction, target: _Target, *, was_shown: bool) -> str:
         return copied
     lesson = target.lesson if was_shown else None
     told = (entry.wrong, entry.right, entry.pattern)
-    return target.id if lesson is not None and signals.is_echo(*told, [(lesson.text, lesson.correct)]) else ""
+    return target.id if lesson is not None and _is_echo(*told, [(lesson.text, lesson.correct)]) else ""
+
+
+def _is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether a correction only repeats what was shown.
+
+    So it is when its pattern is a copied line, evidence and all; or when its pattern is a shown lesson, and neither
+    what went wrong nor the right way says anything but that lesson: no mistake is told.
+
+    ``lessons``: text and right way of the lessons that were shown.
+    """
+    if injected_id(pattern):
+        return True
+    told = [_bare(wrong), _bare(right)]
+    for lesson, way in lessons:
+        if _bare(pattern) != _bare(lesson):
+            continue
+        known = {"", _bare(lesson), _bare(way), _bare(f"{lesson} — right: {way}"), _bare(f"right: {way}")}
+        if known.issuperset(told):
+            return True
+    return False
+
+
+def _bare(said: str) -> str:
+    """Return a text as it is compared: without copied lines, without what a list or a quote puts before it."""
+    left = screening.strip_injected(said).translate(_NO_ESCAPES)
+    return normalise(" ".join(_BEFORE.sub("", row) for row in left.split("\n")))
 
 
 def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:

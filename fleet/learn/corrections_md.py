@@ -68,9 +68,8 @@ class Record(NamedTuple):
             while (at := page.find(wanted, at)) >= 0:
                 start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
                 piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
-                if (
-                    record := _read_record(piece.decode("utf-8", "replace"), 0)
-                ) is not None and record.pattern == pattern:
+                record = _read_record(piece.decode("utf-8", "replace"), 0)
+                if record is not None and record.pattern == pattern:
                     found.append((at, record))
                 at += len(wanted)
         return [record for _, record in sorted(found, key=lambda each: each[0])]

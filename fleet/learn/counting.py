@@ -32,6 +32,11 @@ MINUTE_MS = 60_000
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
+def _note_key(agent: str) -> str:
+    """Return the name of the note that tells how far an agent's log is counted."""
+    return f"log {agent}"
+
+
 class _Occurrence(NamedTuple):
     """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
 
@@ -65,7 +70,11 @@ class CountedLog:
         page = self._workspace.files.read(self.log_file())
         if not page or not _read_since(_noted(self._workspace, self._agent), page).waiting:
             return 0
-        return len(signals.waiting(self._workspace, self._agent, days=days))
+        return len(signals.Signals(self._workspace, self._agent).waiting(days=days))
+
+    def forget_count(self) -> None:
+        """Forget how far the log is counted: ``reconcile`` counts all of it again, nothing twice."""
+        self._workspace.db.note(_note_key(self._agent), "")
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
@@ -124,10 +133,12 @@ class CountedLog:
         return by_kind[True] - by_kind[False]
 
 
-def reconcile(writer: Writer) -> int:
+def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
     """Count what an agent's log has and the records lack: to be done before any other add is issued.
 
     Entries that were written by hand get their record, at the end of the file. The caller holds the write lock.
+
+    ``is_anew``: all of the log again, since a lesson moved to where it is counted otherwise.
 
     Returns:
         How many lines were written to the shard.
@@ -138,6 +149,8 @@ def reconcile(writer: Writer) -> int:
     workspace = writer.workspace
     if workspace.is_guest(writer.agent):
         return 0
+    if is_anew:
+        CountedLog(workspace, writer.agent).forget_count()
     with workspace.snapshot(WAIT_S) as is_current:
         if not is_current:
             raise BusyError(
@@ -151,12 +164,6 @@ def reconcile(writer: Writer) -> int:
         writer.say(owed, is_durable=False)
     owes.note()
     return len(owed)
-
-
-def recount(writer: Writer) -> int:
-    """Count an agent's whole log again: a lesson moved to where it is counted otherwise."""
-    writer.workspace.db.note(note_key(writer.agent), "")
-    return reconcile(writer)
 
 
 def reconcile_all(workspace: Workspace) -> int:
@@ -204,13 +211,8 @@ def _hash(page: bytes) -> str:
     return hashlib.blake2b(page, digest_size=16).hexdigest()
 
 
-def note_key(agent: str) -> str:
-    """Return the name of the note that tells how far an agent's log is counted."""
-    return f"log {agent}"
-
-
 def _noted(workspace: Workspace, agent: str) -> _Counted:
-    size, digest, waiting = [*workspace.db.noted(note_key(agent)).split(" "), "", "", ""][:3]
+    size, digest, waiting = [*workspace.db.noted(_note_key(agent)).split(" "), "", "", ""][:3]
     return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
 
 
@@ -458,7 +460,7 @@ class _Owing:
         """Note how far the log is counted, once the rows have it."""
         if self._workspace.db.refresh(WAIT_S):
             noted = _Counted.of(self._page, self._read.waiting)
-            self._workspace.db.note(note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
+            self._workspace.db.note(_note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:

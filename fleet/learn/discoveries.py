@@ -30,52 +30,102 @@ class Finding(NamedTuple):
     tags: Sequence[str] = ()
 
 
-def discover(workspace: Workspace, agent: str, told: Finding) -> tuple[Discovery, bool]:
-    """Log a discovery; return it, and whether it was new.
+class Findings:
+    """Discoveries of an agent: logged, kept until somebody may write, taken back."""
 
-    Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
 
-    Raises:
-        UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
-        RefusedError: it holds a secret, a text is too long, or it was taken back. Nothing is written.
-    """
-    _check(told)
-    texts = {name: Text.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
-    tags = [Text.enter("tag", tag) for tag in told.tags]
-    if kinds := secrets_in([*texts.values(), *tags]):
-        raise RefusedError(
-            f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
-            "Nothing was written. Say it without the secret; if it was a real one, rotate it"
+    def log(self, told: Finding) -> tuple[Discovery, bool]:
+        """Log a discovery; return it, and whether it was new.
+
+        Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
+
+        Raises:
+            UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
+            RefusedError: it holds a secret, a text is too long, or it was taken back. Nothing is written.
+        """
+        _check(told)
+        texts = {name: Text.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
+        tags = [Text.enter("tag", tag) for tag in told.tags]
+        if kinds := secrets_in([*texts.values(), *tags]):
+            raise RefusedError(
+                f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
+                "Nothing was written. Say it without the secret; if it was a real one, rotate it"
+            )
+        problem, solution, context = (texts[name].text for name in ("problem", "solution", "context"))
+        if not problem or not solution:
+            raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
+        entry = Discovery(
+            id=discovery_id(told.type, context, problem, solution),
+            type=told.type,
+            context=context,
+            problem=problem,
+            solution=solution,
+            tags=tuple(tag.text for tag in tags if tag.text),
+            confidence=told.confidence,
+            minutes=told.minutes,
         )
-    problem, solution, context = (texts[name].text for name in ("problem", "solution", "context"))
-    if not problem or not solution:
-        raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
-    entry = Discovery(
-        id=discovery_id(told.type, context, problem, solution),
-        type=told.type,
-        context=context,
-        problem=problem,
-        solution=solution,
-        tags=tuple(tag.text for tag in tags if tag.text),
-        confidence=told.confidence,
-        minutes=told.minutes,
-    )
-    try:
-        if workspace.is_guest(agent):
-            raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
-        take_waiting(workspace, agent)
-        with workspace.writing(agent) as writer:
-            known, is_new = _written(writer, entry)
-    except FleetError as why:
-        if workspace.is_only_read():
-            raise
-        return entry, _keep_waiting(workspace, agent, entry, str(why))
-    if not is_new and known.id in workspace.discoveries.retracted():
-        raise RefusedError(
-            f"{known.id} was taken back, and the same words stay so. Nothing was logged: say it in other words, and "
-            "it is another discovery"
-        )
-    return known, is_new
+        try:
+            if self._workspace.is_guest(self._agent):
+                raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
+            self.take_waiting()
+            with self._workspace.writing(self._agent) as writer:
+                known, is_new = _written(writer, entry)
+        except FleetError as why:
+            if self._workspace.is_only_read():
+                raise
+            return entry, self._keep_waiting(entry, str(why))
+        if not is_new and known.id in self._workspace.discoveries.retracted():
+            raise RefusedError(
+                f"{known.id} was taken back, and the same words stay so. Nothing was logged: say it in other words, "
+                "and it is another discovery"
+            )
+        return known, is_new
+
+    def take_waiting(self) -> None:
+        """Log what waits among an agent's own files. Stopped half-way it is done again, and nothing counts twice."""
+        path = self._waiting_file()
+        if not self._workspace.files.read(path):
+            return
+        with self._workspace.log_lock(self._agent), self._workspace.writing(self._agent) as writer:
+            refused: list[Refused] = []
+            for number, line in enumerate(self._workspace.files.read(path).splitlines(), 1):
+                try:
+                    if isinstance(entry := decode(line), Discovery):
+                        _written(writer, entry)
+                except BadLineError as why:  # torn by a crash, or written by a person
+                    refused.append(Refused(f"{self._agent}/{WAITING}", number, str(why), line))
+            self._workspace.quarantine.keep(refused, self._workspace.wall())
+            self._workspace.files.remove(path)
+
+    def retract(self, prefix: str) -> Discovery:
+        """Take a discovery back, durable before this returns: nobody is shown it again, and its line stays.
+
+        Raises:
+            NoError: there is no such discovery, or it was taken back already.
+        """
+        with self._workspace.writing(self._agent) as writer:
+            entry = find(self._workspace, prefix)
+            if entry.id in self._workspace.discoveries.retracted():
+                raise NoError(f"{entry.id} was taken back already; nothing was changed")
+            line = Discovery(id=retraction_id(entry.id), at=writer.tick(), by=writer.name, retracts=entry.id)
+            writer.append(DISCOVERIES, [line])
+        return entry
+
+    def _keep_waiting(self, entry: Discovery, why: str) -> bool:
+        """Keep a discovery among the agent's own files until somebody may write here; tell whether it is new there."""
+        path, line = self._waiting_file(), DISCOVERIES.encode(entry)
+        with self._workspace.log_lock(self._agent):
+            is_new = line not in self._workspace.files.read(path).split(b"\n")
+            if is_new:
+                self._workspace.files.append(path, line + b"\n")
+        self._workspace.warn(f"{entry.id} waits in {path}, and goes to the clan once this is mended: {why}")
+        return is_new
+
+    def _waiting_file(self) -> Path:
+        return self._workspace.home(self._agent) / WAITING
 
 
 def _written(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
@@ -84,38 +134,6 @@ def _written(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])
     return entry, True
-
-
-def _keep_waiting(workspace: Workspace, agent: str, entry: Discovery, why: str) -> bool:
-    """Keep a discovery among the agent's own files until somebody may write here; tell whether it is new there."""
-    path, line = _waiting_file(workspace, agent), DISCOVERIES.encode(entry)
-    with workspace.log_lock(agent):
-        is_new = line not in workspace.files.read(path).split(b"\n")
-        if is_new:
-            workspace.files.append(path, line + b"\n")
-    workspace.warn(f"{entry.id} waits in {path}, and goes to the clan once this is mended: {why}")
-    return is_new
-
-
-def take_waiting(workspace: Workspace, agent: str) -> None:
-    """Log what waits among an agent's own files. Stopped half-way it is done again, and nothing counts twice."""
-    path = _waiting_file(workspace, agent)
-    if not workspace.files.read(path):
-        return
-    with workspace.log_lock(agent), workspace.writing(agent) as writer:
-        refused: list[Refused] = []
-        for number, line in enumerate(workspace.files.read(path).splitlines(), 1):
-            try:
-                if isinstance(entry := decode(line), Discovery):
-                    _written(writer, entry)
-            except BadLineError as why:  # torn by a crash, or written by a person
-                refused.append(Refused(f"{agent}/{WAITING}", number, str(why), line))
-        workspace.quarantine.keep(refused, workspace.wall())
-        workspace.files.remove(path)
-
-
-def _waiting_file(workspace: Workspace, agent: str) -> Path:
-    return workspace.home(agent) / WAITING
 
 
 def _check(told: Finding) -> None:
@@ -147,18 +165,3 @@ def find(workspace: Workspace, prefix: str) -> Discovery:
     if len(entries) > 1:
         raise NoError(f"{prefix} is not unique: {', '.join(each.id for each in entries[:5])}. Give more of the id")
     return entries[0]
-
-
-def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
-    """Take a discovery back, durable before this returns: nobody is shown it again. Its line stays, and so does this.
-
-    Raises:
-        NoError: there is no such discovery, or it was taken back already.
-    """
-    with workspace.writing(agent) as writer:
-        entry = find(workspace, prefix)
-        if entry.id in workspace.discoveries.retracted():
-            raise NoError(f"{entry.id} was taken back already; nothing was changed")
-        line = Discovery(id=retraction_id(entry.id), at=writer.tick(), by=writer.name, retracts=entry.id)
-        writer.append(DISCOVERIES, [line])
-    return entry

@@ -94,6 +94,15 @@ class Imported(msgspec.Struct):
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
+    @classmethod
+    def preview(cls, files: list[Path]) -> "Imported":
+        """Return what an import of these files would take and what not; nothing is written."""
+        done = cls(files={str(path): 0 for path in files})
+        for path in files:
+            for item in _items(path):
+                done.tell(item, str(path))
+        return done
+
     def tell(self, item: Item, path: str) -> None:
         """Note what becomes of a piece."""
         self.files.setdefault(path, 0)
@@ -158,15 +167,6 @@ def _files_below(root: Path) -> Iterator[Path]:
             yield path
 
 
-def preview(files: list[Path]) -> Imported:
-    """Return what an import of these files would take and what not; nothing is written."""
-    done = Imported(files={str(path): 0 for path in files})
-    for path in files:
-        for item in _items(path):
-            done.tell(item, str(path))
-    return done
-
-
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
     """Read files and write what is new to the agent's shard. The log is counted already.
 
@@ -183,39 +183,45 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     return taken.done
 
 
-def take_log(workspace: Workspace, agent: str) -> Imported:
-    """Write what a person wrote into an agent's log in any other form than its own: each lesson once, as an import.
+class LogPage:
+    """An agent's log as a page that may hold, beside its own entries, lessons in any other form."""
 
-    The log is counted already, and its text stays as it is. A log that did not change since is not read again.
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
+        self._path = CountedLog(workspace, agent).log_file()
 
-    Raises:
-        DiskError: nothing of it was acknowledged.
-    """
-    path = CountedLog(workspace, agent).log_file()
-    page = workspace.files.read(path)
-    key, now = f"beside {agent}", _digest(page)
-    known, _, known_rest = workspace.db.noted(key).partition(" ")
-    if not page or known == now:
-        return Imported()
-    beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
-    rest = _digest(b"".join(each for each in beside if not each.startswith(b"<!-- fleet ")))
-    done = Imported()
-    if rest != known_rest:  # else only entries of its own came since
-        with workspace.writing(agent) as writer:
-            taken = _Import(writer)
-            taken.take(_beside(page), path)
-            taken.write()
-            done = taken.done
-    workspace.db.note(key, f"{now} {rest}")
-    return done
+    def take(self) -> Imported:
+        """Write what a person wrote into an agent's log in any other form than its own: each lesson once, as an import.
 
+        The log is counted already, and its text stays as it is. A log that did not change since is not read again.
 
-def left_in_log(workspace: Workspace, agent: str) -> list[Piece]:
-    """Return what a person wrote into an agent's log that is no lesson."""
-    done, path = Imported(), CountedLog(workspace, agent).log_file()
-    for item in _beside(workspace.files.read(path)):
-        done.tell(item, path.relative_to(workspace.root).as_posix())
-    return done.left
+        Raises:
+            DiskError: nothing of it was acknowledged.
+        """
+        page = self._workspace.files.read(self._path)
+        key, now = f"beside {self._agent}", _digest(page)
+        known, _, known_rest = self._workspace.db.noted(key).partition(" ")
+        if not page or known == now:
+            return Imported()
+        beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
+        rest = _digest(b"".join(each for each in beside if not each.startswith(b"<!-- fleet ")))
+        done = Imported()
+        if rest != known_rest:  # else only entries of its own came since
+            with self._workspace.writing(self._agent) as writer:
+                taken = _Import(writer)
+                taken.take(_beside(page), self._path)
+                taken.write()
+                done = taken.done
+        self._workspace.db.note(key, f"{now} {rest}")
+        return done
+
+    def left(self) -> list[Piece]:
+        """Return what a person wrote into an agent's log that is no lesson."""
+        done = Imported()
+        for item in _beside(self._workspace.files.read(self._path)):
+            done.tell(item, self._path.relative_to(self._workspace.root).as_posix())
+        return done.left
 
 
 def _beside(page: bytes) -> Iterator[Item]:

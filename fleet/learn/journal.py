@@ -125,7 +125,7 @@ class Proposal(NamedTuple):
     command: str
 
 
-class Open(NamedTuple):
+class _Open(NamedTuple):
     """Failures in a row that nothing has ended yet, as JSON shows them.
 
     Attributes:
@@ -335,13 +335,13 @@ class Journal:
         self._log.drop(found[0].id)
         return found[0]
 
-    def open_attempts(self, session: str = "") -> list[Open]:
+    def open_attempts(self, session: str = "") -> list[_Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts
         limit = 10**9 if settings.off else settings.limit
         found = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
-            Open(
+            _Open(
                 each.session,
                 each.family,
                 each.last.command,

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md, counting
+from fleet.learn import corrections_md
 from fleet.learn.corrections_md import MOVED, PART, Log, Record
 from fleet.learn.counting import CountedLog
 from fleet.model import line as codec
@@ -330,7 +330,7 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
         _move_records(workspace, old, old if is_lent else workspace.mint(agent).name, adds)
         for pattern in adds:
             workspace.db.take_back(pattern, old, ("add", "n"))
-        workspace.db.note(counting.note_key(agent), "")
+        CountedLog(workspace, agent).forget_count()
 
 
 def _foreign_adds(

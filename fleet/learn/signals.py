@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import Draft
+from fleet.learn.corrections_md import Draft, Log
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
@@ -100,6 +100,26 @@ class Flag(NamedTuple):
     secrets: tuple[str, ...] = ()
     sameness: str = ""
 
+    @classmethod
+    def of_failure(cls, command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
+        """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
+
+        ``sameness``: what makes another failure the same one.
+        """
+        told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
+        ended = "failed" if exit_code is None else f"exit code {exit_code}"
+        first = _first_line(told, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
+        head = f"{ended}: {told}"
+        said, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
+        return cls(
+            kind="failure",
+            quote=f"{head}\n{said}".strip(),
+            title=f"{first}: {ended}",
+            heard="failure",
+            secrets=tuple(sorted({*in_command, *in_lines})),
+            sameness=sameness,
+        )
+
 
 class _Flagged(NamedTuple):
     """What became of a signal.
@@ -132,135 +152,120 @@ class _Mark(NamedTuple):
     key: str
 
 
-def failure(command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
-    """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
+class Signals:
+    """Signals in an agent's log: logged, listed while they wait for a lesson, dismissed."""
 
-    ``sameness``: what makes another failure the same one.
-    """
-    told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
-    ended = "failed" if exit_code is None else f"exit code {exit_code}"
-    first = _first_line(told, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
-    head = f"{ended}: {told}"
-    said, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
-    return Flag(
-        kind="failure",
-        quote=f"{head}\n{said}".strip(),
-        title=f"{first}: {ended}",
-        heard="failure",
-        secrets=tuple(sorted({*in_command, *in_lines})),
-        sameness=sameness,
-    )
+    def __init__(self, ground: _Ground, agent: str) -> None:
+        self._ground = ground
+        self._agent = agent
+        self._path = ground.home(agent) / corrections_md.FILE_NAME
 
+    def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _Flagged:
+        """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
-def flag(
-    workspace: _Ground, agent: str, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S
-) -> _Flagged:
-    """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
+        The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for
+        its lesson, and are not written again. Said once more after its lesson was stated, or dismissed, it is a new
+        one.
 
-    The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for its
-    lesson, and are not written again. Said once more after its lesson was stated, or dismissed, it is a new one.
-
-    Raises:
-        UsageError: nobody writes here, or the agent's name is none.
-        BusyError: another process holds the lock; nothing was written.
-        DiskError: it did not reach the disk.
-    """
-    if not names.is_agent(agent):
-        raise UsageError(f"{agent[:40]!r} is no agent's name; the signal was not logged")
-    if workspace.is_read_only:
-        raise UsageError("this workspace is only read here, and no replica was lent to it: the signal was not logged")
-    title, wrong, source, secrets = _screened(signal)
-    word = corrections_md.session_word(session) if session else ""
-    this = (signal.kind, word, _key(signal.sameness or wrong))
-    path = workspace.home(agent) / corrections_md.FILE_NAME
-    with workspace.log_lock(agent, wait_s):
-        known = workspace.files.read(path)
-        for mark in _marks(known[-_TAIL_BYTES:]):
-            if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
-                return _Flagged(mark.id, is_new=False)
-        now = _iso(workspace.world.wall_ms())
-        when = f"{now[:10]} {now[11:16]}Z"
-        heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
-        label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
-        draft = Draft(when, title, wrong, source=source, heard=heard, label=label)
-        entry = draft.id_in(known)
-        head = "" if known else f"# Corrections — {agent}\n"
-        comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
-        workspace.files.append(path, f"{head}\n{draft.render()}{comment}\n".encode())
-    return _Flagged(entry, is_new=True, secrets=secrets)
-
-
-def waiting(
-    workspace: _Ground, agent: str, session: str = "", *, days: float = 0.0, everything: bool = False
-) -> list[Waiting]:
-    """Return the entries whose lesson somebody may be asked for, in file order.
-
-    Not among them is a failed command, whose own session alone is asked, what was dismissed, and what has no field of
-    this format: that is read as any page is. For a session that owes nothing the log is searched and not parsed.
-
-    ``session``: only what was flagged in this one; "": in whichever.
-    ``days``: leave out what is older; 0 leaves out nothing for its age.
-    ``everything``: every entry without a lesson, whatever it is and however old.
-    """
-    known = workspace.files.read(workspace.home(agent) / corrections_md.FILE_NAME)
-    here = {mark.id: mark for mark in _marks(known)}
-    if session:
-        word, counted = corrections_md.session_word(session), {found[1].decode() for found in _RECORD.finditer(known)}
-        here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
-        if not here:
-            return []
-    dismissed = {found[1].decode() for found in _DISMISSED.finditer(known)}
-    oldest_ms = workspace.world.wall_ms() - days * 86_400_000 if days else 0
-    found = []
-    for bound in corrections_md.Log.parse(known).bound():
-        entry, mark = bound.entry, here.get(bound.id)
-        if bound.record is not None or entry.pattern or (session and mark is None):
-            continue
-        kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
-        flagged_ms = dates.to_ms(when) if when else None
-        is_over = (
-            kind == "failure"
-            or bound.id in dismissed
-            or (entry.is_bare and not entry.wrong)
-            or (flagged_ms is not None and flagged_ms < oldest_ms)
-        )
-        if everything or not is_over:
-            title = entry.title or _first_line(entry.wrong or entry.right)
-            found.append(Waiting(bound.id, title, entry.when, entry.wrong))
-    return found
-
-
-def dismiss(workspace: _Ground, agent: str, prefix: str) -> list[Waiting]:
-    """Ask nobody any more for the lesson of an entry, or with ``prefix`` "" of any that waits now; return them.
-
-    The entries stay as they are, and the lesson of each can still be stated.
-
-    Raises:
-        NoError: no entry that waits begins like that, or more than one.
-        DiskError: it did not reach the disk.
-    """
-    wanted = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
-    with workspace.log_lock(agent):
-        found = waiting(workspace, agent, everything=bool(prefix))
-        chosen = [each for each in found if each.id.startswith(wanted)]
-        if prefix and len(chosen) != 1:
-            raise NoError(
-                f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was changed. "
-                "`fleet learn --waiting --all` lists them"
+        Raises:
+            UsageError: nobody writes here, or the agent's name is none.
+            BusyError: another process holds the lock; nothing was written.
+            DiskError: it did not reach the disk.
+        """
+        if not names.is_agent(self._agent):
+            raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
+        if self._ground.is_read_only:
+            raise UsageError(
+                "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )
-        now = _iso(workspace.world.wall_ms())
-        marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
-        if marks:
-            workspace.files.append(workspace.home(agent) / corrections_md.FILE_NAME, f"\n{marks}".encode())
-    return chosen
+        title, wrong, source, secrets = _screened(signal)
+        word = corrections_md.session_word(session) if session else ""
+        this = (signal.kind, word, _key(signal.sameness or wrong))
+        with self._ground.log_lock(self._agent, wait_s):
+            known = self._read()
+            for mark in _marks(known[-_TAIL_BYTES:]):
+                if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
+                    return _Flagged(mark.id, is_new=False)
+            now = _iso(self._ground.world.wall_ms())
+            when = f"{now[:10]} {now[11:16]}Z"
+            heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
+            label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
+            draft = Draft(when, title, wrong, source=source, heard=heard, label=label)
+            entry = draft.id_in(known)
+            head = "" if known else f"# Corrections — {self._agent}\n"
+            comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
+            self._ground.files.append(self._path, f"{head}\n{draft.render()}{comment}\n".encode())
+        return _Flagged(entry, is_new=True, secrets=secrets)
 
+    def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
+        """Return the entries whose lesson somebody may be asked for, in file order.
 
-def origin(known: bytes, entry: str) -> tuple[str, int | None]:
-    """Return the session in which a signal was flagged, and when, milliseconds since 1970; "" and None if unknown."""
-    mark = next((mark for mark in _marks(known) if mark.id == entry), None)
-    if mark is None:
-        return "", None
-    return mark.session, dates.to_ms(mark.at)
+        Not among them is a failed command, whose own session alone is asked, what was dismissed, and what has no field
+        of this format: that is read as any page is. For a session that owes nothing the log is searched and not parsed.
+
+        ``session``: only what was flagged in this one; "": in whichever.
+        ``days``: leave out what is older; 0 leaves out nothing for its age.
+        ``everything``: every entry without a lesson, whatever it is and however old.
+        """
+        known = self._read()
+        here = {mark.id: mark for mark in _marks(known)}
+        if session:
+            word = corrections_md.session_word(session)
+            counted = {found[1].decode() for found in _RECORD.finditer(known)}
+            here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
+            if not here:
+                return []
+        dismissed = {found[1].decode() for found in _DISMISSED.finditer(known)}
+        oldest_ms = self._ground.world.wall_ms() - days * 86_400_000 if days else 0
+        found = []
+        for bound in Log.parse(known).bound():
+            entry, mark = bound.entry, here.get(bound.id)
+            if bound.record is not None or entry.pattern or (session and mark is None):
+                continue
+            kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
+            flagged_ms = dates.to_ms(when) if when else None
+            is_over = (
+                kind == "failure"
+                or bound.id in dismissed
+                or (entry.is_bare and not entry.wrong)
+                or (flagged_ms is not None and flagged_ms < oldest_ms)
+            )
+            if everything or not is_over:
+                title = entry.title or _first_line(entry.wrong or entry.right)
+                found.append(Waiting(bound.id, title, entry.when, entry.wrong))
+        return found
+
+    def dismiss(self, prefix: str) -> list[Waiting]:
+        """Ask nobody any more for the lesson of an entry, or with ``prefix`` "" of any that waits now; return them.
+
+        The entries stay as they are, and the lesson of each can still be stated.
+
+        Raises:
+            NoError: no entry that waits begins like that, or more than one.
+            DiskError: it did not reach the disk.
+        """
+        wanted = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
+        with self._ground.log_lock(self._agent):
+            found = self.waiting(everything=bool(prefix))
+            chosen = [each for each in found if each.id.startswith(wanted)]
+            if prefix and len(chosen) != 1:
+                raise NoError(
+                    f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was "
+                    "changed. `fleet learn --waiting --all` lists them"
+                )
+            now = _iso(self._ground.world.wall_ms())
+            marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
+            if marks:
+                self._ground.files.append(self._path, f"\n{marks}".encode())
+        return chosen
+
+    def origin(self, entry: str) -> tuple[str, int | None]:
+        """Return the session in which a signal was flagged, and when, ms since 1970; "" and None if unknown."""
+        mark = next((mark for mark in _marks(self._read()) if mark.id == entry), None)
+        return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
+
+    def _read(self) -> bytes:
+        return self._ground.files.read(self._path)
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:
@@ -346,33 +351,3 @@ def _iso(ms: int) -> str:
     """Return a moment as text that sorts: UTC, to the millisecond."""
     ms = min(max(ms, 0), 253_402_300_799_999)  # the year 9999
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"
-
-
-_BEFORE = re.compile(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
-_NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
-
-
-def is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether a correction only repeats what was shown.
-
-    So it is when its pattern is a copied line, evidence and all; or when its pattern is a shown lesson, and neither
-    what went wrong nor the right way says anything but that lesson: no mistake is told.
-
-    ``lessons``: text and right way of the lessons that were shown.
-    """
-    if screening.injected_id(pattern):
-        return True
-    told = [_bare(wrong), _bare(right)]
-    for lesson, way in lessons:
-        if _bare(pattern) != _bare(lesson):
-            continue
-        known = {"", _bare(lesson), _bare(way), _bare(f"{lesson} — right: {way}"), _bare(f"right: {way}")}
-        if known.issuperset(told):
-            return True
-    return False
-
-
-def _bare(said: str) -> str:
-    """Return a text as it is compared: without copied lines, without what a list or a quote puts before it."""
-    left = screening.strip_injected(said).translate(_NO_ESCAPES)
-    return normalise(" ".join(_BEFORE.sub("", row) for row in left.split("\n")))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.learn.signals import Flag, failure, flag
+from fleet.learn.signals import Flag, Signals
 from fleet.store.workspace import Workspace
 
 LESSON = "In this repository use pnpm, never npm"
@@ -17,7 +17,7 @@ def velma(stage):
 
 def flagged(stage, where, signal=None, session="s-1"):
     workspace = Workspace(stage.folder / where)
-    return flag(workspace, where, signal or Flag("human", "no, use pnpm here"), session=session).id
+    return Signals(workspace, where).flag(signal or Flag("human", "no, use pnpm here"), session=session).id
 
 
 def learn(stage, where, *words, **more):
@@ -118,7 +118,7 @@ def test_twice_is_told_with_a_way_out(stage, velma):
 
 
 def test_three_signals_of_three_kinds_are_one_lesson_in_another_agents_clan(stage, velma):
-    signals = (Flag("human", "no"), failure("npm ci", 1, "no lockfile"), Flag("agent", "pnpm!", agent="tank"))
+    signals = (Flag("human", "no"), Flag.of_failure("npm ci", 1, "no lockfile"), Flag("agent", "pnpm!", agent="tank"))
     pattern = ""
     for number, signal in enumerate(signals):
         entry = flagged(stage, velma, signal, f"s-{number}")

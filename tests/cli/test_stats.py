@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fleet.learn.signals import Flag, flag
+from fleet.learn.signals import Flag, Signals
 from fleet.reflect.exposure import Exposures
 from fleet.store.database import Local
 from fleet.store.workspace import Workspace
@@ -105,7 +105,7 @@ def test_feedback_that_says_nothing_is_none(stage, velma, words, code, told):
 
 def test_what_waits_for_its_lesson_is_counted(stage, velma):
     workspace = Workspace(stage.folder / velma)
-    flag(workspace, velma, Flag("human", "no"))
+    Signals(workspace, velma).flag(Flag("human", "no"))
     workspace.close()
     assert stats(stage, velma)["unfilled"] == 1
     assert "1 without a lesson yet" in stage.run(velma, "stats").stdout

@@ -6,9 +6,8 @@ import pytest
 
 from fleet.app.learning import correct
 from fleet.learn import counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections import Correction, _is_echo
 from fleet.learn.counting import CountedLog
-from fleet.learn.signals import is_echo
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
@@ -136,7 +135,7 @@ SHOWN = [(LESSON, RIGHT)]
     ],
 )
 def test_what_tells_only_a_shown_lesson_is_an_echo(wrong, right, pattern):
-    assert is_echo(wrong, right, pattern, SHOWN)
+    assert _is_echo(wrong, right, pattern, SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +151,7 @@ def test_what_tells_only_a_shown_lesson_is_an_echo(wrong, right, pattern):
     ],
 )
 def test_what_tells_a_mistake_is_none(wrong, right, pattern, lessons):
-    assert not is_echo(wrong, right, pattern, lessons)
+    assert not _is_echo(wrong, right, pattern, lessons)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from fleet.learn import corrections_md, counting, signals
 from fleet.learn.corrections import Correction
 from fleet.learn.corrections_md import Draft, Log, Statement
 from fleet.learn.counting import CountedLog
-from fleet.learn.signals import Flag, flag
+from fleet.learn.signals import Flag, Signals
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace, World
@@ -53,7 +53,7 @@ def log_of(workspace):
 
 
 def flagged(workspace, quote="no, use pnpm here", session="s-1", kind="human"):
-    return flag(workspace, "velma", Flag(kind, quote), session=session).id
+    return Signals(workspace, "velma").flag(Flag(kind, quote), session=session).id
 
 
 def seen(workspace):
@@ -83,7 +83,7 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.id, "pnpm install", 1)
     assert CountedLog(workspace, "velma").unfilled() == 0
-    assert signals.waiting(workspace, "velma") == []
+    assert signals.Signals(workspace, "velma").waiting() == []
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
@@ -105,11 +105,11 @@ def test_all_four_triggers_count_alike(workspace, wall):
     told = (
         Flag("human", "no, use pnpm"),
         Flag("agent", "use pnpm", agent="splinter"),
-        signals.failure("npm ci", 1, "lockfile missing"),
+        signals.Flag.of_failure("npm ci", 1, "lockfile missing"),
         Flag("self", "ran npm by habit"),
     )
     for number, signal in enumerate(told, 1):
-        done = flag(workspace, "velma", signal, session=f"s-{number}")
+        done = Signals(workspace, "velma").flag(signal, session=f"s-{number}")
         assert state_lesson(workspace, "velma", done.id, LESSON).seen == number
     correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
     (line,) = workspace.patterns.lessons()
@@ -370,7 +370,9 @@ def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
     state_lesson(workspace, "velma", entry, LESSON)
-    assert [each.title for each in signals.waiting(workspace, "velma", everything=True)] == ["Never bulk-commit"]
+    assert [each.title for each in signals.Signals(workspace, "velma").waiting(everything=True)] == [
+        "Never bulk-commit"
+    ]
 
 
 def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):

@@ -126,7 +126,7 @@ def test_that_nothing_waits_is_known_for_as_long_as_nobody_touches_the_log(works
 @pytest.mark.parametrize("note", ["torn", "1 2 3", "\xff", "1 2 3 -4", "a b c"])
 def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note):
     tell(workspace)
-    workspace.db.note(counting.note_key("velma"), note)
+    workspace.db.note(counting._note_key("velma"), note)
     assert CountedLog(workspace, "velma").unfilled() == 0
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)

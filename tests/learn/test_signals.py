@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fleet.learn import corrections, corrections_md, counting, signals
 from fleet.learn.corrections_md import Log
 from fleet.learn.counting import CountedLog
-from fleet.learn.signals import Flag, failure, flag, waiting
+from fleet.learn.signals import Flag, Signals
 from fleet.model import limits
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.store.files import Files
@@ -59,7 +59,9 @@ def entries(ground):
 
 
 def test_a_persons_signal_is_an_auto_detected_entry(ground):
-    done = flag(ground, "velma", Flag("human", "no, use pnpm here\nnot npm", confidence="medium"), session="s-1")
+    done = Signals(ground, "velma").flag(
+        Flag("human", "no, use pnpm here\nnot npm", confidence="medium"), session="s-1"
+    )
     assert done.is_new
     assert page(ground) == (
         "# Corrections — velma\n"
@@ -84,13 +86,13 @@ def test_a_persons_signal_is_an_auto_detected_entry(ground):
         (Flag("human", "no"), "auto-detected (a person)", "correction"),
         (Flag("agent", "no", agent="splinter"), "auto-detected (splinter)", "correction"),
         (Flag("agent", "no", agent="../../x"), "auto-detected (another agent)", "correction"),
-        (failure("make", 2, "no"), "auto-detected (a failed command)", "failure"),
+        (Flag.of_failure("make", 2, "no"), "auto-detected (a failed command)", "failure"),
         (Flag("self", "no", source="the diff"), "auto-detected (self-observed): the diff", "correction"),
         (Flag("human", "no", heard="x) <!--", confidence="-->"), "auto-detected (a person)", "correction"),
     ],
 )  # fmt: skip
 def test_each_kind_says_where_it_comes_from(ground, told, source, heard):
-    flag(ground, "velma", told)
+    Signals(ground, "velma").flag(told)
     (entry,) = entries(ground)
     assert (entry.source, entry.signal, entry.auto) == (source, f"{heard} (confidence=strong)", True)
     assert "no" in entry.wrong
@@ -98,7 +100,7 @@ def test_each_kind_says_where_it_comes_from(ground, told, source, heard):
 
 def test_a_failure_keeps_command_exit_code_and_last_lines(ground):
     said = "\n".join(f"line {number}" for number in range(100))
-    flag(ground, "velma", failure("pytest -q tests", 1, said))
+    Signals(ground, "velma").flag(Flag.of_failure("pytest -q tests", 1, said))
     (entry,) = entries(ground)
     assert entry.title == "pytest -q tests: exit code 1"
     first, *rest = entry.wrong.split("\n")
@@ -107,13 +109,13 @@ def test_a_failure_keeps_command_exit_code_and_last_lines(ground):
 
 
 def test_a_failure_without_an_exit_code_or_output_is_one_too(ground):
-    flag(ground, "velma", failure("make", None, ""))
+    Signals(ground, "velma").flag(Flag.of_failure("make", None, ""))
     (entry,) = entries(ground)
     assert (entry.title, entry.wrong) == ("make: failed", "failed: make")
 
 
 def test_a_signal_counts_for_nothing(ground, wall):
-    flag(ground, "velma", SAID, session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
     with ground.writing("velma") as writer:
         assert counting.reconcile(writer) == 0
     assert CountedLog(ground, "velma").unfilled() == 1
@@ -140,7 +142,9 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
     path.parent.mkdir(parents=True)
     path.write_bytes(before.encode("utf-8", "replace"))
     known = len(Log.parse(before.encode("utf-8", "replace") + b"\n").bound())
-    done = flag(Workspace(root, World(wall_ms=Wall())), "velma", Flag("human", quote, title=title, source=source))
+    done = Signals(Workspace(root, World(wall_ms=Wall())), "velma").flag(
+        Flag("human", quote, title=title, source=source)
+    )
     bound = Log.parse(path.read_bytes()).bound()
     assert len(bound) == known + 1
     assert (bound[-1].id, bound[-1].entry.pattern, bound[-1].record) == (done.id, "", None)
@@ -151,16 +155,16 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
 
 @pytest.mark.parametrize("later_ms", [0, 59_999, 60_000, 3_600_000, -30_000])
 def test_the_same_words_in_one_session_are_one_signal_while_it_waits_whatever_the_time(ground, wall, later_ms):
-    first = flag(ground, "velma", SAID, session="s")
+    first = Signals(ground, "velma").flag(SAID, session="s")
     wall.ms += later_ms
-    again = flag(ground, "velma", Flag("human", "  No, use  PNPM here."), session="s")
+    again = Signals(ground, "velma").flag(Flag("human", "  No, use  PNPM here."), session="s")
     assert (again.id, again.is_new) == (first.id, False)
     assert len(entries(ground)) == 1
 
 
 def test_other_words_at_the_same_moment_are_another_signal(ground):
     said = ["no, use pnpm here", "no, use pnpm there", "stop"]
-    assert all(flag(ground, "velma", Flag("human", each), session="s").is_new for each in said)
+    assert all(Signals(ground, "velma").flag(Flag("human", each), session="s").is_new for each in said)
     assert [entry.wrong for entry in entries(ground)] == said
 
 
@@ -171,60 +175,60 @@ def test_failures_are_the_same_by_family_and_error_and_not_by_their_words(ground
         ("cargo build", "cargo build\n1"),
         ("pytest -q", "pytest\n1"),
     ]
-    found = [flag(ground, "velma", failure(told, 1, "no", same), session="s") for told, same in tools]
+    found = [Signals(ground, "velma").flag(Flag.of_failure(told, 1, "no", same), session="s") for told, same in tools]
     assert [each.is_new for each in found] == [True, True, True, False]
     assert found[3].id == found[0].id
 
 
 def test_another_session_and_another_kind_are_new(ground):
-    flag(ground, "velma", SAID, session="s")
-    assert flag(ground, "velma", SAID, session="t").is_new
-    assert flag(ground, "velma", SAID).is_new
-    assert flag(ground, "velma", Flag("self", "no, use pnpm here"), session="s").is_new
+    Signals(ground, "velma").flag(SAID, session="s")
+    assert Signals(ground, "velma").flag(SAID, session="t").is_new
+    assert Signals(ground, "velma").flag(SAID).is_new
+    assert Signals(ground, "velma").flag(Flag("self", "no, use pnpm here"), session="s").is_new
     assert len({bound.id for bound in Log.parse(page(ground)).bound()}) == 4
 
 
 def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
-    first = flag(ground, "velma", SAID, session="s")
+    first = Signals(ground, "velma").flag(SAID, session="s")
     corrections.state_lesson(ground, "velma", first.id, "Use pnpm")
-    second = flag(ground, "velma", SAID, session="s")
+    second = Signals(ground, "velma").flag(SAID, session="s")
     assert second.is_new
-    assert not flag(ground, "velma", SAID, session="s").is_new
-    signals.dismiss(ground, "velma", second.id)
-    assert flag(ground, "velma", SAID, session="s").is_new
+    assert not Signals(ground, "velma").flag(SAID, session="s").is_new
+    signals.Signals(ground, "velma").dismiss(second.id)
+    assert Signals(ground, "velma").flag(SAID, session="s").is_new
 
 
 def test_a_mark_of_an_older_version_has_no_key_and_is_no_repeat_but_a_sign_of_its_session(ground):
-    first = flag(ground, "velma", SAID, session="s")
+    first = Signals(ground, "velma").flag(SAID, session="s")
     path = ground.home("velma") / "corrections.md"
     path.write_text(re.sub(r" key=\w+ -->", " -->", path.read_text()))
     assert signals.origin(path.read_bytes(), first.id) == ("s", NOON)
-    assert flag(ground, "velma", SAID, session="s").is_new
+    assert Signals(ground, "velma").flag(SAID, session="s").is_new
 
 
 def test_another_agents_signal_is_no_repeat(ground):
-    flag(ground, "velma", SAID, session="s")
-    assert flag(ground, "splinter", SAID, session="s").is_new
+    Signals(ground, "velma").flag(SAID, session="s")
+    assert Signals(ground, "splinter").flag(SAID, session="s").is_new
 
 
 @pytest.mark.parametrize("back_ms", [1, 30_000, 3_600_000, NOON - 1])
 def test_a_clock_that_was_set_back_swallows_nothing(ground, wall, back_ms):
-    flag(ground, "velma", SAID, session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
     wall.ms -= back_ms
-    assert flag(ground, "velma", Flag("human", "stop"), session="s").is_new
-    assert not flag(ground, "velma", Flag("human", "stop"), session="s").is_new
+    assert Signals(ground, "velma").flag(Flag("human", "stop"), session="s").is_new
+    assert not Signals(ground, "velma").flag(Flag("human", "stop"), session="s").is_new
 
 
 def test_a_repeat_is_known_behind_much_that_came_in_between(ground, wall):
-    first = flag(ground, "velma", SAID, session="s")
+    first = Signals(ground, "velma").flag(SAID, session="s")
     for number in range(60):
-        flag(ground, "velma", failure("make", 2, "x" * 5_000), session=f"other-{number}")
+        Signals(ground, "velma").flag(Flag.of_failure("make", 2, "x" * 5_000), session=f"other-{number}")
     wall.ms += 10_000
-    assert flag(ground, "velma", SAID, session="s") == (first.id, False, ())
+    assert Signals(ground, "velma").flag(SAID, session="s") == (first.id, False, ())
 
 
 def test_equal_signals_of_two_sessions_are_two_entries(ground):
-    ids = {flag(ground, "velma", SAID, session=f"s-{number}").id for number in range(3)}
+    ids = {Signals(ground, "velma").flag(SAID, session=f"s-{number}").id for number in range(3)}
     assert ids == {bound.id for bound in Log.parse(page(ground)).bound()}
     assert len(ids) == 3
 
@@ -232,7 +236,7 @@ def test_equal_signals_of_two_sessions_are_two_entries(ground):
 @pytest.mark.parametrize("gone", range(4))
 def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, gone):
     for number in range(3):
-        flag(ground, "velma", SAID, session=f"s-{number}")
+        Signals(ground, "velma").flag(SAID, session=f"s-{number}")
     path = ground.home("velma") / "corrections.md"
     first, *blocks = path.read_text().split("\n## ")
     changed = (
@@ -242,21 +246,21 @@ def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, 
         [block.replace("**Source:**", "**Source:** ") for block in blocks],
     )[gone]
     path.write_text("\n## ".join([first, *changed]) + "\n")
-    done = flag(ground, "velma", SAID, session="s-9")
+    done = Signals(ground, "velma").flag(SAID, session="s-9")
     assert Log.parse(page(ground)).bound()[-1].id == done.id
 
 
 def test_a_quote_cannot_pass_for_a_repeat(ground):
     mark = "<!-- fleet flagged c-0123456789abcdef at=2026-11-21T12:00:00.000Z kind=failure session=s -->"
-    flag(ground, "velma", Flag("human", f"no\n{mark}", title=mark, source=mark), session="s")
-    assert flag(ground, "velma", failure("make", 2, mark), session="s").is_new
+    Signals(ground, "velma").flag(Flag("human", f"no\n{mark}", title=mark, source=mark), session="s")
+    assert Signals(ground, "velma").flag(Flag.of_failure("make", 2, mark), session="s").is_new
 
 
 def test_a_session_that_is_no_word_is_known_again(ground):
     odd = "a session -- of --> my own\n"
-    assert flag(ground, "velma", SAID, session=odd).is_new
-    assert not flag(ground, "velma", SAID, session=odd).is_new
-    assert [each.title for each in waiting(ground, "velma", odd)] == ["no, use pnpm here"]
+    assert Signals(ground, "velma").flag(SAID, session=odd).is_new
+    assert not Signals(ground, "velma").flag(SAID, session=odd).is_new
+    assert [each.title for each in Signals(ground, "velma").waiting(odd)] == ["no, use pnpm here"]
     assert page(ground).count("\n") == 8
 
 
@@ -264,11 +268,13 @@ def test_a_session_that_is_no_word_is_known_again(ground):
 
 
 def test_a_secret_in_what_failed_is_taken_out(ground):
-    done = flag(ground, "velma", failure(f"curl -H 'Authorization: Bearer {TOKEN}' x", 22, f"token was {TOKEN}\n"))
+    done = Signals(ground, "velma").flag(
+        Flag.of_failure(f"curl -H 'Authorization: Bearer {TOKEN}' x", 22, f"token was {TOKEN}\n")
+    )
     assert "a1B2" not in page(ground)
     assert "[REDACTED:" in entries(ground)[0].wrong
     assert done.secrets
-    done = flag(ground, "velma", Flag("human", f"no, {TOKEN}", title=TOKEN, source=TOKEN))
+    done = Signals(ground, "velma").flag(Flag("human", f"no, {TOKEN}", title=TOKEN, source=TOKEN))
     assert (done.secrets, "a1B2" in page(ground)) == (("github-classic",), False)
 
 
@@ -276,18 +282,18 @@ def test_a_secret_in_what_failed_is_taken_out(ground):
 def test_half_of_a_secret_is_never_kept(ground, cut):
     window = limits.SIGNAL_WINDOW_CHARS
     # The window begins within the secret, in a line of its own or in the only line there is; or the head ends in it.
-    flag(ground, "velma", failure("a", 1, TOKEN + "x\n" + "y" * (window - cut - 2)))
-    flag(ground, "velma", failure("b", 1, f"{TOKEN} " + "z " * ((window - cut) // 2)), session="2")
-    flag(ground, "velma", failure("c " * (window // 2 - cut // 2 - 1) + TOKEN, 1, ""), session="3")
+    Signals(ground, "velma").flag(Flag.of_failure("a", 1, TOKEN + "x\n" + "y" * (window - cut - 2)))
+    Signals(ground, "velma").flag(Flag.of_failure("b", 1, f"{TOKEN} " + "z " * ((window - cut) // 2)), session="2")
+    Signals(ground, "velma").flag(Flag.of_failure("c " * (window // 2 - cut // 2 - 1) + TOKEN, 1, ""), session="3")
     for quote in ("d " * (window // 2 - cut // 2 - 1) + TOKEN + " e" * 99, TOKEN[:-cut] if cut > 20 else ""):
-        flag(ground, "velma", Flag("human", quote), session=f"4 {len(quote)}")
+        Signals(ground, "velma").flag(Flag("human", quote), session=f"4 {len(quote)}")
     assert "a1B2" not in re.sub(r"(?m)^\*\*User flagged:\*\* ghp_\w{0,20}$|^## .* — ghp_\w{0,20}$", "", page(ground))
 
 
 def test_half_of_a_secret_behind_a_giant_one_is_never_kept(ground):
     giant = "eyJ" + "aB3" * 2_600 + ".abcdef"
-    flag(
-        ground, "velma", Flag("human", f"{giant} " + "p" * (limits.SIGNAL_WINDOW_CHARS - len(giant) - 20) + f" {TOKEN}")
+    Signals(ground, "velma").flag(
+        Flag("human", f"{giant} " + "p" * (limits.SIGNAL_WINDOW_CHARS - len(giant) - 20) + f" {TOKEN}")
     )
     assert "ghp_" not in page(ground)
     assert "[REDACTED:jwt]" in page(ground)
@@ -295,7 +301,7 @@ def test_half_of_a_secret_behind_a_giant_one_is_never_kept(ground):
 
 def test_a_private_key_that_begins_before_the_window_is_taken_out(ground):
     key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB\n" * 300
-    flag(ground, "velma", failure("cat key", 1, f"{key}-----END PRIVATE KEY-----\nfailed\n"))
+    Signals(ground, "velma").flag(Flag.of_failure("cat key", 1, f"{key}-----END PRIVATE KEY-----\nfailed\n"))
     assert "MIIE" not in page(ground)
     assert entries(ground)[0].wrong.endswith("failed")
 
@@ -307,7 +313,7 @@ def test_a_private_key_that_begins_before_the_window_is_taken_out(ground):
     ids=["one line", "lines", "Chinese", "progress bar", "nothing", "wide lines"],
 )  # fmt: skip
 def test_ten_megabytes_are_capped(ground, said):
-    flag(ground, "velma", failure("make " + "y" * 5_000, 2, said))
+    Signals(ground, "velma").flag(Flag.of_failure("make " + "y" * 5_000, 2, said))
     (entry,) = entries(ground)
     assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
     assert len(entry.title) <= limits.SIGNAL_TITLE_CHARS_MAX
@@ -316,7 +322,7 @@ def test_ten_megabytes_are_capped(ground, said):
 
 
 def test_a_long_message_is_cut_and_says_so(ground):
-    flag(ground, "velma", Flag("human", "no " * 1_000_000))
+    Signals(ground, "velma").flag(Flag("human", "no " * 1_000_000))
     (entry,) = entries(ground)
     assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
     assert entry.wrong.endswith("…")
@@ -324,18 +330,20 @@ def test_a_long_message_is_cut_and_says_so(ground):
 
 
 def test_control_characters_go_and_what_a_progress_bar_wrote_over(ground):
-    flag(ground, "velma", failure("make\x00 \u202eall", 2, "10%\r50%\rdone\n\x1b[31mFAILED\x1b[0m \x07bell\n"))
+    Signals(ground, "velma").flag(
+        Flag.of_failure("make\x00 \u202eall", 2, "10%\r50%\rdone\n\x1b[31mFAILED\x1b[0m \x07bell\n")
+    )
     (entry,) = entries(ground)
     assert entry.wrong == "exit code 2: make all\ndone\nFAILED bell"
 
 
 def test_chinese_stays_as_it_is(ground):
-    flag(ground, "velma", Flag("human", "不对，应该用 pnpm"))
+    Signals(ground, "velma").flag(Flag("human", "不对，应该用 pnpm"))
     assert (entries(ground)[0].wrong, entries(ground)[0].title) == ("不对，应该用 pnpm", "不对，应该用 pnpm")
 
 
 def test_half_a_surrogate_pair_is_no_trouble(ground):
-    flag(ground, "velma", Flag("human", "no \udc9b\ud800 that"))
+    Signals(ground, "velma").flag(Flag("human", "no \udc9b\ud800 that"))
     assert entries(ground)[0].wrong == "no  that"
 
 
@@ -359,9 +367,9 @@ class Recorder(Files):
 
 
 def test_it_is_one_write_and_on_the_disk_before_it_is_acknowledged(ground):
-    flag(ground, "velma", SAID, session="a")
+    Signals(ground, "velma").flag(SAID, session="a")
     ground.files = Recorder(ground.root)
-    flag(ground, "velma", SAID, session="b")
+    Signals(ground, "velma").flag(SAID, session="b")
     (write, data), (fsync, name) = ground.files.done
     assert (write, fsync, name) == ("write", "fsync", "corrections.md")
     assert b"User flagged" in data
@@ -375,25 +383,25 @@ def test_what_did_not_reach_the_disk_is_not_acknowledged(ground):
 
     ground.files = Full(ground.root)
     with pytest.raises(DiskError, match="no space left"):
-        flag(ground, "velma", SAID)
+        Signals(ground, "velma").flag(SAID)
 
 
 @pytest.mark.parametrize("cut", range(1, 340, 7))
 def test_a_torn_tail_harms_itself_alone(ground, cut):
-    flag(ground, "velma", Flag("human", "first"), session="a")
-    flag(ground, "velma", Flag("human", "second: x"), session="b")
+    Signals(ground, "velma").flag(Flag("human", "first"), session="a")
+    Signals(ground, "velma").flag(Flag("human", "second: x"), session="b")
     path = ground.home("velma") / "corrections.md"
     data = path.read_bytes()
     path.write_bytes(data[:-cut])
-    flag(ground, "velma", Flag("human", "third"), session="c")
+    Signals(ground, "velma").flag(Flag("human", "third"), session="c")
     read = entries(ground)
     assert [read[0].wrong, read[-1].wrong] == ["first", "third"]
     assert all(not entry.pattern for entry in read)
-    assert [each.title for each in waiting(ground, "velma", "c")] == ["third"]
+    assert [each.title for each in Signals(ground, "velma").waiting("c")] == ["third"]
 
 
 def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
-    flag(ground, "velma", SAID, session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
     data = ground.files.read(ground.home("velma") / "corrections.md")
     for cut in range(len(data)):
         assert not any(entry.pattern for entry in Log.parse(data[:cut]).entries), data[:cut]
@@ -404,7 +412,7 @@ import sys
 from pathlib import Path
 from fleet.learn.signals import Flag, flag
 from fleet.store.workspace import Workspace
-done = flag(Workspace(Path(sys.argv[1])), "velma", Flag("human", "no, use pnpm here"), session=sys.argv[2])
+done = Signals(Workspace(Path(sys.argv[1])), "velma").flag(Flag("human", "no, use pnpm here"), session=sys.argv[2])
 print(done.id, done.is_new)
 """
 
@@ -423,13 +431,13 @@ def test_many_processes_at_once_lose_nothing(ground):
     # Two of each session, one after the other: the second is a repeat.
     assert {entry for entry, _ in said} == ids
     assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") == 8
-    assert len(waiting(ground, "velma")) == len(ids)
+    assert len(Signals(ground, "velma").waiting()) == len(ids)
 
 
 def test_a_signal_opens_no_database_and_parses_no_log(ground, monkeypatch):
-    flag(ground, "velma", SAID, session="a")
+    Signals(ground, "velma").flag(SAID, session="a")
     monkeypatch.setattr(corrections_md.Log, "parse", lambda known: pytest.fail("the log was parsed"))
-    assert flag(ground, "velma", SAID, session="b").is_new
+    assert Signals(ground, "velma").flag(SAID, session="b").is_new
     assert not list((ground.root / ".fleet").glob("*.db*"))
 
 
@@ -438,12 +446,12 @@ def test_nothing_is_written_where_nobody_may_write(ground, monkeypatch):
     register.parent.mkdir()
     register.write_text('# Who writes\ndefault_agent = "velma"\nephemeral = true\n')
     with pytest.raises(UsageError, match="only read"):
-        flag(ground, "velma", SAID)
+        Signals(ground, "velma").flag(SAID)
     assert page(ground) == ""
     monkeypatch.setenv("FLEET_REPLICA", "velma.0a1b2c3d")
-    assert flag(ground, "velma", SAID).is_new
+    assert Signals(ground, "velma").flag(SAID).is_new
     with pytest.raises(UsageError, match="no agent's name"):
-        flag(ground, "../velma", SAID)
+        Signals(ground, "../velma").flag(SAID)
 
 
 def test_a_link_in_the_place_of_the_log_is_not_written_through(ground):
@@ -451,7 +459,7 @@ def test_a_link_in_the_place_of_the_log_is_not_written_through(ground):
     ground.home("velma").mkdir(parents=True)
     (ground.home("velma") / "corrections.md").symlink_to(ground.root / "elsewhere")
     with pytest.raises(DiskError):
-        flag(ground, "velma", SAID)
+        Signals(ground, "velma").flag(SAID)
     assert (ground.root / "elsewhere").read_text() == ""
 
 
@@ -461,68 +469,68 @@ def test_a_link_in_the_place_of_the_log_is_not_written_through(ground):
 def test_what_waits_is_told_by_session_and_in_order(ground, wall):
     for number, session in enumerate(("a", "b", "a")):
         wall.ms += 61_000
-        flag(ground, "velma", Flag("human", f"no {number}"), session=session)
-    assert [each.title for each in waiting(ground, "velma")] == ["no 0", "no 1", "no 2"]
-    assert [each.title for each in waiting(ground, "velma", "a")] == ["no 0", "no 2"]
-    assert waiting(ground, "velma", "c") == waiting(ground, "splinter") == []
+        Signals(ground, "velma").flag(Flag("human", f"no {number}"), session=session)
+    assert [each.title for each in Signals(ground, "velma").waiting()] == ["no 0", "no 1", "no 2"]
+    assert [each.title for each in Signals(ground, "velma").waiting("a")] == ["no 0", "no 2"]
+    assert Signals(ground, "velma").waiting("c") == Signals(ground, "splinter").waiting() == []
 
 
 def test_a_failed_command_is_asked_about_by_nobody_but_its_own_session(ground):
-    flag(ground, "velma", failure("make", 2, "no"), session="s")
-    assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
-    assert [each.title for each in waiting(ground, "velma", everything=True)] == ["make: exit code 2"]
+    Signals(ground, "velma").flag(Flag.of_failure("make", 2, "no"), session="s")
+    assert Signals(ground, "velma").waiting() == Signals(ground, "velma").waiting("s") == []
+    assert [each.title for each in Signals(ground, "velma").waiting(everything=True)] == ["make: exit code 2"]
     assert CountedLog(ground, "velma").unfilled() == 0
 
 
 def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
-    old = flag(ground, "velma", SAID, session="s")
+    old = Signals(ground, "velma").flag(SAID, session="s")
     wall.ms += 7 * 86_400_000 + 1
-    flag(ground, "velma", Flag("human", "stop"), session="t")
-    assert [each.title for each in waiting(ground, "velma", days=7)] == ["stop"]
+    Signals(ground, "velma").flag(Flag("human", "stop"), session="t")
+    assert [each.title for each in Signals(ground, "velma").waiting(days=7)] == ["stop"]
     assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
-    assert next(each.id for each in waiting(ground, "velma", everything=True)) == old.id
+    assert next(each.id for each in Signals(ground, "velma").waiting(everything=True)) == old.id
     assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").seen == 1
 
 
 def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
-    flag(ground, "velma", SAID, session="s")
-    other = flag(ground, "velma", Flag("human", "stop"), session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
+    other = Signals(ground, "velma").flag(Flag("human", "stop"), session="s")
     before = page(ground)
-    assert [each.id for each in signals.dismiss(ground, "velma", other.id[2:9])] == [other.id]
+    assert [each.id for each in signals.Signals(ground, "velma").dismiss(other.id[2:9])] == [other.id]
     assert page(ground).startswith(before)
-    assert [each.title for each in waiting(ground, "velma", "s")] == ["no, use pnpm here"]
-    assert len(signals.dismiss(ground, "velma", "")) == 1
-    assert waiting(ground, "velma") == signals.dismiss(ground, "velma", "") == []
+    assert [each.title for each in Signals(ground, "velma").waiting("s")] == ["no, use pnpm here"]
+    assert len(signals.Signals(ground, "velma").dismiss("")) == 1
+    assert Signals(ground, "velma").waiting() == signals.Signals(ground, "velma").dismiss("") == []
     assert CountedLog(ground, "velma").unfilled() == 0
     assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").seen == 1
 
 
 @pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])
 def test_what_cannot_be_dismissed_is_told_and_nothing_is_written(ground, prefix):
-    flag(ground, "velma", SAID, session="s")
-    flag(ground, "velma", Flag("human", "stop"), session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
+    Signals(ground, "velma").flag(Flag("human", "stop"), session="s")
     before = page(ground)
     with pytest.raises(NoError, match="nothing was changed"):
-        signals.dismiss(ground, "velma", prefix)
+        signals.Signals(ground, "velma").dismiss(prefix)
     assert page(ground) == before
 
 
 def test_an_entry_that_a_person_filled_in_by_hand_waits_no_more(ground):
-    flag(ground, "velma", SAID, session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
     path = ground.home("velma") / "corrections.md"
     path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm"))
-    assert waiting(ground, "velma") == waiting(ground, "velma", "s") == []
+    assert Signals(ground, "velma").waiting() == Signals(ground, "velma").waiting("s") == []
 
 
 def test_a_session_that_owes_nothing_is_told_without_parsing(ground, monkeypatch):
-    flag(ground, "velma", SAID, session="s")
+    Signals(ground, "velma").flag(SAID, session="s")
     monkeypatch.setattr(corrections_md.Log, "parse", lambda known: pytest.fail("the log was parsed"))
-    assert waiting(ground, "velma", "another") == []
+    assert Signals(ground, "velma").waiting("another") == []
 
 
 def test_nobody_is_asked_for_a_bare_heading_which_is_read_as_any_page_is(ground):
     path = ground.home("velma") / "corrections.md"
     path.parent.mkdir(parents=True)
     path.write_text("# Corrections\n\n## Call the user Stevie\n\nAlways.\n")
-    assert waiting(ground, "velma") == []
-    assert [each.title for each in waiting(ground, "velma", everything=True)] == ["Call the user Stevie"]
+    assert Signals(ground, "velma").waiting() == []
+    assert [each.title for each in Signals(ground, "velma").waiting(everything=True)] == ["Call the user Stevie"]
