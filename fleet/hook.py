@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts import payloads
 from fleet.hosts.calls import (
     AT_THE_END,
     AT_THE_START,
@@ -21,7 +20,7 @@ from fleet.hosts.calls import (
     is_own,
 )
 from fleet.hosts.local import LocalFolder, Reflog
-from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload, parse
+from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
 
@@ -81,7 +80,7 @@ def _guarded(call: Call) -> _Said:
 
 def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
     try:
-        payload = parse(call.event, _read(), environment)
+        payload = Payload.parse(call.event, _read(), environment)
     except BadPayloadError as why:
         call.root = find_root("", environment)
         call.log(f"the payload was not read: {why}")
@@ -103,7 +102,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         return _NOTHING
     from fleet.app import hearing
 
-    return payloads.output(payload, hearing.answer(call, payload))
+    return hearing.answer(call, payload).output(payload)
 
 
 def _is_heard(event: str) -> bool:

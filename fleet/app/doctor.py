@@ -20,7 +20,7 @@ from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.model.errors import FleetError
-from fleet.share.git import redact_url
+from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
 from fleet.store import config, git, replica
 from fleet.store.database import TROUBLE, examined, is_damage
@@ -287,7 +287,7 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
     found = Embeddings(workspace)
     state, what = found.state, found.hint
     if state == "unagreed":
-        named = redact_url(what)
+        named = Address(what).redacted
         yield _told("unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that")
     elif state == "missing":
         told = "no embedding is installed: lessons are found by their words, and not by what they mean"

@@ -20,7 +20,7 @@ from fleet.learn.restore import Restored
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal
-from fleet.share.git import redact_url
+from fleet.share.git import Address
 from fleet.share.remote import Moved
 from fleet.store import backup as archive
 from fleet.store import config
@@ -284,11 +284,12 @@ def _rewriting(workspace: Workspace) -> list[str]:
     share = workspace.config.share
     if not share.remote:
         return []
+    shown = Address(share.remote).redacted
     return [
         "4. The remote's git history still holds it. These commands, which fleet does not run, begin that history anew",
         f"   from its newest files. WARNING: every earlier commit of branch {share.branch} is gone for good.",
         "   Let every machine sync first; keep a copy of the repository; ask whoever runs it. No lesson is lost by it:",
-        f"     git clone --single-branch --branch {share.branch} {redact_url(share.remote)} rewrite && cd rewrite",
+        f"     git clone --single-branch --branch {share.branch} {shown} rewrite && cd rewrite",
         "     git checkout --orphan clean && git commit -m 'Begin anew without a purged secret'",
         f"     git push --force-with-lease={share.branch} origin clean:{share.branch}",
         "   Then ask the host to collect garbage: forks, pull requests, caches and old clones keep the old commits.",

@@ -13,7 +13,7 @@ from fleet.learn import discoveries, restore
 from fleet.learn.discoveries import Findings
 from fleet.model import names
 from fleet.model.errors import UsageError
-from fleet.share.git import check_branch, check_remote, guess_remote, redact_url, without_login
+from fleet.share.git import Address, Repository, check_branch
 from fleet.store import config, git, homes, replica
 from fleet.store.files import Files
 from fleet.store.runs import Runs
@@ -91,7 +91,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     else:
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        sharing.agree(workspace, check_remote(remote))
+        sharing.agree(workspace, Address.checked(remote))
     return _Founded(workspace, done, is_new)
 
 
@@ -102,11 +102,12 @@ def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
         UsageError: the remote cannot be one.
     """
     share = config.load(root / config.FILE_NAME).share
-    named = without_login(check_remote(remote)) if remote else share.remote
+    named = Address.checked(remote).bare if remote else share.remote
     asked = {}
     if share.remote and named != share.remote:
-        asked["remote"] = f"{config.FILE_NAME} names {redact_url(share.remote)}. Put {redact_url(named)} in its place?"
-    if branch not in ("", share.branch) and named in ("", guess_remote(root)):
+        known, wanted = Address(share.remote).redacted, Address(named).redacted
+        asked["remote"] = f"{config.FILE_NAME} names {known}. Put {wanted} in its place?"
+    if branch not in ("", share.branch) and named in ("", Repository(root).origin()):
         refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
         held = next(filter(None, (git.said(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
         if held and FORMAT not in held.splitlines():
@@ -151,7 +152,7 @@ def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
     """
     values = {name: config.parsed(name, each) for name, each in said.items()}
     if remote := values.get("share.remote"):
-        values["share.remote"] = without_login(check_remote(remote))
+        values["share.remote"] = Address.checked(remote).bare
     if "share.branch" in values:
         check_branch(values["share.branch"])
     _check_home(root, values.get("files.home", ""))

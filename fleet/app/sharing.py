@@ -18,16 +18,7 @@ from fleet.learn.purge import Purge
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import evidence
 from fleet.share import policy
-from fleet.share.git import (
-    GitRemote,
-    check_branch,
-    check_remote,
-    guess_remote,
-    identity,
-    redact_url,
-    signing,
-    without_login,
-)
+from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
 from fleet.share.sync import Exchange, Exchanged, Hooks
@@ -382,8 +373,8 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
     url = _url(workspace)
     if not url:
         return None
-    url, branch = check_remote(url), check_branch(share.branch)
-    bare = without_login(url)
+    url, branch = Address.checked(url), check_branch(share.branch)
+    bare = Address(url).bare
     if share.remote and bare != url:
         workspace.warn(
             f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
@@ -396,7 +387,7 @@ def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
                 if share.remote
                 else "the origin of the repository around"
             )
-            raise ConsentNeededError(f"{redact_url(url)}, branch {branch}", origin)
+            raise ConsentNeededError(f"{Address(url).redacted}, branch {branch}", origin)
         agree(workspace, bare)
     url = workspace.state.get(_LOGIN + url) or url
     mirror = workspace.tree if isinstance(workspace.tree, GitTree) else None
@@ -410,10 +401,12 @@ def _author(workspace: Workspace, url: str) -> Author:
 
     The word is another one in each clan. Signed is only under the name that a person agreed to.
     """
-    told = f"{workspace.world.machine()} {redact_url(url)}"
+    told = f"{workspace.world.machine()} {Address(url).redacted}"
     word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
     agreed = next(iter(workspace.state.agreed(consent.AUTHOR)), "")
-    return Author(word, workspace.config.share.author or agreed, signing(workspace.root) if agreed else None)
+    return Author(
+        word, workspace.config.share.author or agreed, Repository(workspace.root).signing() if agreed else None
+    )
 
 
 def name_author(workspace: Workspace, named: str) -> str:
@@ -422,7 +415,7 @@ def name_author(workspace: Workspace, named: str) -> str:
     Raises:
         UsageError: it is none, or git knows no name and address here.
     """
-    wanted = identity(workspace.root) if named == "git" else "" if named == "none" else named
+    wanted = Repository(workspace.root).identity() if named == "git" else "" if named == "none" else named
     if named == "git" and not wanted:
         raise UsageError("git knows no user.name and user.email here: git config --global user.name 'Your Name'")
     if wanted and not is_identity(wanted):
@@ -436,7 +429,7 @@ def name_author(workspace: Workspace, named: str) -> str:
 
 def agree(workspace: Workspace, url: str) -> None:
     """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
-    bare = without_login(url)
+    bare = Address(url).bare
     known = workspace.state.agreed(consent.REMOTE)
     if known != [_consented(workspace, bare)]:
         workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall(), alone=True)
@@ -449,13 +442,13 @@ def agree(workspace: Workspace, url: str) -> None:
 def remote_shown(workspace: Workspace) -> str:
     """Return the clan's remote without credentials; "" where there is none."""
     url = _url(workspace)
-    return redact_url(url) if url else ""
+    return Address(url).redacted if url else ""
 
 
 def _url(workspace: Workspace) -> str:
     if workspace.state.get(_LEFT) or not workspace.config.is_read:
         return ""  # what the file names is not known, and no other place is offered instead
-    return workspace.config.share.remote or guess_remote(workspace.root) or ""
+    return workspace.config.share.remote or Repository(workspace.root).origin() or ""
 
 
 def _consented(workspace: Workspace, url: str) -> str:
@@ -503,7 +496,7 @@ def leave(workspace: Workspace) -> list[str]:
     with _alone(workspace):
         workspace.state.put(**{_LEFT: workspace.wall()})
         workspace.state.disagree(consent.REMOTE)
-        workspace.state.put(**{_LOGIN + without_login(share.remote): ""})
+        workspace.state.put(**{_LOGIN + Address(share.remote).bare: ""})
         _forget_tree(workspace)
         if not share.remote:
             done = "this machine left; the origin around this folder is not asked any more"

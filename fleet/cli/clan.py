@@ -14,7 +14,7 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
 from fleet.hosts import install
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import FleetError, UsageError
-from fleet.share.git import guess_remote, identity, redact_url
+from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
 from fleet.share.outgoing import Outgoing
 from fleet.store import config, homes
@@ -69,7 +69,7 @@ def _init(
     if _is_asked() and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
-    if remote == "origin" and not (remote := guess_remote(root) or ""):
+    if remote == "origin" and not (remote := Repository(root).origin() or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     for about, question in setup.doubts(root, remote, branch).items():
         # A script that names another remote means it: it is told, and can be undone.
@@ -131,8 +131,8 @@ def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
     if config.load(root / config.FILE_NAME).share.remote:
         return ""
-    if (found := guess_remote(root)) and typer.confirm(
-        f"Share lessons through {redact_url(found)}, on a branch `fleet` of its own?", default=True
+    if (found := Repository(root).origin()) and typer.confirm(
+        f"Share lessons through {Address(found).redacted}, on a branch `fleet` of its own?", default=True
     ):
         return found
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
@@ -143,7 +143,7 @@ def _offer_author(workspace: Workspace, named: str) -> None:
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
     if not named and _is_asked() and share.remote and not is_settled:
-        if not (known := identity(workspace.root)):
+        if not (known := Repository(workspace.root).identity()):
             return
         is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
         named = "git" if is_named else "none"

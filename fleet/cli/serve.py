@@ -96,12 +96,12 @@ def _uninstall(dry_run: DryRun = False, agent: output.Agent = "") -> None:
 
 def _service(workspace: Workspace, agent: str) -> Service:
     command = _words(workspace, agent, "sidecar")
-    return units.sidecar_of(sys.platform, os.environ, workspace.root, agent, os.getuid(), command)
+    return Service.sidecar(sys.platform, os.environ, workspace.root, agent, os.getuid(), command)
 
 
 def timer(workspace: Workspace, agent: str) -> Service:
     """Return the timer that sleeps once a day."""
-    return units.timer_of(sys.platform, os.environ, workspace.root, agent, _words(workspace, agent, "sleep"))
+    return Service.timer(sys.platform, os.environ, workspace.root, agent, _words(workspace, agent, "sleep"))
 
 
 def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
@@ -154,7 +154,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
     with output.opened() as workspace:
         named = output.agent_in(workspace, agent)
-        holder = units.holder(workspace.files, workspace.local, named)
+        holder = units.Seat(workspace.files, workspace.local, named).holder()
         marks = schedule.Memory(workspace.files, workspace.local).read()
         found = {
             "agent": named,

@@ -112,6 +112,24 @@ class Payload:
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
 
+    @classmethod
+    def parse(cls, event: str, data: bytes, environment: Mapping[str, str]) -> "Payload":
+        """Read what a host sent about an event.
+
+        Raises:
+            BadPayloadError: it is no JSON object, too large, or nested too deeply.
+        """
+        if len(data) > PAYLOAD_BYTES_MAX:
+            raise BadPayloadError(f"over {PAYLOAD_BYTES_MAX:,} bytes")
+        try:
+            # Bytes that are no UTF-8 come from a command's output: no reason to lose the event.
+            found = json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError) as why:
+            raise BadPayloadError(str(why)[:200] or type(why).__name__) from why
+        if not isinstance(found, dict):
+            raise BadPayloadError(f"a JSON object belongs there, not {type(found).__name__}")
+        return cls(event, found, environment)
+
     @property
     def may_have_failed(self) -> bool:
         """True where a command whose exit code may be masked printed what may tell of a failure, and in doubt."""
@@ -124,24 +142,6 @@ class Payload:
     def has_transcript(self) -> bool:
         """True where there is a transcript in the form that ``hosts.transcripts`` reads."""
         return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)
-
-
-def parse(event: str, data: bytes, environment: Mapping[str, str]) -> Payload:
-    """Read what a host sent about an event.
-
-    Raises:
-        BadPayloadError: it is no JSON object, too large, or nested too deeply.
-    """
-    if len(data) > PAYLOAD_BYTES_MAX:
-        raise BadPayloadError(f"over {PAYLOAD_BYTES_MAX:,} bytes")
-    try:
-        # Bytes that are no UTF-8 come from a command's output: no reason to lose the event.
-        found = json.loads(data.decode("utf-8-sig", "replace"))
-    except (ValueError, RecursionError) as why:
-        raise BadPayloadError(str(why)[:200] or type(why).__name__) from why
-    if not isinstance(found, dict):
-        raise BadPayloadError(f"a JSON object belongs there, not {type(found).__name__}")
-    return Payload(event, found, environment)
 
 
 def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
@@ -253,41 +253,39 @@ class Reply:
         self.context, self.blocked, self.go_on, self.note = context, blocked, go_on, note
         self.asked, self.runs = asked, runs
 
+    def output(self, payload: Payload) -> tuple[int, str, str]:
+        """Return it as its host reads it: exit code, what goes to stdout, what goes to stderr.
 
-def output(payload: Payload, reply: Reply) -> tuple[int, str, str]:
-    """Return a reply as its host reads it: exit code, what goes to stdout, what goes to stderr.
+        A refusal is JSON and exit 0, but for hosts that are only known to read exit 2; and only before a tool call,
+        since at any other event it would stop a person's prompt.
+        """
+        is_call = payload.event == "PreToolUse"
+        if is_call and self.blocked and payload.host in _READ_EXIT_2:
+            return 2, "", f"{_whole(self.blocked)}\n"
+        told = self._decision(payload) if is_call else {}
+        found: dict[str, object] = {}
+        context = self.context if told or not is_call else "\n".join(filter(None, (self.asked, self.context)))
+        if self.go_on:
+            found = {"decision": "block", "reason": _whole(self.go_on)}
+        elif context:
+            told["additional_context" if payload.host == CURSOR else "additionalContext"] = _whole(context)
+        if told and payload.host in (COPILOT, CURSOR):
+            found = told
+        elif told:
+            found = {"hookSpecificOutput": {"hookEventName": payload.said, **told}}
+        if self.note and payload.host in _SHOW_A_NOTE:
+            found["systemMessage"] = _line(self.note)
+        return 0, json.dumps(found) if found else "", ""
 
-    A refusal is JSON and exit 0, but for hosts that are only known to read exit 2; and only before a tool call, since
-    at any other event it would stop a person's prompt.
-    """
-    is_call = payload.event == "PreToolUse"
-    if is_call and reply.blocked and payload.host in _READ_EXIT_2:
-        return 2, "", f"{_whole(reply.blocked)}\n"
-    told = _decision(payload, reply) if is_call else {}
-    found: dict[str, object] = {}
-    context = reply.context if told or not is_call else "\n".join(filter(None, (reply.asked, reply.context)))
-    if reply.go_on:
-        found = {"decision": "block", "reason": _whole(reply.go_on)}
-    elif context:
-        told["additional_context" if payload.host == CURSOR else "additionalContext"] = _whole(context)
-    if told and payload.host in (COPILOT, CURSOR):
-        found = told
-    elif told:
-        found = {"hookSpecificOutput": {"hookEventName": payload.said, **told}}
-    if reply.note and payload.host in _SHOW_A_NOTE:
-        found["systemMessage"] = _line(reply.note)
-    return 0, json.dumps(found) if found else "", ""
-
-
-def _decision(payload: Payload, reply: Reply) -> dict[str, object]:
-    """Return what becomes of a tool call; {} where that is not for fleet to say, or the host has no word for it."""
-    if reply.blocked:
-        return {"permissionDecision": "deny", "permissionDecisionReason": _whole(reply.blocked)}
-    if reply.asked and payload.host in _ASK:
-        return {"permissionDecision": "ask", "permissionDecisionReason": _whole(reply.asked)}
-    if reply.runs and payload.host == CLAUDE_CODE:
-        return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": reply.runs}}
-    return {}
+    def _decision(self, payload: Payload) -> dict[str, object]:
+        """Return what becomes of a tool call; {} where that is not for fleet to say, or the host has no word for it."""
+        if self.blocked:
+            return {"permissionDecision": "deny", "permissionDecisionReason": _whole(self.blocked)}
+        if self.asked and payload.host in _ASK:
+            return {"permissionDecision": "ask", "permissionDecisionReason": _whole(self.asked)}
+        if self.runs and payload.host == CLAUDE_CODE:
+            return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": self.runs}}
+        return {}
 
 
 def _line(note: str) -> str:

@@ -142,16 +142,16 @@ class _Sidecar:
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
                 tasks["metrics"] = lambda: _serve_figures(self.figures, self.agent, port)
-            if every_s := units.alive_every_s():
+            if every_s := units.Manager().alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
                 group.start_soon(_keep_up, name, task, self._died, self.rng)
             self.log("started", "")
-            units.notify(units.READY)
+            units.Manager().notify(units.READY)
             await self._stop.wait()
-            units.notify(units.STOPPING)
+            units.Manager().notify(units.STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
         self.log("stopped", "")
@@ -355,7 +355,7 @@ def _has_lines(paths: Iterable[str]) -> bool:
 
 async def _show_life(every_s: float) -> None:
     while True:
-        units.notify(units.ALIVE)
+        units.Manager().notify(units.ALIVE)
         await anyio.sleep(every_s)
 
 
@@ -490,11 +490,11 @@ def run(workspace: Workspace, agent: str) -> bool:
         background=_background(workspace, agent, say),
     )
     try:
-        with units.held(workspace.files, workspace.local, agent, now_ms()):
+        with units.Seat(workspace.files, workspace.local, agent).held(now_ms()):
             anyio.run(sidecar.run)
     except BusyError:
         # systemd takes one that ends without a word for broken, and starts it again and again.
-        units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
+        units.Manager().notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
 

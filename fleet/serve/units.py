@@ -38,6 +38,37 @@ class Service(NamedTuple):
     start: list[list[str]]
     end: list[list[str]]
 
+    @classmethod
+    def sidecar(
+        cls, platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int, command: Sequence[str]
+    ) -> "Service":
+        """Return the service that runs a program with its arguments as the sidecar of an agent.
+
+        Raises:
+            UsageError: there is no home, no service manager that we know, or a path has a control mark in it.
+        """
+        if platform != "darwin":
+            name = f"fleet-sidecar-{_name(root, agent)}.service"
+            return _systemd(platform, environment, root, agent, command, {name: "sidecar.service"})
+        name = f"fleet.sidecar.{agent}.{_hash(root)}"
+        path = _home(environment) / "Library" / "LaunchAgents" / f"{name}.plist"
+        start = ["launchctl", "bootstrap", f"gui/{user}", str(path)]
+        _check_words(root, command)
+        return cls({path: _plist(name, root, command)}, [start], [["launchctl", "bootout", f"gui/{user}/{name}"]])
+
+    @classmethod
+    def timer(
+        cls, platform: str, environment: Mapping[str, str], root: Path, agent: str, command: Sequence[str]
+    ) -> "Service":
+        """Return the service by which systemd runs a program with its arguments once a day.
+
+        Raises:
+            UsageError: there is no home, no systemd here, or a path has a control mark in it.
+        """
+        name = f"fleet-sleep-{_name(root, agent)}"
+        files = {f"{name}.timer": "sleep.timer", f"{name}.service": "sleep.service"}
+        return _systemd(platform, environment, root, agent, command, files)
+
     def check(self) -> None:
         """Check that each file is ours, or none.
 
@@ -63,35 +94,6 @@ class Service(NamedTuple):
             with suppress(OSError):
                 path.parent.rmdir()
                 path.parent.parent.rmdir()
-
-
-def sidecar_of(
-    platform: str, environment: Mapping[str, str], root: Path, agent: str, user: int, command: Sequence[str]
-) -> Service:
-    """Return the service that runs a program with its arguments as the sidecar of an agent.
-
-    Raises:
-        UsageError: there is no home, no service manager that we know, or a path has a control mark in it.
-    """
-    if platform != "darwin":
-        name = f"fleet-sidecar-{_name(root, agent)}.service"
-        return _systemd(platform, environment, root, agent, command, {name: "sidecar.service"})
-    name = f"fleet.sidecar.{agent}.{_hash(root)}"
-    path = _home(environment) / "Library" / "LaunchAgents" / f"{name}.plist"
-    start = ["launchctl", "bootstrap", f"gui/{user}", str(path)]
-    _check_words(root, command)
-    return Service({path: _plist(name, root, command)}, [start], [["launchctl", "bootout", f"gui/{user}/{name}"]])
-
-
-def timer_of(platform: str, environment: Mapping[str, str], root: Path, agent: str, command: Sequence[str]) -> Service:
-    """Return the service by which systemd runs a program with its arguments once a day.
-
-    Raises:
-        UsageError: there is no home, no systemd here, or a path has a control mark in it.
-    """
-    name = f"fleet-sleep-{_name(root, agent)}"
-    files = {f"{name}.timer": "sleep.timer", f"{name}.service": "sleep.service"}
-    return _systemd(platform, environment, root, agent, command, files)
 
 
 def _systemd(
@@ -163,69 +165,78 @@ def _escaped(text: str) -> str:
 # --- one sidecar for each agent and workspace -------------------------------------------------------------------------
 
 
-def _lock_file(local: Path, agent: str) -> Path:
-    return local / "locks" / f"sidecar-{agent}.lock"
+class Seat(NamedTuple):
+    """The place of an agent's one sidecar: a lock, and in its file who holds it."""
 
+    files: Files
+    local: Path
+    agent: str
 
-@contextmanager
-def held(files: Files, local: Path, agent: str, now_ms: int) -> Iterator[None]:
-    """Be the agent's sidecar while the block runs.
+    @property
+    def _path(self) -> Path:
+        return self.local / "locks" / f"sidecar-{self.agent}.lock"
 
-    Raises:
-        BusyError: there is one.
-    """
-    path = _lock_file(local, agent)
-    with files.lock(path, HOLDER_WAIT_S):
-        files.note(path, msgspec.json.encode((os.getpid(), now_ms)).ljust(_HOLDER_BYTES))
-        yield
+    @contextmanager
+    def held(self, now_ms: int) -> Iterator[None]:
+        """Be the agent's sidecar while the block runs.
 
+        Raises:
+            BusyError: there is one.
+        """
+        with self.files.lock(self._path, HOLDER_WAIT_S):
+            self.files.note(self._path, msgspec.json.encode((os.getpid(), now_ms)).ljust(_HOLDER_BYTES))
+            yield
 
-def holder(files: Files, local: Path, agent: str) -> tuple[int, int] | None:
-    """Return who is the agent's sidecar: its process, and since when, ms since 1970; None when nobody is.
+    def holder(self) -> tuple[int, int] | None:
+        """Return who is the agent's sidecar: its process, and since when, ms since 1970; None when nobody is.
 
-    Two zeros where it has not said so yet.
-    """
-    path = _lock_file(local, agent)
-    if not path.is_file():
-        return None
-    try:
-        with files.lock(path, 0.0):
+        Two zeros where it has not said so yet.
+        """
+        if not self._path.is_file():
             return None
-    except BusyError:
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(files.read(path), type=tuple[int, int])
-        return 0, 0
+        try:
+            with self.files.lock(self._path, 0.0):
+                return None
+        except BusyError:
+            with suppress(msgspec.DecodeError):
+                return msgspec.json.decode(self.files.read(self._path), type=tuple[int, int])
+            return 0, 0
 
 
 # --- telling the manager ----------------------------------------------------------------------------------------------
 
 
-def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send one state to the service manager; tell whether there is one that took it.
+class Manager:
+    """The service manager that started this process, if one did: systemd, over its socket.
 
     ``environment``: where ``NOTIFY_SOCKET`` names a path, or an abstract address after an ``@``.
     """
-    address = environment.get("NOTIFY_SOCKET", "")
-    if not address.startswith(("/", "@")):
-        return False
-    if address.startswith("@"):
-        address = f"\0{address[1:]}"
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager:
-            manager.connect(address)
-            manager.sendall(state.encode())
-    except OSError:
-        return False
-    return True
 
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._environment = environment
 
-def alive_every_s(environment: Mapping[str, str] = os.environ, pid: int | None = None) -> float:
-    """Return how often a sign of life is due, seconds: half of ``WATCHDOG_USEC``; 0 when nobody listens for one."""
-    meant = environment.get("WATCHDOG_PID", "")
-    if meant and meant != str(os.getpid() if pid is None else pid):
-        return 0.0
-    try:
-        wanted = int(environment.get("WATCHDOG_USEC", "0"))
-    except ValueError:
-        return 0.0
-    return max(wanted, 0) / 2_000_000
+    def notify(self, state: str) -> bool:
+        """Send one state; tell whether there is a manager that took it."""
+        address = self._environment.get("NOTIFY_SOCKET", "")
+        if not address.startswith(("/", "@")):
+            return False
+        if address.startswith("@"):
+            address = f"\0{address[1:]}"
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager:
+                manager.connect(address)
+                manager.sendall(state.encode())
+        except OSError:
+            return False
+        return True
+
+    def alive_every_s(self, pid: int | None = None) -> float:
+        """Return how often a sign of life is due, seconds: half of ``WATCHDOG_USEC``; 0 when nobody listens for one."""
+        meant = self._environment.get("WATCHDOG_PID", "")
+        if meant and meant != str(os.getpid() if pid is None else pid):
+            return 0.0
+        try:
+            wanted = int(self._environment.get("WATCHDOG_USEC", "0"))
+        except ValueError:
+            return 0.0
+        return max(wanted, 0) / 2_000_000

@@ -58,7 +58,7 @@ class GitRemote:
 
     Args:
         git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
-        url: what git takes as a remote; see ``check_remote``.
+        url: what git takes as a remote; see ``Address.checked``.
         mirror: the tree store of the same repository, where there is one: so that trees are listed once.
 
     Raises:
@@ -77,14 +77,14 @@ class GitRemote:
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
-        self._url = check_remote(url)
+        self._url = Address.checked(url)
         self._branch = check_branch(branch)
-        self.name = for_terminal(redact_url(self._url))
+        self.name = for_terminal(self._url.redacted)
         self._timeout_s = timeout_s
         self._author = author
         self._has_turned = False
         listings = mirror.listings if mirror is not None else None
-        self._copy = Bare(git_dir, timeout_s, _secrets_in(self._url), listings)
+        self._copy = Bare(git_dir, timeout_s, self._url.secrets, listings)
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone.
@@ -282,11 +282,11 @@ class GitRemote:
     def _far(self, *arguments: str, is_checked: bool = True) -> Done:
         """Run a command on the remote. A push then notes by itself in ``SEEN`` what it achieved."""
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
-        if _is_local(self._url):
+        if self._url.is_local:
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        return self._copy.far([*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=_is_local(self._url))
+        return self._copy.far([*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local)
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
@@ -309,41 +309,6 @@ def _generated(files: Files) -> str:
     return f"fleet: {len(files)} file" + ("s" if len(files) > 1 else "")
 
 
-def guess_remote(folder: Path) -> str | None:
-    """Return the address that the git repository around a folder calls ``origin``, or None.
-
-    A guess is no permission: it needs a person's yes before anything is sent there.
-    """
-    with suppress(UsageError):
-        # Unlike `config --get`, this applies the abbreviations of the repository's own configuration. It asks nobody.
-        url = git.said(folder, "ls-remote", "--get-url", "origin")
-        if not url or url == "origin":
-            return None
-        address = check_remote(url)
-        if not _is_local(address) or url.startswith(("/", "~", "file:")):
-            return address
-        top = git.said(folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
-        return str((Path(top) / url).resolve()) if top else None
-    return None
-
-
-def identity(folder: Path) -> str:
-    """Return ``Name <address>`` as git is set to here, "" where it is not."""
-    found = f"{git.said(folder, 'config', '--get', 'user.name')} <{git.said(folder, 'config', '--get', 'user.email')}>"
-    return found if git.is_identity(found) else ""
-
-
-def signing(folder: Path) -> tuple[str, ...] | None:
-    """Return the settings with which git is set to sign commits in a folder, None where it is not.
-
-    A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
-    """
-    if git.said(folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
-        return None
-    told = ((key, git.said(folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
-    return tuple(f"{key}={value}" for key, value in told if value)
-
-
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 _ADDRESS_CHARS_MAX = 4096
@@ -358,40 +323,87 @@ _NO_BRANCH = re.compile(
 _USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", re.IGNORECASE)
 
 
-def check_remote(url: str) -> str:
-    """Return the address as it is handed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
+class Address(str):
+    """Address of a git remote, as a person writes it or as it is handed to git."""
 
-    Raises:
-        UsageError: it is none of these, or could be taken for an option, a program or another host's option.
-    """
-    url = url.strip()
-    shown = redact_url(url)[:200]
-    if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
-        raise UsageError(f"{shown!r} is no address of a remote: it is empty, too long or has control characters in it")
-    if url.startswith("-"):
-        raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
-    if _HELPER.match(url):
-        raise UsageError(f"{shown!r} would make git run a helper program; use one of {', '.join(SCHEMES)}, or a path")
-    with_scheme = _SCHEME.fullmatch(url)
-    if with_scheme:
-        scheme, rest = with_scheme.groups()
-        if scheme not in SCHEMES:
-            raise UsageError(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
-        host = rest.partition("/")[0].rpartition("@")[2]
-        if host.startswith("-") or (not host and scheme != "file"):
-            raise UsageError(f"{shown!r} has no proper host")
-        return url
-    scp_like = _SCP_LIKE.fullmatch(url)
-    if scp_like:
-        if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
-            raise UsageError(f"{shown!r} has no proper host and path")
-        return url
-    return str(Path(url).expanduser().absolute())
+    __slots__ = ()
 
+    @classmethod
+    def checked(cls, url: str) -> "Address":
+        """Return the address as it is handed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
 
-def _is_local(url: str) -> bool:
-    """Tell whether a checked address is on this machine."""
-    return url.startswith(("/", "file://"))
+        Raises:
+            UsageError: it is none of these, or could be taken for an option, a program or another host's option.
+        """
+        url = url.strip()
+        shown = cls(url).redacted[:200]
+        if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
+            raise UsageError(
+                f"{shown!r} is no address of a remote: it is empty, too long or has control characters in it"
+            )
+        if url.startswith("-"):
+            raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
+        if _HELPER.match(url):
+            raise UsageError(
+                f"{shown!r} would make git run a helper program; use one of {', '.join(SCHEMES)}, or a path"
+            )
+        with_scheme = _SCHEME.fullmatch(url)
+        if with_scheme:
+            scheme, rest = with_scheme.groups()
+            if scheme not in SCHEMES:
+                raise UsageError(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
+            host = rest.partition("/")[0].rpartition("@")[2]
+            if host.startswith("-") or (not host and scheme != "file"):
+                raise UsageError(f"{shown!r} has no proper host")
+            return cls(url)
+        scp_like = _SCP_LIKE.fullmatch(url)
+        if scp_like:
+            if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
+                raise UsageError(f"{shown!r} has no proper host and path")
+            return cls(url)
+        return cls(Path(url).expanduser().absolute())
+
+    @property
+    def is_local(self) -> bool:
+        """True where a checked address is on this machine."""
+        return self.startswith(("/", "file://"))
+
+    @property
+    def redacted(self) -> str:
+        """The address without what lets one in: user and password (over ssh the user stays), and the query."""
+        bare, mark, _ = self.partition("?")
+        info = secret = _userinfo(bare)
+        if info and bare.startswith("ssh://"):
+            user, _, secret = info.partition(":")
+            bare = bare.replace(info, f"{user}:***" if secret else user, 1)
+        elif info:
+            bare = bare.replace(info, "***", 1)
+        return bare + ("?***" if mark else "")
+
+    @property
+    def bare(self) -> str:
+        """The address as it may stand in a file for all: no user, password or query; over ssh, the user stays."""
+        with_scheme = _SCHEME.fullmatch(self)
+        if not with_scheme or with_scheme[1] == "file":
+            return str(self)
+        bare = self.partition("?")[0]
+        if not (info := _userinfo(bare)):
+            return bare
+        user, mark, _ = info.partition(":")
+        if with_scheme[1] == "ssh":
+            return bare.replace(info, user, 1) if mark else bare
+        return bare.replace(f"{info}@", "", 1)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The parts of it that must never be shown, in each form in which git may repeat it."""
+        info = _userinfo(self.partition("?")[0])
+        user, _, password = info.partition(":")
+        parts = {info, password} if self.startswith("ssh://") else {info, user, password}
+        parts.add(self.partition("?")[2])
+        if self.startswith("ssh://") and not password:
+            parts.discard(info)
+        return tuple(sorted(form for part in parts for form in {part, unquote(part)} if len(form) > 3))
 
 
 def check_branch(name: str) -> str:
@@ -403,43 +415,6 @@ def check_branch(name: str) -> str:
     if not name or len(name.encode("utf-8", "replace")) > _BRANCH_BYTES_MAX or _NO_BRANCH.search(name):
         raise UsageError(f"{name[:200]!r} is no name of a branch; letters, digits, - and / are always fine")
     return name
-
-
-def redact_url(url: str) -> str:
-    """Return an address without what lets one in: user and password (over ssh the user stays), and the query."""
-    bare, mark, _ = url.partition("?")
-    info = secret = _userinfo(bare)
-    if info and bare.startswith("ssh://"):
-        user, _, secret = info.partition(":")
-        bare = bare.replace(info, f"{user}:***" if secret else user, 1)
-    elif info:
-        bare = bare.replace(info, "***", 1)
-    return bare + ("?***" if mark else "")
-
-
-def without_login(url: str) -> str:
-    """Return an address as it may stand in a file for all: no user, password or query; over ssh, the user stays."""
-    with_scheme = _SCHEME.fullmatch(url)
-    if not with_scheme or with_scheme[1] == "file":
-        return url
-    bare = url.partition("?")[0]
-    if not (info := _userinfo(bare)):
-        return bare
-    user, mark, _ = info.partition(":")
-    if with_scheme[1] == "ssh":
-        return bare.replace(info, user, 1) if mark else bare
-    return bare.replace(f"{info}@", "", 1)
-
-
-def _secrets_in(url: str) -> tuple[str, ...]:
-    """Return what of an address must never be shown, in each form in which git may repeat it."""
-    info = _userinfo(url.partition("?")[0])
-    user, _, password = info.partition(":")
-    parts = {info, password} if url.startswith("ssh://") else {info, user, password}
-    parts.add(url.partition("?")[2])
-    if url.startswith("ssh://") and not password:
-        parts.discard(info)
-    return tuple(sorted(form for part in parts for form in {part, unquote(part)} if len(form) > 3))
 
 
 def _userinfo(address: str) -> str:
@@ -454,3 +429,46 @@ def _userinfo(address: str) -> str:
     if first == info or re.search(r":(?![0-9]+$)", first):
         return info
     return first.rpartition("@")[0]
+
+
+# --- the repository around ------------------------------------------------------------------------------------------
+
+
+class Repository:
+    """The git repository around a folder, as git is configured there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def origin(self) -> Address | None:
+        """Return the address that it calls ``origin``, or None.
+
+        A guess is no permission: it needs a person's yes before anything is sent there.
+        """
+        with suppress(UsageError):
+            # Unlike `config --get`, this applies the abbreviations of its own configuration. It asks nobody.
+            url = git.said(self._folder, "ls-remote", "--get-url", "origin")
+            if not url or url == "origin":
+                return None
+            address = Address.checked(url)
+            if not address.is_local or url.startswith(("/", "~", "file:")):
+                return address
+            top = git.said(self._folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
+            return Address((Path(top) / url).resolve()) if top else None
+        return None
+
+    def identity(self) -> str:
+        """Return ``Name <address>`` as git is set to here, "" where it is not."""
+        name, email = (git.said(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
+        found = f"{name} <{email}>"
+        return found if git.is_identity(found) else ""
+
+    def signing(self) -> tuple[str, ...] | None:
+        """Return the settings with which git is set to sign commits here, None where it is not.
+
+        A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
+        """
+        if git.said(self._folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
+            return None
+        told = ((key, git.said(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+        return tuple(f"{key}={value}" for key, value in told if value)

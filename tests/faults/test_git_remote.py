@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import UsageError
-from fleet.share.git import GitRemote, _secrets_in, check_branch, check_remote, guess_remote, redact_url
+from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable
 from fleet.store import git as store_git
 from tests.pulling import PullingRemote, Whole
@@ -847,14 +847,14 @@ GOOD += ["git@host:team/clan.git", "host:clan", "[::1]:clan", "git@[::1]:clan", 
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_proper_address_is_taken_as_it_is(url: str):
-    assert check_remote(url) == url
+    assert Address.checked(url) == url
 
 
 def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert check_remote("clan.git") == str(tmp_path / "clan.git")
-    assert check_remote("./a:b") == str(tmp_path / "a:b")
-    assert check_remote("~/clan.git") == str(tmp_path / "home/clan.git")
+    assert Address.checked("clan.git") == str(tmp_path / "clan.git")
+    assert Address.checked("./a:b") == str(tmp_path / "a:b")
+    assert Address.checked("~/clan.git") == str(tmp_path / "home/clan.git")
 
 
 BAD = ["ext::sh -c 'touch run'", "EXT::sh", "Ext::x", "fd::17", "FD::17,18/x", "foo::bar", "transport-helper::x", "::x"]
@@ -949,13 +949,13 @@ def test_every_branch_that_we_take_git_takes_too():
     ],
 )
 def test_an_address_is_shown_without_what_lets_one_in(url: str, shown: str):
-    assert redact_url(url) == shown
+    assert Address(url).redacted == shown
 
 
 def test_each_form_of_a_password_is_known_as_secret():
-    assert {"hunter2%21", "hunter2!", "carol"} <= {*_secrets_in("https://carol:hunter2%21@h/x")}
-    assert _secrets_in("ssh://someuser@h/x") == ()
-    assert _secrets_in("/srv/clan.git") == ()
+    assert {"hunter2%21", "hunter2!", "carol"} <= {*Address("https://carol:hunter2%21@h/x").secrets}
+    assert Address("ssh://someuser@h/x").secrets == ()
+    assert Address("/srv/clan.git").secrets == ()
 
 
 # --- the guess ------------------------------------------------------------------------------------------------------
@@ -965,13 +965,13 @@ def test_the_origin_of_the_surrounding_repository_is_guessed(tmp_path: Path, mon
     project = tmp_path / "project"
     inner = project / "src/deep"
     inner.mkdir(parents=True)
-    assert guess_remote(inner) is None
+    assert Repository(inner).origin() is None
 
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-C", project, *arguments], check=True, capture_output=True)
 
     git("init", "-q")
-    assert guess_remote(inner) is None
+    assert Repository(inner).origin() is None
     for url, guess in [
         ("https://host/x.git", "https://host/x.git"),
         ("git@host:x.git", "git@host:x.git"),
@@ -981,7 +981,7 @@ def test_the_origin_of_the_surrounding_repository_is_guessed(tmp_path: Path, mon
     ]:
         git("config", "remote.origin.url", url)
         git("config", "url.https://github.example/.insteadOf", "gh:")
-        assert guess_remote(inner) == guess
+        assert Repository(inner).origin() == guess
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
-    assert guess_remote(inner) == "https://github.example/x"
-    assert guess_remote(tmp_path / "nowhere") is None
+    assert Repository(inner).origin() == "https://github.example/x"
+    assert Repository(tmp_path / "nowhere").origin() is None

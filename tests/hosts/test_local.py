@@ -57,11 +57,14 @@ def test_a_hostile_sessions_id_names_no_file_elsewhere(tmp_path):
 def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch):
     from fleet.app import flagging
     from fleet.hosts.calls import Call
-    from fleet.hosts.payloads import parse
+    from fleet.hosts.payloads import Payload
 
     monkeypatch.setattr(flagging, "_LOCK_WAIT_S", 0.1)
     data = b'{"prompt": "No, that is wrong. You should have used pnpm, not npm."}'
-    call, payload = Call("UserPromptSubmit", str(place.folder), "tank", "s"), parse("UserPromptSubmit", data, {})
+    call, payload = (
+        Call("UserPromptSubmit", str(place.folder), "tank", "s"),
+        Payload.parse("UserPromptSubmit", data, {}),
+    )
     workspace = Workspace(place.folder)
     with workspace.log_lock("tank"), pytest.raises(BusyError):
         flagging.Flagging(call).heard(payload)

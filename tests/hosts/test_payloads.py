@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fleet.hosts import payloads
-from fleet.hosts.payloads import BadPayloadError, parse
+from fleet.hosts.payloads import BadPayloadError, Payload
 
 HOSTS = {"claude": "claude-code", "codex": "codex", "copilot": "copilot", "gemini": "gemini"}
 
@@ -13,7 +13,7 @@ HOSTS = {"claude": "claude-code", "codex": "codex", "copilot": "copilot", "gemin
 def read(path):
     told = json.loads(path.read_text())
     data = json.dumps(told["stdin"]).encode()
-    return parse(told["event"], data, told["env"])
+    return Payload.parse(told["event"], data, told["env"])
 
 
 def test_every_captured_payload_is_known_for_its_host(shared):
@@ -31,7 +31,7 @@ def test_a_nested_agent_inherits_its_hosts_environment_and_is_still_known(shared
     path = next((shared / "hosts" / "payloads" / "codex-0.169.0").glob("*SessionStart.json"))
     data = json.dumps(json.loads(path.read_text())["stdin"]).encode()
     everything = {"CLAUDECODE": "1", "COPILOT_CLI": "1", "GEMINI_SESSION_ID": "x"}
-    assert parse("SessionStart", data, everything).host == "codex"
+    assert Payload.parse("SessionStart", data, everything).host == "codex"
 
 
 def test_every_hosts_events_and_commands_are_read_alike(shared):
@@ -69,13 +69,15 @@ def test_every_hosts_events_and_commands_are_read_alike(shared):
     ],
 )
 def test_how_a_command_ended(found, code, error):
-    payload = parse("PostToolUse", json.dumps(found).encode(), {})
+    payload = Payload.parse("PostToolUse", json.dumps(found).encode(), {})
     assert (payload.exit_code, payload.error) == (code, error)
 
 
 def test_a_long_error_keeps_its_end_and_a_long_prompt_both_ends():
     long = "a" * 200_000
-    payload = parse("X", json.dumps({"error": f"Exit code 1\n{long}END", "prompt": f"BEGIN{long}END"}).encode(), {})
+    payload = Payload.parse(
+        "X", json.dumps({"error": f"Exit code 1\n{long}END", "prompt": f"BEGIN{long}END"}).encode(), {}
+    )
     assert payload.error.endswith("END")
     assert payload.prompt.startswith("BEGIN")
     assert payload.prompt.endswith("END")
@@ -85,11 +87,11 @@ def test_a_long_error_keeps_its_end_and_a_long_prompt_both_ends():
 @pytest.mark.parametrize("data", [b"", b"[]", b"7", b"{", b"null", b"[" * 100_000, b'{"a":1}' + b" " * 8 * 1024 * 1024])
 def test_what_is_no_payload_is_refused(data):
     with pytest.raises(BadPayloadError):
-        parse("Stop", data, {})
+        Payload.parse("Stop", data, {})
 
 
 def output(event: str, reply: payloads.Reply, **found: str) -> dict:
-    code, said, _ = payloads.output(parse(event, json.dumps(found).encode(), {}), reply)
+    code, said, _ = reply.output(Payload.parse(event, json.dumps(found).encode(), {}))
     assert code == 0
     return json.loads(said) if said else {}
 

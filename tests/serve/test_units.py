@@ -20,7 +20,7 @@ ROOT = Path('/w/100% "$HOME" \\x')
 
 
 def linux(root: Path = ROOT, command: list[str] = COMMAND, **environment: str) -> units.Service:
-    return units.sidecar_of("linux", {"HOME": "/home/ann"} | environment, root, "ann", 1000, command)
+    return units.Service.sidecar("linux", {"HOME": "/home/ann"} | environment, root, "ann", 1000, command)
 
 
 def path_of(service: units.Service) -> Path:
@@ -85,7 +85,7 @@ def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
 
 
 def test_launchd_gets_a_property_list():
-    found = units.sidecar_of("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501, COMMAND)
+    found = units.Service.sidecar("darwin", {"HOME": "/Users/ann"}, ROOT, "ann", 501, COMMAND)
     path, said = path_of(found), plistlib.loads(text_of(found).encode())
     assert path.parent == Path("/Users/ann/Library/LaunchAgents")
     assert (said["Label"], said["ProgramArguments"], said["RunAtLoad"]) == (path.stem, COMMAND, True)
@@ -95,9 +95,9 @@ def test_launchd_gets_a_property_list():
 
 def test_where_no_service_manager_is_known_it_says_so():
     with pytest.raises(UsageError, match="service manager"):
-        units.sidecar_of("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000, COMMAND)
+        units.Service.sidecar("freebsd14", {"HOME": "/home/ann"}, ROOT, "ann", 1000, COMMAND)
     with pytest.raises(UsageError, match="HOME"):
-        units.sidecar_of("linux", {}, ROOT, "ann", 1000, COMMAND)
+        units.Service.sidecar("linux", {}, ROOT, "ann", 1000, COMMAND)
 
 
 # --- the commands -----------------------------------------------------------------------------------------------------
@@ -177,18 +177,18 @@ def test_where_systemctl_answers_it_is_run(crew):
 def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "s"))
-        assert units.notify(units.READY, {"NOTIFY_SOCKET": str(tmp_path / "s")})
+        assert units.Manager({"NOTIFY_SOCKET": str(tmp_path / "s")}).notify(units.READY)
         assert manager.recv(100) == b"READY=1"
     if sys.platform == "linux":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(f"\0fleet-test-{os.getpid()}")
-            assert units.notify(units.ALIVE, {"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"})
+            assert units.Manager({"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"}).notify(units.ALIVE)
             assert manager.recv(100) == b"WATCHDOG=1"
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/not/there", "vsock:2:1"])
 def test_where_nobody_listens_nothing_happens(address):
-    assert units.notify(units.READY, {"NOTIFY_SOCKET": address}) is False
+    assert units.Manager({"NOTIFY_SOCKET": address}).notify(units.READY) is False
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_where_nobody_listens_nothing_happens(address):
     ],
 )
 def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s):
-    assert units.alive_every_s(environment, pid=7) == every_s
+    assert units.Manager(environment).alive_every_s(pid=7) == every_s
 
 
 def test_a_sidecar_tells_its_manager_that_it_is_ready_alive_and_at_its_end(crew):
