@@ -13,8 +13,8 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import PRIVATE, Pattern, Policy, fold, groups, united
-from fleet.recall.session_context import ROW_CHARS_MAX, lesson_row
-from fleet.recall.wording import not_working
+from fleet.recall.session_context import ROW_CHARS_MAX
+from fleet.recall.wording import Listing, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
@@ -74,7 +74,7 @@ def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
     """Return lessons that were looked up for a prompt as lines for an agent, without a question to a database."""
     policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
     records = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
-    return [lesson_row(fold(each, policy), chars_max=ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]
+    return [Listing().lesson(fold(each, policy), ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]
 
 
 def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:

@@ -19,8 +19,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
-from fleet.recall.wording import author
-from fleet.recall.wording import edits as edits_of
+from fleet.recall.wording import Listing
 from fleet.reflect import promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
@@ -393,7 +392,9 @@ class Asked(NamedTuple):
         """Return a line for each of the two: its words, who said so, how often it was seen."""
         rows = []
         for number, each in enumerate((self.one, self.other), 1):
-            filed = ", ".join(filter(None, [author(each.by, {}), f"seen {each.count('seen'):,}", edits_of(each, {})]))
+            filed = ", ".join(
+                filter(None, [Listing().author(each.by), f"seen {each.count('seen'):,}", Listing().edits(each)])
+            )
             rows.append(f"  {number}  {each.text}  ({filed}; {each.id})")
         return rows
 

@@ -28,7 +28,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
-from fleet.recall.wording import STANDING, author, counted, edits
+from fleet.recall.wording import STANDING, Listing, counted
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures
@@ -111,7 +111,7 @@ class SessionStart:
         if not session:
             with suppress(DiskError):  # a read-only disk: it is made each time
                 _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
-                rows = trigger_table(table, workspace.emoji(), short)
+                rows = trigger_table(table, Listing(workspace.emoji(), short))
                 _put(workspace, self._ready.triggers_file, ready.rendered_rows(rows, generation) if rows else b"")
         return made
 
@@ -419,5 +419,5 @@ def _check_decision(decision: str, until: str, today: str) -> None:
 
 def _said(known: Pattern) -> str:
     right = readable(known.correct)
-    filed = ", ".join(filter(None, [author(known.by, {}), edits(known, {}), known.id]))
+    filed = ", ".join(filter(None, [Listing().author(known.by), Listing().edits(known), known.id]))
     return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"

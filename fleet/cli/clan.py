@@ -170,16 +170,16 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
 
 
 def _offer_host(workspace: Workspace, host: str) -> None:
-    path = install.settings_file(workspace.root)
+    file = install.SettingsFile.of(workspace.root)
     is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
     if not host and _is_asked() and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
-        told = f"Let Claude Code call fleet by itself ({path.relative_to(workspace.root)})?"
+        told = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
         host = CLAUDE_CODE if typer.confirm(told, default=True) else "none"
     if host in ("", "none"):
         return
-    changed = any(each.is_other for each in install.install(path))
-    say(f"{path} calls fleet {'now, from the next session on' if changed else 'already'}")
+    changed = any(each.is_other for each in file.install())
+    say(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
 
 
 def _tell_next(workspace: Workspace) -> None:

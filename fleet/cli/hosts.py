@@ -4,7 +4,6 @@ import difflib
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from shutil import which
 from typing import Annotated
 
@@ -15,7 +14,7 @@ from fleet import hook
 from fleet.app import session_end, setup
 from fleet.cli import output
 from fleet.hosts import install
-from fleet.hosts.install import Changed
+from fleet.hosts.install import Changed, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import NoError, UsageError
 from fleet.store import config
@@ -49,11 +48,11 @@ def _install(
     if plugin_dir:
         print(install.plugin_folder())
         return
-    path = _path(project=project, user=user)
+    file = _file(project=project, user=user)
     _tell(
-        install.install(path, dry_run=dry_run),
-        f"{path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
-        f"{path} calls fleet already; nothing was changed",
+        file.install(dry_run=dry_run),
+        f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
+        f"{file.path} calls fleet already; nothing was changed",
         dry_run=dry_run,
     )
     if not dry_run:
@@ -68,11 +67,11 @@ def _install(
 def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: DryRun = False) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
-    path = _path(project=project, user=user)
+    file = _file(project=project, user=user)
     _tell(
-        install.uninstall(path, dry_run=dry_run),
-        f"{path} does not call fleet any more; what was learned stays where it is",
-        f"{path} does not call fleet; nothing was changed",
+        file.uninstall(dry_run=dry_run),
+        f"{file.path} does not call fleet any more; what was learned stays where it is",
+        f"{file.path} does not call fleet; nothing was changed",
         dry_run=dry_run,
     )
 
@@ -94,7 +93,7 @@ def _completion(
     output.say(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
 
 
-def _path(*, project: bool, user: bool) -> Path:
+def _file(*, project: bool, user: bool) -> SettingsFile:
     """Return the settings file that was chosen.
 
     Raises:
@@ -103,7 +102,7 @@ def _path(*, project: bool, user: bool) -> Path:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return install.settings_file(None if user else output.find_root())
+    return SettingsFile.of(None if user else output.find_root())
 
 
 def _ask_to_reflect(host: str) -> None:

@@ -91,55 +91,61 @@ def check_host(host: str) -> None:
         raise UsageError(f"{host[:40]!r} is no host that fleet can set up: {CLAUDE_CODE}. Nothing was changed")
 
 
-def settings_file(root: Path | None) -> Path:
-    """Return a project's settings file; for None, a person's own."""
-    if root is not None:
-        return root / ".claude" / "settings.json"
-    named = os.environ.get("CLAUDE_CONFIG_DIR", "")
-    return (Path(named) if named else Path.home() / ".claude") / "settings.json"
-
-
 def plugin_folder() -> Path:
     """Return the folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
     return Path(__file__).parent / "claude_code"
 
 
-def install(path: Path, *, dry_run: bool = False) -> list[Changed]:
-    """Put our hooks into a settings file, beside all that stands in it, and the skill and slash commands beside it.
+class SettingsFile(NamedTuple):
+    """A settings file of Claude Code's, as our hooks come into it and go out again."""
 
-    Raises:
-        RefusedError: it is not what it should be; nothing was changed.
-    """
-    before = _read(path)
-    settings = _parsed(before, path)
-    wanted = _with_hooks(settings)
-    after = before if wanted == settings else _render(wanted, before)
-    if after != before and not dry_run:
-        if os.path.lexists(path) and not _installed(settings) and _without(after, path, None) != before:
-            _replace(path.with_name(_KEPT), before, path)
-        _replace(_real(path), after)
-    return [Changed(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
+    path: Path
 
+    @classmethod
+    def of(cls, root: Path | None) -> "SettingsFile":
+        """Return a project's settings file; for None, a person's own."""
+        if root is not None:
+            return cls(root / ".claude" / "settings.json")
+        named = os.environ.get("CLAUDE_CONFIG_DIR", "")
+        return cls((Path(named) if named else Path.home() / ".claude") / "settings.json")
 
-def uninstall(path: Path, *, dry_run: bool = False) -> list[Changed]:
-    """Take our hooks and pages out, and nothing else; a file that was ours alone goes.
+    def install(self, *, dry_run: bool = False) -> list[Changed]:
+        """Put our hooks into it, beside all that stands in it, and the skill and slash commands beside it.
 
-    Raises:
-        RefusedError: it is not what it should be; nothing was changed.
-    """
-    before, kept = _read(path), path.with_name(_KEPT)
-    after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None)
-    if not dry_run:
-        if after is None:
-            _real(path).unlink(missing_ok=True)
-        elif after != before:
+        Raises:
+            RefusedError: it is not what it should be; nothing was changed.
+        """
+        path = self.path
+        before = _read(path)
+        settings = _parsed(before, path)
+        wanted = _with_hooks(settings)
+        after = before if wanted == settings else _render(wanted, before)
+        if after != before and not dry_run:
+            if os.path.lexists(path) and not _installed(settings) and _without(after, path, None) != before:
+                _replace(path.with_name(_KEPT), before, path)
             _replace(_real(path), after)
-        kept.unlink(missing_ok=True)
-    pages = [*_change_pages(path.parent, dict.fromkeys(_pages(), b""), dry_run=dry_run)]
-    if after is None and not dry_run:
-        with suppress(OSError):  # a folder that holds anything stays
-            path.parent.rmdir()
-    return [Changed(path, before, after or b""), *pages]
+        return [Changed(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
+
+    def uninstall(self, *, dry_run: bool = False) -> list[Changed]:
+        """Take our hooks and pages out, and nothing else; a file that was ours alone goes.
+
+        Raises:
+            RefusedError: it is not what it should be; nothing was changed.
+        """
+        path = self.path
+        before, kept = _read(path), path.with_name(_KEPT)
+        after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None)
+        if not dry_run:
+            if after is None:
+                _real(path).unlink(missing_ok=True)
+            elif after != before:
+                _replace(_real(path), after)
+            kept.unlink(missing_ok=True)
+        pages = [*_change_pages(path.parent, dict.fromkeys(_pages(), b""), dry_run=dry_run)]
+        if after is None and not dry_run:
+            with suppress(OSError):  # a folder that holds anything stays
+                path.parent.rmdir()
+        return [Changed(path, before, after or b""), *pages]
 
 
 def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[str]]:
@@ -150,9 +156,9 @@ def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[
     Raises:
         FleetError, OSError: a settings file cannot be read.
     """
-    places = {settings_file(None): "user's"}
+    places = {SettingsFile.of(None).path: "user's"}
     if root is not None:
-        project = settings_file(root)
+        project = SettingsFile.of(root).path
         places = {project: "project's", project.with_name("settings.local.json"): "project's local"} | places
     where: list[str] = []
     missing: set[str] = set()

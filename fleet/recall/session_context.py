@@ -13,7 +13,7 @@ from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.recall.wording import UNREADABLE, author, counted, edits, in_one_line, named, newest_first
+from fleet.recall.wording import Listing, counted, newest_first
 from fleet.store.query import ranked
 from fleet.text import mentions
 from fleet.text.screening import readable
@@ -135,14 +135,15 @@ def session_context(
     room = chars_max - 2 * len(delimiter + "\n") - len(_OPENING) - len(said) - len(asked)
     listed = [each for each in patterns if each.is_listed and each.state != "retired"]
     shares = _Shares(by, rest_max // 3)
+    rows = Listing(members, short)
     lists = (
         _waiting(waiting),
-        _lessons("New since your last session:", news, None, members, short, shares),
-        _lessons("Lessons of the clan:", listed, total, members, short, shares),
-        _discoveries(discoveries, fresh, members, short),
+        _lessons("New since your last session:", news, None, rows, shares),
+        _lessons("Lessons of the clan:", listed, total, rows, shares),
+        _discoveries(discoveries, fresh, rows),
     )
     least = sum(each.least() for each in lists)
-    remembered = _memory_block(memory, f"Memory of {named(agent, members)}:", room - least)
+    remembered = _memory_block(memory, f"Memory of {rows.named(agent)}:", room - least)
     undecided, arrived, learned, found = _blocks(lists, min(room - len(remembered), max(rest_max - len(asked), least)))
     body = "".join([remembered, arrived, learned, found, undecided]) + said or _GAP + _EMPTY
     # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
@@ -207,13 +208,12 @@ def _lessons(
     heading: str,
     best: Sequence[Pattern],
     known: int | None,
-    members: Mapping[str, str],
-    short: Mapping[str, str],
+    told: Listing,
     shares: _Shares,
 ) -> _Section:
     # Long ones at the end, all still in their order: one page of text must not crowd out ten lessons.
-    told = ((each.id, lesson_row(each, members, short)) for each in sorted(best[:LESSONS_MAX], key=_is_long))
-    rows = [row for each, row in told if shares.takes(each, row)]
+    listed = ((each.id, told.lesson(each)) for each in sorted(best[:LESSONS_MAX], key=_is_long))
+    rows = [row for each, row in listed if shares.takes(each, row)]
     total = len(best) if known is None else known
     return _Section(heading, rows, total, ("lesson", "lessons"), "fleet patterns")
 
@@ -222,31 +222,13 @@ def _is_long(pattern: Pattern) -> bool:
     return len(pattern.text) + len(pattern.correct) > _LESSON_CHARS_LONG
 
 
-def lesson_row(
-    pattern: Pattern, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}, *, chars_max: int | None = None
-) -> str:
-    """Return a lesson in one list line: what it says, by whom, on what evidence, and its id."""
-    right, shown = readable(pattern.correct), short.get(pattern.id, pattern.id)
-    said = f"- {readable(pattern.text) or UNREADABLE}{f' — right: {right}' if right else ''}"
-    if chars_max is not None and len(said) > chars_max:
-        said = f"{said[:chars_max]} … (it goes on: `fleet show {shown}`)"
-    agents, seen = pattern.witnesses(), pattern.count("seen")
-    often = f"seen {seen:,}" + (f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else "") if seen > 1 else ""
-    filed = ", ".join(filter(None, [author(pattern.by, members), often, edits(pattern, members)]))
-    return f"{said} ({filed}; {shown})" if filed else f"{said} ({shown})"
-
-
-def _discoveries(
-    discoveries: Iterable[Discovery], fresh: Collection[str], members: Mapping[str, str], short: Mapping[str, str]
-) -> _Section:
+def _discoveries(discoveries: Iterable[Discovery], fresh: Collection[str], told: Listing) -> _Section:
     newest = sorted(newest_first(discoveries), key=lambda entry: entry.id not in fresh)
-    rows = [in_one_line(entry, members, short.get(entry.id, "")) for entry in newest]
+    rows = [told.discovery(entry) for entry in newest]
     return _Section("Newest discoveries:", rows, len(newest), ("discovery", "discoveries"), "fleet gossip")
 
 
-def trigger_table(
-    patterns: Iterable[Pattern], members: Mapping[str, str] = {}, short: Mapping[str, str] = {}
-) -> list[list[str]]:
+def trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
 
     Those that were given one come before those whose words name a step, and within both the best-evidenced.
@@ -255,7 +237,4 @@ def trigger_table(
     best = sorted(ranked(standing, "evidence"), key=lambda each: not each.trigger)
     told = ((each, mentions.trigger(each.trigger, each.text, each.correct)) for each in best)
     fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
-    return [
-        [each.id, trigger, lesson_row(each, members, short, chars_max=ROW_CHARS_MAX)]
-        for each, trigger in islice(fit, triggers.TABLE_MAX)
-    ]
+    return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]

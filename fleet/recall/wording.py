@@ -25,6 +25,8 @@ _NO_DISCOVERY = """No discoveries yet. Log what took you long to find out, or st
   fleet discover --problem "..." --solution "..." """.rstrip()
 _EMOJI_CHARS_MAX = 8
 _FIRST_DAY = "2000"
+_SHOWN_FIELDS = (("text", "text"), ("wrong", "wrong"), ("correct", "right"), ("trigger", "trigger"))
+"""The fields whose words an agent acts on, and what they are called."""
 
 
 def not_working(pattern: Pattern) -> str:
@@ -52,12 +54,6 @@ def day(stamp: str) -> str:
     return stamp[:10] if stamp >= _FIRST_DAY and clock.is_stamp(stamp) else ""
 
 
-def named(agent: str, members: Mapping[str, str]) -> str:
-    """Return an agent's name with its emoji before it, when that is known and short enough to be one."""
-    mark = readable(members.get(agent))
-    return f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
-
-
 def counted(number: int, one: str, many: str) -> str:
     """Return a number with its noun: ``1 lesson``, ``1,200 lessons``."""
     return f"{number:,} {one if number == 1 else many}"
@@ -68,51 +64,73 @@ def newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
     return sorted(discoveries, key=lambda entry: (entry.at, entry.id), reverse=True)
 
 
-def render_gossip(discoveries: Iterable[Discovery], *, members: Mapping[str, str] = {}) -> str:
-    """Return discoveries, newest first, in two or three lines each, or how to log the first."""
-    return "\n".join(_paragraph(entry, members) for entry in newest_first(discoveries)) or _NO_DISCOVERY
+class Listing:
+    """Listing that tell of lessons and discoveries, with the names of those who wrote them.
 
+    Args:
+        members: the agents' emoji by name.
+        short: ids as they are shown, where they are cut.
+    """
 
-def in_one_line(entry: Discovery, members: Mapping[str, str], short: str = "") -> str:
-    """Return a discovery as one list line: when, who, what, and in brackets what it is filed under."""
-    filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), short or entry.id]))
-    opening = " ".join(filter(None, [day(entry.at), author(entry.by, members), readable(entry.type)]))
-    told = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
-    return f"- {told} ({filed})"
+    def __init__(self, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}) -> None:
+        self._members = members
+        self._short = short
 
+    def named(self, agent: str) -> str:
+        """Return an agent's name with its emoji before it, when that is known and short enough to be one."""
+        mark = readable(self._members.get(agent))
+        return f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
 
-def _paragraph(entry: Discovery, members: Mapping[str, str]) -> str:
-    filed = [day(entry.at), author(entry.by, members), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
-    rows = [" · ".join(filter(None, filed))]
-    if context := readable(entry.context):
-        rows.append(f"  in: {context}")
-    rows.append(f"  {_finding(entry)}")
-    return "\n".join(rows)
+    def author(self, replica: str) -> str:
+        """Return the name of whose replica wrote a record, with its emoji; "" where nobody knows."""
+        agent = names.agent_of(replica)
+        return "an import" if agent == names.IMPORT else self.named(agent)
+
+    def edits(self, pattern: Pattern) -> str:
+        """Return what somebody else than its author made of a lesson: "right: edited by slash"; "" where nobody did."""
+        by = names.agent_of(pattern.by)
+        told: dict[str, list[str]] = {}
+        for field, shown in _SHOWN_FIELDS:
+            writer = pattern.edited.get(field, ("", ""))[1]
+            if writer and names.agent_of(writer) != by and field not in pattern.kept:
+                told.setdefault(self.author(writer), []).append(shown)
+        return "; ".join(f"{' and '.join(fields)}: edited by {who}" for who, fields in told.items())
+
+    def lesson(self, pattern: Pattern, chars_max: int | None = None) -> str:
+        """Return a lesson in one list line: what it says, by whom, on what evidence, and its id."""
+        right, shown = readable(pattern.correct), self._short.get(pattern.id, pattern.id)
+        said = f"- {readable(pattern.text) or UNREADABLE}{f' — right: {right}' if right else ''}"
+        if chars_max is not None and len(said) > chars_max:
+            said = f"{said[:chars_max]} … (it goes on: `fleet show {shown}`)"
+        agents, seen = pattern.witnesses(), pattern.count("seen")
+        often = (
+            f"seen {seen:,}" + (f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else "") if seen > 1 else ""
+        )
+        filed = ", ".join(filter(None, [self.author(pattern.by), often, self.edits(pattern)]))
+        return f"{said} ({filed}; {shown})" if filed else f"{said} ({shown})"
+
+    def discovery(self, entry: Discovery) -> str:
+        """Return a discovery as one list line: when, who, what, and in brackets what it is filed under."""
+        filed = "; ".join(filter(None, [_tags(entry), _confidence(entry), self._short.get(entry.id, entry.id)]))
+        opening = " ".join(filter(None, [day(entry.at), self.author(entry.by), readable(entry.type)]))
+        told = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
+        return f"- {told} ({filed})"
+
+    def gossip(self, discoveries: Iterable[Discovery]) -> str:
+        """Return discoveries, newest first, in two or three lines each, or how to log the first."""
+        return "\n".join(self._paragraph(entry) for entry in newest_first(discoveries)) or _NO_DISCOVERY
+
+    def _paragraph(self, entry: Discovery) -> str:
+        filed = [day(entry.at), self.author(entry.by), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
+        rows = [" · ".join(filter(None, filed))]
+        if context := readable(entry.context):
+            rows.append(f"  in: {context}")
+        rows.append(f"  {_finding(entry)}")
+        return "\n".join(rows)
 
 
 def _finding(entry: Discovery) -> str:
     return " -> ".join(filter(None, [readable(entry.problem), readable(entry.solution)])) or UNREADABLE
-
-
-def author(replica: str, members: Mapping[str, str]) -> str:
-    """Return the name of whose replica wrote a record, with its emoji; "" where nobody knows."""
-    agent = names.agent_of(replica)
-    return "an import" if agent == names.IMPORT else named(agent, members)
-
-
-_SHOWN_FIELDS = (("text", "text"), ("wrong", "wrong"), ("correct", "right"), ("trigger", "trigger"))
-"""The fields whose words an agent acts on, and what they are called."""
-
-
-def edits(pattern: Pattern, members: Mapping[str, str]) -> str:
-    """Return what somebody else than its author made of a lesson: "right: edited by slash"; "" where nobody did."""
-    by = names.agent_of(pattern.by)
-    told: dict[str, list[str]] = {}
-    for field, shown in _SHOWN_FIELDS:
-        writer = pattern.edited.get(field, ("", ""))[1]
-        if writer and names.agent_of(writer) != by and field not in pattern.kept:
-            told.setdefault(author(writer, members), []).append(shown)
-    return "; ".join(f"{' and '.join(fields)}: edited by {who}" for who, fields in told.items())
 
 
 def _tags(entry: Discovery) -> str:
@@ -178,7 +196,7 @@ class Pages:
     """
 
     def __init__(self, members: Mapping[str, str] = {}) -> None:
-        self._members = members
+        self._rows = Listing(members)
 
     def lessons(
         self,
@@ -257,12 +275,12 @@ class Pages:
         told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
         told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
         told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
-        name = "imports" if agent == names.IMPORT else named(agent, self._members)
+        name = "imports" if agent == names.IMPORT else self._rows.named(agent)
         return f"- {markdown_escape(name)}: {', '.join(told)}\n"
 
     def _discovery(self, entry: Discovery) -> str:
         """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
-        author = named(entry.by.rpartition(".")[0], self._members)
+        author = self._rows.named(entry.by.rpartition(".")[0])
         where, problem = _escaped(entry.context), _escaped(entry.problem)
         parts = [
             " · ".join(filter(None, [day(entry.at), markdown_escape(author), _escaped(entry.type)])),
@@ -303,7 +321,7 @@ class Pages:
             words += ["by", *by]
         if pattern.is_published:
             words = ["published", "· " + words[0], *words[1:]]
-        if changed := edits(pattern, self._members):
+        if changed := self._rows.edits(pattern):
             words += ["·", *_words(changed)]
         if since := day(pattern.at):
             words.append(f"· since {since}")
@@ -312,7 +330,7 @@ class Pages:
     def _authors(self, pattern: Pattern) -> list[str]:
         logged_by = pattern.agents()
         agents = [agent for agent in logged_by if agent != names.IMPORT]
-        shown = [markdown_escape(named(agent, self._members)) for agent in agents[:_NAMES_MAX]]
+        shown = [markdown_escape(self._rows.named(agent)) for agent in agents[:_NAMES_MAX]]
         if len(agents) > _NAMES_MAX:
             shown.append(f"{len(agents) - _NAMES_MAX:,} more")
         if len(agents) < len(logged_by):
