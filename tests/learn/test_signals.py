@@ -410,7 +410,7 @@ def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
 FLAG_ONE = """
 import sys
 from pathlib import Path
-from fleet.learn.signals import Flag, flag
+from fleet.learn.signals import Flag, Signals
 from fleet.store.workspace import Workspace
 done = Signals(Workspace(Path(sys.argv[1])), "velma").flag(Flag("human", "no, use pnpm here"), session=sys.argv[2])
 print(done.id, done.is_new)
