@@ -213,7 +213,7 @@ def prepare_transcript(cache: Path, count: int) -> Work:  # noqa: ARG001 - one s
                 break
 
     def work() -> object:
-        return digest.digest(sessions.read(path).events)
+        return digest.Digest.of(sessions.read(path).events)
 
     return work
 

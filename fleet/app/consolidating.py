@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from fleet.app import observing
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
 from fleet.reflect import consolidation, daily_log, inbox, observations, scratchpad, topics
-from fleet.reflect.clusters import SESSIONS_MIN, Recurrence, recurrences, text_id
+from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.consolidation import Gates, Lock, Plan
 from fleet.reflect.daily_log import Block, DailyLog
 from fleet.reflect.inbox import Inbox, Inboxes
@@ -178,7 +178,7 @@ def _log(workspace: Workspace, day: str) -> DailyLog:
 
 
 def _same(text: str) -> str:
-    return text_id(observations.without_label(text))
+    return Recurrence.id_of(observations.without_label(text))
 
 
 def _told_by(said: Reflection) -> dict[str, list[str]]:
@@ -248,8 +248,8 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
         rules += AgentsFile(_text(workspace, scratchpad.AGENTS_FILE)).rules()
     rows = pad.ready()
-    found, matched = recurrences(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
-    spoken = [(row, recurrences(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
+    found, matched = Recurrence.among(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
+    spoken = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
     waiting = [(row, whole[0]) for row, whole in spoken if whole and len(whole[0].sessions) >= SESSIONS_MIN]
     return [each for each in found if len(each.sessions) >= SESSIONS_MIN], waiting
 
@@ -313,7 +313,7 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
 
 
 def _key(row: Entry) -> str:
-    return f"{scratchpad.AGENTS_FILE} {text_id(row.item)}"
+    return f"{scratchpad.AGENTS_FILE} {Recurrence.id_of(row.item)}"
 
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
@@ -484,7 +484,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, topics.FOLDER, topics.FILE_BYTES_MAX + 1)
     index = _File.of(workspace, topics.INDEX)
-    plan = consolidation.planned(index.text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
+    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
     return plan, files if index.before is None else files | {topics.INDEX: index.before}
 
 

@@ -16,7 +16,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, clustered
+from fleet.reflect.clusters import Clusters
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
 from fleet.store.query import ranked
@@ -105,7 +105,7 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     clan = _Clan(lessons)
     found = _discoveries(told)
     best = {each.id: each for each in clan.best}
-    alike = clustered(best.values())
+    alike = Clusters.among(best.values())
     total = clan.total - _inside(alike)
     pages: Files = {}
     if lessons:

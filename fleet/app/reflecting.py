@@ -187,7 +187,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
                 if workspace.config.promotion.mode != "off":
                     promoted += _promote_promising(writer, lessons).promoted
                 if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
-                    exposure.roll_up(writer)
+                    Exposures(writer.workspace.state).roll_up(writer)
         except FleetError as why:
             workspace.warn(f"{agent}'s memory is as it was: {why}")
     return promoted

@@ -20,7 +20,6 @@ from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Listing
-from fleet.reflect import promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
@@ -199,7 +198,7 @@ def _in_memories(
         for each, row in rows.items():
             if each in touched and reflecting.loses_ground(workspace, agent, *touched[each]):
                 told = (agent, each, row)
-                (kept if promotion.is_approved(row) else left).append(told)
+                (kept if AgentMemory.is_approved(row) else left).append(told)
     return tuple(left), tuple(kept)
 
 

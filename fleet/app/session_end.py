@@ -203,7 +203,7 @@ def reflect(
 
 def _read(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
     """Return what a reflector reads of a session, and the record of the pass so far."""
-    made = digest.digest(session.events, workspace.config.reflect.tokens)
+    made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
     left_out = "; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
     why = "" if session.events else f"not read: {session.trouble or 'the transcript tells of nothing'}"
     return made, Record(
@@ -424,7 +424,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         if any(_is_of(run, key) for run in ran):
             done += 1
         else:
-            made = digest.digest(session.events, workspace.config.reflect.tokens)
+            made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
             waiting.append(_Old(Path(session.path), session.id, made.tokens, at))
     choice = Choice(workspace)
     usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd

@@ -22,7 +22,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.errors import BusyError
 from fleet.model.pattern import PRIVATE, Pattern
-from fleet.reflect import housekeeping, inbox, memory_md, rules
+from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
@@ -102,7 +102,7 @@ def tidy(
         if not is_trial:
             Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
-        told = housekeeping.parse_organization_report(report) if report else _left_report(workspace)
+        told = housekeeping.DreamReport.parse(report) if report else _left_report(workspace)
         dream = told if told is not None and not notebook.has_read(told, report) else None
         if dream is not None and not is_trial:
             notebook.note_report(dream, report)
@@ -195,7 +195,7 @@ class _Notebook:
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
             return Embeddings(workspace).cosines(texts, pairs) or {}
 
-        found = housekeeping.plan(
+        found = housekeeping.Plan.of(
             self.notes,
             workspace.world.wall_ms(),
             _zone(settings.zone),
@@ -435,7 +435,7 @@ def _left_report(workspace: Workspace) -> DreamReport | None:
     """Return the newest report in the host's own memory of this project, where that may be read."""
     if not workspace.config.hook.auto_memory:
         return None
-    found = [housekeeping.parse_organization_report(page) for _, page in _pages(workspace)]
+    found = [housekeeping.DreamReport.parse(page) for _, page in _pages(workspace)]
     return next((each for each in reversed(found) if each is not None), None)
 
 
@@ -460,7 +460,7 @@ def _dreamed(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
     ]
     if is_trial:
         known = {each.item.id for each in Inbox(workspace, agent).entries()}
-        return sum(inbox.item_id("candidate", names.normalise(each.title)) not in known for each in items)
+        return sum(inbox.Item.id_of("candidate", names.normalise(each.title)) not in known for each in items)
     return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))
 
 
@@ -485,4 +485,4 @@ def _fact(name: str, page: str) -> Iterator[Proposal]:
     fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
     said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
     if page.startswith("---\n") and fields.get("type") == "feedback" and said:
-        yield rules.proposal("", "memory", said, fields.get("name", name), "", _MEMORY_WORTH)
+        yield Proposal.of("", "memory", said, fields.get("name", name), "", _MEMORY_WORTH)

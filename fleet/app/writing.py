@@ -246,7 +246,7 @@ class Writing:
     def _planned(self, lesson: Lesson, entries: Sequence[Bound]) -> _Planned | Item | str:
         """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
         text = lesson.text
-        key = rules.proposal_id(self._session.id, lesson.by, text)
+        key = rules.Proposal.id_of(self._session.id, lesson.by, text)
         if key in self._page:
             left = self._left_by_a_crash(entries, key)
             if left is None:

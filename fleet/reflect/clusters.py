@@ -8,7 +8,7 @@ opposite, is for a person or an agent to decide.
 The same lessons in any order give the same clusters. They are compared all at once, at most ``LESSONS_MAX``, so the
 cost has a bound: of a larger clan the agents' own newest lessons and the best-evidenced ones.
 
-What several sessions said is grouped alike (``recurrences``). They are told apart by id. Where a page does not name
+What several sessions said is grouped alike (``Recurrence``). They are told apart by id. Where a page does not name
 them, those of one day are counted by the time that lies between observations or by the entries of the log, whichever
 are more, and not at all on a day of a session that is named: the same session may have written both.
 """
@@ -51,7 +51,7 @@ _META = "clusters"
 _KEEP_WAIT_S = 1.0
 
 
-class Pair(NamedTuple):
+class _Pair(NamedTuple):
     """Two lessons by their ids, the smaller first, how close they are, and what differs between them."""
 
     one: str
@@ -75,8 +75,41 @@ class Clusters(NamedTuple):
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
-    likely: tuple[Pair, ...] = ()
-    opposed: tuple[Pair, ...] = ()
+    likely: tuple[_Pair, ...] = ()
+    opposed: tuple[_Pair, ...] = ()
+
+    @classmethod
+    def among(
+        cls,
+        lessons: Iterable[Pattern],
+        cosines: Mapping[tuple[str, str], float] = {},
+        apart: Collection[tuple[str, str]] = frozenset(),
+    ) -> "Clusters":
+        """Return the clusters of lessons, and the pairs that somebody should look at.
+
+        ``lessons``: each merged set as one; those that are retired or have no text are passed over.
+        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
+        """
+        known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
+        ids = sorted(known)
+        number = {each: at for at, each in enumerate(ids)}
+        also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
+        sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
+        for each in alike(tuple(known[each].text for each in ids), tuple(also)):
+            pair = _Pair(ids[each.one], ids[each.other], each.score, each.differs)
+            if pair.ids in apart:
+                continue
+            if each.is_turned:
+                opposed.append(pair)
+            elif _say_the_same(each, cosines.get(pair.ids, 0.0)):
+                sure.append(pair)
+            elif not each.differs and (each.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
+                likely.append(pair)
+        groups = _linked(sorted(sure, key=_closest_first))
+        together = {ids for group in groups for ids in combinations(sorted(group), 2)}
+        asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
+        spoken = tuple(sorted(tuple(sorted(group, key=lambda each: _use(known[each]))) for group in groups))
+        return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     def of(self, pattern_id: str) -> tuple[str, ...]:
         """Return the ids of the cluster that a lesson belongs to: its own alone, when there is none."""
@@ -110,38 +143,6 @@ NOT_COMPARED = Clusters()
 """Of lessons that nobody compared."""
 
 
-def clustered(
-    lessons: Iterable[Pattern],
-    cosines: Mapping[tuple[str, str], float] = {},
-    apart: Collection[tuple[str, str]] = frozenset(),
-) -> Clusters:
-    """Return the clusters of lessons, and the pairs that somebody should look at.
-
-    ``lessons``: each merged set as one; those that are retired or have no text are passed over.
-    ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
-    """
-    known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
-    ids = sorted(known)
-    number = {each: at for at, each in enumerate(ids)}
-    also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
-    sure, likely, opposed = list[Pair](), list[Pair](), list[Pair]()
-    for each in alike(tuple(known[each].text for each in ids), tuple(also)):
-        pair = Pair(ids[each.one], ids[each.other], each.score, each.differs)
-        if pair.ids in apart:
-            continue
-        if each.is_turned:
-            opposed.append(pair)
-        elif _say_the_same(each, cosines.get(pair.ids, 0.0)):
-            sure.append(pair)
-        elif not each.differs and (each.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
-            likely.append(pair)
-    groups = _linked(sorted(sure, key=_closest_first))
-    together = {ids for group in groups for ids in combinations(sorted(group), 2)}
-    asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-    spoken = tuple(sorted(tuple(sorted(group, key=lambda each: _use(known[each]))) for group in groups))
-    return Clusters(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
-
-
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by their words; None for none."""
     pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((at, len(texts)) for at in range(len(texts))))
@@ -149,7 +150,7 @@ def same_text_among(texts: Sequence[str], text: str) -> int | None:
     return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
 
 
-def _closest_first(pair: Pair) -> tuple[float, str, str]:
+def _closest_first(pair: _Pair) -> tuple[float, str, str]:
     return -pair.score, pair.one, pair.other
 
 
@@ -160,7 +161,7 @@ def _say_the_same(pair: Alike, cosine: float) -> bool:
     return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
 
 
-def _linked(pairs: Sequence[Pair]) -> list[set[str]]:
+def _linked(pairs: Sequence[_Pair]) -> list[set[str]]:
     """Return the groups by complete link, the closest pairs first: each two of a group are among the pairs."""
     joined = {each.ids for each in pairs}
     group_of: dict[str, set[str]] = {}
@@ -252,7 +253,7 @@ class Weighing:
             with self._workspace.snapshot():
                 lessons = _compared(patterns, own)
             cosines = Embeddings(self._workspace).alike([each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
-            found = clustered(lessons, cosines, apart)
+            found = Clusters.among(lessons, cosines, apart)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
         return found
@@ -265,7 +266,7 @@ class Weighing:
 def _kept(workspace: Workspace) -> tuple[str, Clusters]:
     try:
         mark, (groups, *pairs) = json.loads(workspace.db.ask(lambda it: get_meta(it, _META)) or "[]")
-        likely, opposed = (tuple(Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
+        likely, opposed = (tuple(_Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
         return str(mark), Clusters(tuple(map(tuple, groups)), likely, opposed)
     except (ValueError, TypeError):
         return "", NOT_COMPARED  # none were made yet, or by another version
@@ -307,7 +308,7 @@ class Recurrence(NamedTuple):
     @property
     def ids(self) -> tuple[str, ...]:
         """Ids of its wordings: the same in whatever letter case and with whatever marks."""
-        return tuple(dict.fromkeys(text_id(each) for each in (self.text, *self.others)))
+        return tuple(dict.fromkeys(self.id_of(each) for each in (self.text, *self.others)))
 
     @property
     def days(self) -> tuple[str, ...]:
@@ -324,34 +325,34 @@ class Recurrence(NamedTuple):
         """Whether any wording wants an agent to do something."""
         return any(is_directive(each) for each in (self.text, *self.others))
 
+    @staticmethod
+    def id_of(text: str) -> str:
+        """Return the id of a wording."""
+        return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
-def text_id(text: str) -> str:
-    """Return the id of a wording."""
-    return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
-
-
-def recurrences(said: Iterable[Said], known: Sequence[str] = ()) -> tuple[list[Recurrence], dict[int, list[Said]]]:
-    """Return everything that was said, each thing once; apart from it what says the same as a known text, by number."""
-    places: dict[str, list[Said]] = {}
-    for each in said:
-        if _is_telling(text := _plain(each.text)):
-            places.setdefault(text, []).append(each)
-    by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
-    newest = set(by_age[:TEXTS_MAX])
-    anchors: dict[str, int] = {}
-    for number, each_known in enumerate(known):
-        anchors.setdefault(_plain(each_known), number)
-    matched: dict[int, list[Said]] = {}
-    found: list[Recurrence] = []
-    for group in _in_like_words(sorted({*newest, *anchors})):
-        everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
-        pointed = min((anchors[text] for text in group if text in anchors), default=None)
-        if pointed is not None:
-            matched.setdefault(pointed, []).extend(everything)
-        else:
-            found.append(_recurrence(everything))
-    found.sort(key=lambda each: (-len(each.sessions), each.said[0].at, each.text))
-    return found, matched
+    @classmethod
+    def among(cls, said: Iterable[Said], known: Sequence[str] = ()) -> "tuple[list[Recurrence], dict[int, list[Said]]]":
+        """Return all that was said, each thing once; apart from it what says the same as a known text, by number."""
+        places: dict[str, list[Said]] = {}
+        for each in said:
+            if _is_telling(text := _plain(each.text)):
+                places.setdefault(text, []).append(each)
+        by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
+        newest = set(by_age[:TEXTS_MAX])
+        anchors: dict[str, int] = {}
+        for number, each_known in enumerate(known):
+            anchors.setdefault(_plain(each_known), number)
+        matched: dict[int, list[Said]] = {}
+        found: list[Recurrence] = []
+        for group in _in_like_words(sorted({*newest, *anchors})):
+            everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
+            pointed = min((anchors[text] for text in group if text in anchors), default=None)
+            if pointed is not None:
+                matched.setdefault(pointed, []).extend(everything)
+            else:
+                found.append(_recurrence(everything))
+        found.sort(key=lambda each: (-len(each.sessions), each.said[0].at, each.text))
+        return found, matched
 
 
 def _recurrence(said: list[Said]) -> Recurrence:
@@ -393,7 +394,7 @@ def _is_telling(text: str) -> bool:
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
     """Return texts with those together that say the same in other words, by their words alone."""
     close = alike(tuple(texts), least=JOIN_MIN)
-    sure = [Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
+    sure = [_Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
     groups = _linked(sorted(sure, key=_closest_first))
     inside = set().union(*groups)
     return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

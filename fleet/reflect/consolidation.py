@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import topics
-from fleet.reflect.clusters import Recurrence, recurrences
+from fleet.reflect.clusters import Recurrence
 from fleet.reflect.daily_log import Block
 from fleet.reflect.observations import Said, says
 from fleet.reflect.topics import Topic
@@ -173,50 +173,51 @@ class Plan(NamedTuple):
     merged: tuple[str, ...] = ()
     flagged: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        index: str,
+        files: Mapping[str, bytes],
+        blocks: Sequence[Block],
+        absolute: Callable[[str, str], str],
+        taken_back: Sequence[str] = (),
+    ) -> "Plan":
+        """Return what these daily logs change about the topics and the index.
 
-def planned(
-    index: str,
-    files: Mapping[str, bytes],
-    blocks: Sequence[Block],
-    absolute: Callable[[str, str], str],
-    taken_back: Sequence[str] = (),
-) -> Plan:
-    """Return what these daily logs change about the topics and the index.
+        ``absolute``: returns a text with its relative dates made absolute, given the day it was said.
+        ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
+        """
+        known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
+        numbered = [(path, text) for path, each in known.items() for text in each.texts]
+        troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
 
-    ``absolute``: returns a text with its relative dates made absolute, given the day it was said.
-    ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
-    """
-    known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
-    numbered = [(path, text) for path, each in known.items() for text in each.texts]
-    troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
+        kept, skipped = _gathered(blocks)
+        found, matched = Recurrence.among(kept, [*(text for _, text in numbered), *taken_back])
+        recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
+        flagged = tuple(each.text for each in recurred if each.is_directive)
+        sessions = {one for each in blocks for one in each.sessions}
+        passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
+        passed_over += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 
-    kept, skipped = _gathered(blocks)
-    found, matched = recurrences(kept, [*(text for _, text in numbered), *taken_back])
-    recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
-    flagged = tuple(each.text for each in recurred if each.is_directive)
-    sessions = {one for each in blocks for one in each.sessions}
-    passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
-    passed_over += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
+        changed = _merged(known, numbered, matched, files)
+        merged = tuple(known[path].title for path in changed)
+        changed |= _fresh([each for each in recurred if not each.is_directive], absolute, {*files, *changed})
 
-    changed = _merged(known, numbered, matched, files)
-    merged = tuple(known[path].title for path in changed)
-    changed |= _fresh([each for each in recurred if not each.is_directive], absolute, {*files, *changed})
-
-    known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
-    added = tuple(each.title for path, each in known.items() if path not in files)
-    indexed = topics.index(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
-    if known and indexed.text != index:
-        changed[topics.INDEX] = indexed.text
-    dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
-    left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
-    phases = {
-        "orient": [f"{len(files)} topics", *troubled],
-        "gather": [f"{len(kept)} entries of {len(sessions)} sessions", *passed_over],
-        "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
-        "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
-    }
-    told = {name: "; ".join(parts) for name, parts in phases.items()}
-    return Plan(changed, told, added, merged, flagged)
+        known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
+        added = tuple(each.title for path, each in known.items() if path not in files)
+        indexed = topics.index(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
+        if known and indexed.text != index:
+            changed[topics.INDEX] = indexed.text
+        dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
+        left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
+        phases = {
+            "orient": [f"{len(files)} topics", *troubled],
+            "gather": [f"{len(kept)} entries of {len(sessions)} sessions", *passed_over],
+            "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
+            "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
+        }
+        told = {name: "; ".join(parts) for name, parts in phases.items()}
+        return cls(changed, told, added, merged, flagged)
 
 
 def _fresh(

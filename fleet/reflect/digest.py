@@ -50,33 +50,33 @@ class Digest(NamedTuple):
     tokens: int
     left_out: str
 
+    @classmethod
+    def of(cls, events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> "Digest":
+        """Return the digest of a session."""
+        rows = _rows(events)
+        edge = max(1, round(len(rows) * _EDGE_SHARE)) if rows else 0
+        room, kept = tokens_max - _HEAD_TOKENS, dict[int, str]()
+        begin, end = range(edge), range(max(edge, len(rows) - edge), len(rows))
+        for part in (begin, end):
+            left = _take(rows, part, int(tokens_max * _EDGE_BUDGET_SHARE), kept, is_whole=True)
+            room -= int(tokens_max * _EDGE_BUDGET_SHARE) - left
+        between = [number for number in range(len(rows)) if number not in kept]
+        for rank in _RANKS:
+            # The newest first: what a session came to stands near its end.
+            wanted = [number for number in reversed(between) if rows[number].rank == rank]
+            room = _take(rows, wanted, room, kept, is_whole=False)
+        left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
+        said = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
+        told = f"Left out for want of room: {said}." if said else ""
+        text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
+        return cls(text, _tokens(text), told)
+
 
 class _Row(NamedTuple):
     rank: str
     label: str
     text: str
     line: int
-
-
-def digest(events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> Digest:
-    """Return the digest of a session."""
-    rows = _rows(events)
-    edge = max(1, round(len(rows) * _EDGE_SHARE)) if rows else 0
-    room, kept = tokens_max - _HEAD_TOKENS, dict[int, str]()
-    begin, end = range(edge), range(max(edge, len(rows) - edge), len(rows))
-    for part in (begin, end):
-        left = _take(rows, part, int(tokens_max * _EDGE_BUDGET_SHARE), kept, is_whole=True)
-        room -= int(tokens_max * _EDGE_BUDGET_SHARE) - left
-    between = [number for number in range(len(rows)) if number not in kept]
-    for rank in _RANKS:
-        # The newest first: what a session came to stands near its end.
-        wanted = [number for number in reversed(between) if rows[number].rank == rank]
-        room = _take(rows, wanted, room, kept, is_whole=False)
-    left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
-    said = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
-    told = f"Left out for want of room: {said}." if said else ""
-    text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
-    return Digest(text, _tokens(text), told)
 
 
 def _tokens(text: str) -> int:

@@ -105,6 +105,38 @@ class Exposures:
         asked = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
         return bool(_rows(self._state, asked, agent, _today(now_ms)))
 
+    def roll_up(self, writer: "Writer") -> int:
+        """Count the showings of the days that are over in the replica's column; return how many lessons were written.
+
+        The caller holds the write lock.
+
+        Raises:
+            FleetError: what is missing is written the next time.
+        """
+        from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
+        from fleet.store.lines import PATTERNS
+
+        workspace, agent, me = writer.workspace, writer.agent, writer.name
+        connection = self._state.connection()
+
+        def own_total(pattern: str) -> int:
+            line = workspace.patterns.line(pattern)
+            return line.total_of(me, "shown") if line is not None else 0
+
+        today = _today(workspace.world.wall_ms())
+        self._state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
+        asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
+        deltas = []
+        for pattern, total in connection.execute(asked, (agent, me)).fetchall():
+            line = workspace.patterns.line(pattern)
+            if line is not None and (missing := total - line.total_of(me, "shown")) > 0:
+                deltas.append(edits.count(line, "shown", me, missing))
+        writer.append(PATTERNS, deltas)
+        connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
+        old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
+        self._state.in_one_go(lambda: _shorten(connection, agent, old, workspace.patterns.get))
+        return len(deltas)
+
 
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
 
@@ -134,39 +166,6 @@ def promoted_ms(pattern: "Pattern | None") -> int | None:
     if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
         return None
     return clock.unpack(pattern.edited["state"][0])[0]
-
-
-def roll_up(writer: "Writer") -> int:
-    """Count the showings of the days that are over in the replica's column; return how many lessons were written.
-
-    The caller holds the write lock.
-
-    Raises:
-        FleetError: what is missing is written the next time.
-    """
-    from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
-    from fleet.store.lines import PATTERNS
-
-    workspace, agent, me = writer.workspace, writer.agent, writer.name
-    connection = workspace.state.connection()
-
-    def own_total(pattern: str) -> int:
-        line = workspace.patterns.line(pattern)
-        return line.total_of(me, "shown") if line is not None else 0
-
-    today = _today(workspace.world.wall_ms())
-    workspace.state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
-    asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
-    deltas = []
-    for pattern, total in connection.execute(asked, (agent, me)).fetchall():
-        line = workspace.patterns.line(pattern)
-        if line is not None and (missing := total - line.total_of(me, "shown")) > 0:
-            deltas.append(edits.count(line, "shown", me, missing))
-    writer.append(PATTERNS, deltas)
-    connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
-    old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
-    workspace.state.in_one_go(lambda: _shorten(connection, agent, old, workspace.patterns.get))
-    return len(deltas)
 
 
 def _count(

@@ -125,6 +125,22 @@ class DreamReport(msgspec.Struct, frozen=True):
     removed: int = 0
     reindexed: int = 0
 
+    @classmethod
+    def parse(cls, text: str) -> "DreamReport | None":
+        """Return the report that the host's own housekeeping ends with; None without its heading.
+
+        Permissive: keys in any case after a colon or an equals sign, the first of each; a missing one is 0.
+        """
+        heading = None
+        for found in _HEADING.finditer(text):
+            heading = found
+        if heading is None:
+            return None
+        keys = {
+            re.sub(r"[-_ ]", "", key.lower()): int(value) for key, value in reversed(_KEY.findall(text, heading.end()))
+        }
+        return cls(*(keys.get(key, 0) for key in cls.__struct_fields__))
+
 
 class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one pass.
@@ -211,6 +227,10 @@ class _Change(NamedTuple):
 DATES, MERGES, CONFLICTS, ARCHIVE = "dates", "dedup", "conflicts", "archive"
 
 
+Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int, int], float]]
+"""From texts and pairs of their numbers to the cosines of those pairs; of a pair that is not in it nobody knows."""
+
+
 class Plan(NamedTuple):
     """What a pass would do.
 
@@ -225,6 +245,44 @@ class Plan(NamedTuple):
     contradictions: tuple[tuple[str, str], ...] = ()
     texts: Mapping[str, str] = {}
 
+    @classmethod
+    def of(
+        cls,
+        notes: Sequence[Note],
+        now_ms: int,
+        zone: tzinfo | None = UTC,
+        *,
+        keep_words: bool = False,
+        archive_hours: float = ARCHIVE_HOURS,
+        cosines: Cosines | None = None,
+        apart: Collection[tuple[str, str]] = frozenset(),
+    ) -> "Plan":
+        """Return what a pass would do with these notes.
+
+        ``zone``: in which the notes were written; None: this machine's.
+        ``keep_words``: a date is added behind its phrase, and never stands for it.
+        ``archive_hours``: how old a note is at least that goes to rest.
+        ``cosines``: compares by meaning; None: by words.
+        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two.
+        """
+        found = _Pass([each for each in notes if each.stage not in RESTING])
+        scanned = len(found.notes)
+        found.absolutize(zone, keep_words=keep_words)
+        pairs = found.pairs(cosines, apart)
+        found.consolidate(pairs, is_cosine=cosines is not None)
+        contradictions = found.resolve(pairs)
+        found.archive(now_ms, archive_hours)
+        number = Counter(each.sweep for each in found.changes if each.field in ("text", STAGE))
+        report = ReflectionReport(
+            consolidated=number[MERGES],
+            absolutized_dates=number[DATES],
+            archived=number[ARCHIVE],
+            conflicts_resolved=number[CONFLICTS],
+            total_scanned=scanned,
+            compared_by="words" if cosines is None else "cosine",
+        )
+        return cls(report, tuple(found.changes), contradictions, {each.id: each.text for each in notes})
+
     def diff(self) -> list[str]:
         """Return the changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``."""
         lines: list[str] = []
@@ -237,65 +295,10 @@ class Plan(NamedTuple):
         return lines
 
 
-Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int, int], float]]
-"""From texts and pairs of their numbers to the cosines of those pairs; of a pair that is not in it nobody knows."""
-
-
-def parse_organization_report(text: str) -> DreamReport | None:
-    """Return the report that the host's own housekeeping ends with; None without its heading.
-
-    Permissive: keys in any case after a colon or an equals sign, the first of each; a missing one is 0.
-    """
-    heading = None
-    for found in _HEADING.finditer(text):
-        heading = found
-    if heading is None:
-        return None
-    keys = {re.sub(r"[-_ ]", "", key.lower()): int(value) for key, value in reversed(_KEY.findall(text, heading.end()))}
-    return DreamReport(*(keys.get(key, 0) for key in DreamReport.__struct_fields__))
-
-
 def _effective_importance(importance: float, hours: float, accesses: int) -> float:
     """Return what a note matters now: it fades with the hours since it was last looked at, and gains by each look."""
     faded = importance * math.exp(-_DECAY_AN_HOUR * max(hours, 0.0))
     return min(1.0, faded + _GAIN * math.log(1 + max(accesses, 0)))
-
-
-def plan(
-    notes: Sequence[Note],
-    now_ms: int,
-    zone: tzinfo | None = UTC,
-    *,
-    keep_words: bool = False,
-    archive_hours: float = ARCHIVE_HOURS,
-    cosines: Cosines | None = None,
-    apart: Collection[tuple[str, str]] = frozenset(),
-) -> Plan:
-    """Return what a pass would do with these notes.
-
-    ``zone``: in which the notes were written; None: this machine's.
-    ``keep_words``: a date is added behind its phrase, and never stands for it.
-    ``archive_hours``: how old a note is at least that goes to rest.
-    ``cosines``: compares by meaning; None: by words.
-    ``apart``: pairs of ids, the smaller first, of which somebody said that they are two.
-    """
-    found = _Pass([each for each in notes if each.stage not in RESTING])
-    scanned = len(found.notes)
-    found.absolutize(zone, keep_words=keep_words)
-    pairs = found.pairs(cosines, apart)
-    found.consolidate(pairs, is_cosine=cosines is not None)
-    contradictions = found.resolve(pairs)
-    found.archive(now_ms, archive_hours)
-    number = Counter(each.sweep for each in found.changes if each.field in ("text", STAGE))
-    report = ReflectionReport(
-        consolidated=number[MERGES],
-        absolutized_dates=number[DATES],
-        archived=number[ARCHIVE],
-        conflicts_resolved=number[CONFLICTS],
-        total_scanned=scanned,
-        compared_by="words" if cosines is None else "cosine",
-    )
-    return Plan(report, tuple(found.changes), contradictions, {each.id: each.text for each in notes})
 
 
 class _Pair(NamedTuple):

@@ -67,6 +67,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     id: str = ""
     at: str = ""
 
+    @staticmethod
+    def id_of(kind: str, key: str) -> str:
+        """Return the id of the item about a thing: the same on every machine."""
+        told = f"{kind}\0{key}".encode("utf-8", "replace")
+        return f"i-{blake2b(told, digest_size=_ID_CHARS // 2).hexdigest()}"
+
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
     """What became of an item.
@@ -257,7 +263,7 @@ class Inboxes:
 
     def settle(self, kind: str, key: str, did: str) -> None:
         """Close what waits under a key, since it was decided elsewhere."""
-        wanted = item_id(kind, key)
+        wanted = Item.id_of(kind, key)
         for each in self.waiting(kind):
             if each.item.id == wanted:
                 Inbox(self._workspace, each.agent).decide([Decision(id=wanted, said="elsewhere", did=did)])
@@ -311,16 +317,10 @@ def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
 
 
-def item_id(kind: str, key: str) -> str:
-    """Return the id of the item about a thing: the same on every machine."""
-    told = f"{kind}\0{key}".encode("utf-8", "replace")
-    return f"i-{blake2b(told, digest_size=_ID_CHARS // 2).hexdigest()}"
-
-
 def _named(workspace: Workspace, item: Item) -> Item:
     key = item.key or normalise(item.title)
     clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
-    return msgspec.structs.replace(clean, id=item_id(item.kind, key), at=workspace.wall())
+    return msgspec.structs.replace(clean, id=Item.id_of(item.kind, key), at=workspace.wall())
 
 
 def _standing(known: Entry | None) -> str:

@@ -211,6 +211,11 @@ class AgentMemory:
         self._files.replace(self._path, after.render())
         return True
 
+    @staticmethod
+    def is_approved(row: str) -> bool:
+        """Tell whether a memory's line says that a person took the lesson in."""
+        return _APPROVED.search(row) is not None
+
 
 class Promotions:
     """What enters an agent's memory and leaves it, told to the clan. The caller holds the write lock."""
@@ -393,8 +398,3 @@ def _whole(memory: Memory) -> Memory:
     if memory.trouble:
         raise NoError(f"{memory.trouble}. Nothing was changed")
     return memory
-
-
-def is_approved(row: str) -> bool:
-    """Tell whether a memory's line says that a person took the lesson in."""
-    return _APPROVED.search(row) is not None

@@ -105,6 +105,55 @@ class Proposal(NamedTuple):
     line: int = 0
     quote: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        session: str,
+        kind: str,
+        said: str,
+        about: str,
+        at: str,
+        worth: int,
+        times: int = 1,
+        *,
+        line: int = 0,
+        quote: str = "",
+    ) -> "Proposal":
+        """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
+
+        ``quote``: the words that support it, where they are not those of ``said``.
+        """
+        text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
+        words = len(text.split())
+        if kind not in ("failure", "missing", "memory"):
+            asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
+            worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
+            worth += 2 * (asks and _ASKS_WHY_NOT.search(text) is not None)
+            worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+            worth -= 3 * (_CHATS.match(text) is not None) + 2 * (not asks and "?" in text)
+            worth -= 3 * (words < _POINTING_WORDS_MAX and _POINTS.search(text) is not None)
+            worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
+        elif wants_to_be_obeyed(quote):
+            worth = 0
+        return cls(
+            cls.id_of(session, kind, text),
+            kind,
+            text,
+            wrong,
+            session,
+            at,
+            times,
+            worth,
+            line,
+            _line(quote or said, 2_000),
+        )
+
+    @staticmethod
+    def id_of(session: str, kind: str, text: str) -> str:
+        """Return what a lesson of a session is known by in the log, so that it is logged once: ``t-`` and 8 hex."""
+        said = f"{session}\0{kind}\0{normalise(text)}"
+        return f"t-{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+
 
 def reflect(session: Session) -> Reflection:
     """Return what a session teaches by its form."""
@@ -150,7 +199,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
     for each in objected:
         about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
         theirs = unpasted(each.words)
-        yield proposal(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
+        yield Proposal.of(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
     told = {each.words for each in objected}
     last = ""
     for event in session.events:
@@ -163,7 +212,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
             if signal is not None and signal.kind != PRAISE:
                 said = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 worth = _WORTH[signal.confidence]
-                yield proposal(session.id, "correction", said, f"after {last}", event.at, worth, line=event.line)
+                yield Proposal.of(session.id, "correction", said, f"after {last}", event.at, worth, line=event.line)
             else:
                 yield from _standing(session.id, event)
 
@@ -177,7 +226,7 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
             continue
         if (_ORDERS.match(sentence) and _STANDS.search(sentence)) or _LAYS_DOWN.search(sentence):
-            yield proposal(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
+            yield Proposal.of(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
 
 
 def _failed(session: Session) -> Iterator[Proposal]:
@@ -206,7 +255,7 @@ def _failed(session: Session) -> Iterator[Proposal]:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     wrong = f"{call.about}: {lines[-1]}"
                     worth = _WORTH["failure"]
-                    yield proposal(
+                    yield Proposal.of(
                         session.id,
                         "failure",
                         text,
@@ -236,56 +285,8 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
                 worth, at = _WORTH["missing"], result.at
-                yield proposal(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
+                yield Proposal.of(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
                 break
-
-
-def proposal(
-    session: str,
-    kind: str,
-    said: str,
-    about: str,
-    at: str,
-    worth: int,
-    times: int = 1,
-    *,
-    line: int = 0,
-    quote: str = "",
-) -> Proposal:
-    """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
-
-    ``quote``: the words that support it, where they are not those of ``said``.
-    """
-    text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
-    words = len(text.split())
-    if kind not in ("failure", "missing", "memory"):
-        asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
-        worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
-        worth += 2 * (asks and _ASKS_WHY_NOT.search(text) is not None)
-        worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)
-        worth -= 3 * (_CHATS.match(text) is not None) + 2 * (not asks and "?" in text)
-        worth -= 3 * (words < _POINTING_WORDS_MAX and _POINTS.search(text) is not None)
-        worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
-    elif wants_to_be_obeyed(quote):
-        worth = 0
-    return Proposal(
-        proposal_id(session, kind, text),
-        kind,
-        text,
-        wrong,
-        session,
-        at,
-        times,
-        worth,
-        line,
-        _line(quote or said, 2_000),
-    )
-
-
-def proposal_id(session: str, kind: str, text: str) -> str:
-    """Return what a lesson of a session is known by in the log, so that it is logged once: ``t-`` and 8 hex."""
-    said = f"{session}\0{kind}\0{normalise(text)}"
-    return f"t-{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 def _line(said: str, chars_max: int) -> str:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fleet.reflect import observations, scratchpad
-from fleet.reflect.clusters import SESSIONS_MIN, recurrences
+from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.reflection import Reflection
 from fleet.reflect.scratchpad import Scratchpad
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
@@ -660,7 +660,7 @@ def test_rows_in_every_form_are_read(body):
 
 def recurring(page: str, least: int) -> list[str]:
     """What came up in so many separate sessions."""
-    return [each.text for each in recurrences(Scratchpad(page).said())[0] if len(each.sessions) >= least]
+    return [each.text for each in Recurrence.among(Scratchpad(page).said())[0] if len(each.sessions) >= least]
 
 
 def test_sessions_are_counted_by_id_and_never_by_headings():

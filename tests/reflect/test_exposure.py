@@ -13,7 +13,6 @@ from crdt import clock as stamps
 from fleet.model import limits
 from fleet.model.errors import DiskError
 from fleet.model.line import Line
-from fleet.reflect import exposure
 from fleet.reflect.exposure import Exposures, _before, _Span, _spans
 from fleet.store import config
 from fleet.store.files import Files
@@ -81,7 +80,7 @@ def is_due(w) -> bool:
 
 def roll(w) -> int:
     with w.writing("velma") as writer:
-        return exposure.roll_up(writer)
+        return Exposures(writer.workspace.state).roll_up(writer)
 
 
 def totals(w) -> dict[str, int]:

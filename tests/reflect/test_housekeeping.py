@@ -20,11 +20,10 @@ from fleet.reflect.housekeeping import (
     DreamReport,
     Mode,
     Note,
+    Plan,
     Stage,
     _effective_importance,
     _SkipReason,
-    parse_organization_report,
-    plan,
 )
 from fleet.text.similarity import alike, likely_pairs
 
@@ -64,7 +63,7 @@ def test_the_four_sweeps_run_in_the_seeds_order():
         note("e", "Never squash commits before a merge", RECENT_MS + 1, importance=0.2),
         note("f", "Restart the queue worker after each change of its settings", OLD_MS),
     ]
-    found = plan(notes, NOW_MS)
+    found = Plan.of(notes, NOW_MS)
     order = [each.sweep for each in found.changes]
     assert [key for key, _ in itertools.groupby(order)] == ["dates", "dedup", "conflicts", "archive"]
     report = found.report
@@ -77,12 +76,12 @@ def test_dates_are_absolute_before_notes_are_compared():
         note("a", "The mirror was moved on 2026-04-14 to another host", RECENT_MS - 1),
         note("b", "The mirror was moved on yesterday to another host", RECENT_MS),
     ]
-    assert stages(plan(notes, NOW_MS)) == {"a": "consolidated"}
+    assert stages(Plan.of(notes, NOW_MS)) == {"a": "consolidated"}
 
 
 def test_dates_are_anchored_on_each_records_created_at():
     notes = [note("a", "It broke yesterday", NOW_MS - 48 * HOUR_MS), note("b", "Lost it 2 days ago", NOW_MS)]
-    changed = {each.id: each.after for each in plan(notes, NOW_MS).changes if each.field == "text"}
+    changed = {each.id: each.after for each in Plan.of(notes, NOW_MS).changes if each.field == "text"}
     assert changed == {"a": "It broke 2026-04-12", "b": "Lost it 2026-04-13"}
 
 
@@ -96,7 +95,7 @@ def test_two_records_with_2_accesses_each_dedup_to_4():
         note("a", PIN, OLD_MS, accesses=2, tags=("ci", "pin")),
         note("b", PIN_AGAIN, RECENT_MS, accesses=2, tags=("actions", "ci")),
     ]
-    found = plan(notes, NOW_MS)
+    found = Plan.of(notes, NOW_MS)
     assert stages(found) == {"a": "consolidated"}
     assert {(each.id, each.field): each.after for each in found.changes if each.field != "stage"} == {
         ("b", "consolidated_from"): ["a"],
@@ -114,22 +113,22 @@ def test_the_cosine_from_which_on_two_say_the_same_is_0_92(cosine, joined):
         note("a", "Quote every shell variable that may hold a path"),
         note("b", "Quote shell variables that may hold a path or a name", RECENT_MS + 1),
     ]
-    found = plan(notes, NOW_MS, cosines=lambda _, pairs: dict.fromkeys(pairs, cosine))
+    found = Plan.of(notes, NOW_MS, cosines=lambda _, pairs: dict.fromkeys(pairs, cosine))
     assert bool(found.report.consolidated) == joined
     assert found.report.compared_by == "cosine"
     assert COSINE_MIN == 0.92
 
 
 def test_the_newer_wins_and_of_a_tie_the_one_scanned_first():
-    assert stages(plan([note("new", PIN, RECENT_MS), note("old", PIN_AGAIN, OLD_MS)], NOW_MS)) == {
+    assert stages(Plan.of([note("new", PIN, RECENT_MS), note("old", PIN_AGAIN, OLD_MS)], NOW_MS)) == {
         "old": "consolidated"
     }
-    assert stages(plan([note("z", PIN), note("a", PIN_AGAIN)], NOW_MS)) == {"a": "consolidated"}
+    assert stages(Plan.of([note("z", PIN), note("a", PIN_AGAIN)], NOW_MS)) == {"a": "consolidated"}
 
 
 def test_of_three_alike_one_is_left_and_is_made_of_both():
     notes = [note(name, text, RECENT_MS + at) for at, (name, text) in enumerate([("a", PIN), ("b", PIN), ("c", PIN)])]
-    found = plan(notes, NOW_MS)
+    found = Plan.of(notes, NOW_MS)
     assert stages(found) == {"a": "consolidated", "b": "consolidated"}
     made = [each.after for each in found.changes if each.field == "consolidated_from"]
     assert [sorted(each) for each in made] == [["a", "b"]]
@@ -152,13 +151,13 @@ APART = [
 @pytest.mark.parametrize(("one", "other"), APART)
 @pytest.mark.parametrize("cosines", [None, all_alike])
 def test_nothing_is_joined_across_an_opposite_a_number_a_name_or_a_version_whatever_the_cosine(one, other, cosines):
-    found = plan([note("a", one), note("b", other, RECENT_MS + 1)], NOW_MS, cosines=cosines)
+    found = Plan.of([note("a", one), note("b", other, RECENT_MS + 1)], NOW_MS, cosines=cosines)
     assert found.report.consolidated == 0
 
 
 def test_what_somebody_said_is_two_stays_two():
     notes = [note("a", PIN), note("b", PIN_AGAIN, RECENT_MS + 1)]
-    assert plan(notes, NOW_MS, apart={("a", "b")}).changes == ()
+    assert Plan.of(notes, NOW_MS, apart={("a", "b")}).changes == ()
 
 
 def test_words_alone_are_at_least_as_precise_as_the_cosine_on_the_labelled_pairs():
@@ -189,7 +188,7 @@ SQUASH = ("Always squash commits before a merge", "Never squash commits before a
 )
 def test_a_conflict_is_resolved_where_both_sides_matter_less_than_0_3(one, other, solved):
     notes = [note("a", SQUASH[0], importance=one), note("b", SQUASH[1], RECENT_MS + 1, importance=other)]
-    found = plan(notes, NOW_MS)
+    found = Plan.of(notes, NOW_MS)
     assert stages(found) == ({"a": "archived"} if solved else {})
     assert found.contradictions == (() if solved else (("a", "b"),))
 
@@ -220,18 +219,18 @@ def test_effective_importance_is_the_formula():
     ],
 )
 def test_what_is_stale_goes_to_rest(at_ms, more, archived):
-    found = plan([note("a", PIN, at_ms, **more)], NOW_MS)
+    found = Plan.of([note("a", PIN, at_ms, **more)], NOW_MS)
     assert bool(found.report.archived) == archived
     assert all(each.sweep == ARCHIVE for each in found.changes)
 
 
 def test_the_threshold_of_age_is_configured():
-    assert plan([note("a", PIN, OLD_MS)], NOW_MS, archive_hours=200).changes == ()
+    assert Plan.of([note("a", PIN, OLD_MS)], NOW_MS, archive_hours=200).changes == ()
 
 
 @pytest.mark.parametrize("stage", [Stage.CONSOLIDATED, Stage.ARCHIVED, Stage.FORGOTTEN])
 def test_what_rests_is_not_looked_at(stage):
-    assert plan([note("a", "It broke yesterday", OLD_MS, stage=stage)], NOW_MS).report.total_scanned == 0
+    assert Plan.of([note("a", "It broke yesterday", OLD_MS, stage=stage)], NOW_MS).report.total_scanned == 0
 
 
 # --- "Minimum interval (in hours) between Coordinated passes for one agent. Matches Auto Dream's 24h cadence."
@@ -290,7 +289,7 @@ def test_the_names_are_the_seeds():
 
 def test_the_trailer_of_the_original_is_read():
     text = "I tidied up.\n\n## Organization Report\nConsolidated: 4\nRemoved = 1\nRe-indexed: 9\n"
-    assert parse_organization_report(text) == DreamReport(4, 1, 9)
+    assert DreamReport.parse(text) == DreamReport(4, 1, 9)
 
 
 @pytest.mark.parametrize(
@@ -311,12 +310,12 @@ def test_returns_none_when_no_organization_report_header_is_present(text, wanted
     """ "Parse an Auto Dream organization-report trailer from free text. Returns None when no ## Organization Report
     header is present."
     """
-    assert parse_organization_report(text) == wanted
+    assert DreamReport.parse(text) == wanted
 
 
 @given(st.text())
 def test_no_text_breaks_the_parser(text):
-    parse_organization_report(f"## Organization Report\n{text}")
+    DreamReport.parse(f"## Organization Report\n{text}")
 
 
 # --- the same notes give the same plan, and a second pass finds nothing -----------------------------------------------
@@ -339,18 +338,18 @@ NOTES = st.lists(
 
 @given(NOTES)
 def test_a_second_pass_over_the_result_of_the_first_changes_nothing(notes):
-    found = plan(notes, NOW_MS, UTC)
+    found = Plan.of(notes, NOW_MS, UTC)
     after = {each.id: each for each in notes}
     for change in found.changes:
         value = Stage(change.after) if change.field == "stage" else change.after
         name = {"consolidated_from": "merged"}.get(change.field, change.field)
         after[change.id] = after[change.id]._replace(**{name: tuple(value) if isinstance(value, list) else value})
-    assert plan(list(after.values()), NOW_MS, UTC).changes == ()
+    assert Plan.of(list(after.values()), NOW_MS, UTC).changes == ()
 
 
 @given(NOTES)
 def test_no_text_is_lost_and_every_note_that_goes_says_where(notes):
-    found = plan(notes, NOW_MS)
+    found = Plan.of(notes, NOW_MS)
     gone = stages(found)
     made = {part for each in found.changes if each.field == "consolidated_from" for part in each.after}
     assert {name for name, stage in gone.items() if stage == "consolidated"} == made
