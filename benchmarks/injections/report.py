@@ -28,7 +28,7 @@ from fleet.app import starting
 from fleet.cli import main
 from fleet.model import limits
 from fleet.model.names import normalise, pattern_id
-from fleet.reflect import evidence
+from fleet.reflect.evidence import Evidence
 from fleet.store.config import Promotion
 from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
@@ -144,7 +144,7 @@ def reached(folder: Path, form: Form, said: list[str]) -> tuple[int, int, float]
         flat = " ".join(shown.replace("\\", "").split())
         inside = sum(" ".join(readable(text).split())[:60] in flat for text in said)
         claimed = (workspace.patterns.get(pattern_id(text)) for text in said)
-        due = [each for each in claimed if each and evidence.due([each], "cantona", Promotion(), set())]
+        due = [each for each in claimed if each and Evidence("cantona", Promotion()).due([each])]
         return inside, len(due), took
     finally:
         workspace.close()

@@ -390,7 +390,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         kept, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
-            days.setdefault(observations.observed(observations.rows(line))[0].at[:10], []).append(line)
+            days.setdefault(Said.observed(observations.Row.read(line))[0].at[:10], []).append(line)
         edits = [page.to(kept)] if moved else []
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)

@@ -538,7 +538,7 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
         )
         return path, rows, [Runs(workspace).edit(path, after)]
     path = (home / "memory.md").as_posix()
-    noted = memory_md.add(workspace.files.read(workspace.root / path), [said], day, entry.agent)
+    noted = memory_md.Notes(workspace.files.read(workspace.root / path)).with_more([said], day, entry.agent)
     edits = [Runs(workspace).edit(path, noted.page)]
     if noted.archived:
         archive = (home / f"archive-{day}.md").as_posix()

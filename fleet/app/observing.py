@@ -71,7 +71,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if (root / name).is_symlink():
             raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
-    line, is_cut = observations.line(now_ms, known, text, agent, session)
+    line, is_cut = Whose.of(agent, session).line(now_ms, known, text)
     files = Files(root)
     with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
         before = files.read(root / scratchpad.FILE)

@@ -12,7 +12,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
 from fleet.reflect import clusters, evidence, exposure
 from fleet.reflect.clusters import Clusters, Weighing
-from fleet.reflect.evidence import Due
+from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import FILE_NAME
@@ -144,7 +144,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     if near:
         lessons = _compared(workspace, agent)
     lesson = _whole(lessons, pattern_id, agent)
-    if lesson is None or not evidence.due([lesson], agent, settings, set()):
+    if lesson is None or not Evidence(agent, settings).due([lesson]):
         return ""
     try:
         with workspace.writing(agent) as writer:
@@ -252,7 +252,7 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     if not after.is_listed:
         return before.is_listed
     settings, who = workspace.config.promotion, evidence.Witnesses(workspace).vouching()
-    stood, stands = (bool(evidence.due([each], agent, settings, set(), who)) for each in (before, after))
+    stood, stands = (bool(Evidence(agent, settings, who).due([each])) for each in (before, after))
     return stood and not stands
 
 

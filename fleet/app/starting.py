@@ -216,7 +216,7 @@ class SessionStart:
         """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
         people = self._workspace.files.read(self._workspace.home(self._agent) / memory_md.USER_MODEL)
         known = memory_md.UserModel(people).shown(_PEOPLE_CHARS)
-        kept = memory_md.newest(memory)
+        kept = memory_md.Notes(memory.encode("utf-8", "replace")).newest()
         parts = [memory_md.hot(memory), kept and f"Notes:\n{kept}", known and f"Of people:\n{known}"]
         return "\n\n".join(filter(None, parts))
 

@@ -358,7 +358,7 @@ class Writing:
                 part.items.append(self._candidate(each, added, {"what": "note", "note": each}, [why]))
             else:
                 said.append(each)
-        noted = memory_md.add(self._read(_MEMORY), said, self._day, self._agent)
+        noted = memory_md.Notes(self._read(_MEMORY)).with_more(said, self._day, self._agent)
         if noted.added:
             part.edits.append(self._edit(self._home(_MEMORY), noted.page))
         if noted.archived:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fleet.reflect.observations import Row, Said, Whose, observed
+from fleet.reflect.observations import Row, Said, Whose
 from fleet.reflect.scratchpad import Page, labelled
 from fleet.text import dates
 
@@ -163,7 +163,7 @@ def _said(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set
     if watched:
         kinds.add("observed")
         # What fleet put there names its session; what others did is of the block's.
-        said += [each if each.is_known else each._replace(session=session) for each in observed(watched)]
+        said += [each if each.is_known else each._replace(session=session) for each in Said.observed(watched)]
     return said, kinds
 
 

@@ -20,7 +20,7 @@ commit authors, too: this tells careless floods from evidence, and is no proof.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -74,44 +74,94 @@ class _Independent(NamedTuple):
     sessions: int
 
 
-def by_agent(_: str, writer: str) -> str:
+def _by_agent(_: str, writer: str) -> str:
     """Return the agent of a writer: each agent vouches for what is said in its name."""
     return names.agent_of(writer)
 
 
-def due(
-    patterns: Iterable[Pattern],
-    agent: str,
-    settings: Promotion,
-    known: set[str],
-    witness: Witness = by_agent,
-) -> list[Due]:
-    """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
+class Evidence:
+    """Evidence for lessons, as one agent's memory takes it.
 
-    ``patterns``: lessons, each merged set as one.
-    ``known``: ids that are in that memory, or were and were taken out.
-
-    Returns:
-        At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
-        comes first.
+    Args:
+        settings: the thresholds.
+        witness: who vouches for what a writer says; by default each agent for what is said in its name.
     """
-    found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
-    for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
-        if pattern.id in known or pattern.count("seen") < settings.least_seen:
-            continue
-        own, others = pattern.seen_by(agent), _independent(pattern, witness)
-        if own >= settings.own:
-            found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {agent}"))
-        elif _is_enough(others, settings):
-            evidence = f"seen {others.seen:,} by {others.agents:,} {'agent' if others.agents == 1 else 'agents'}"
-            found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
-    found.sort(key=lambda each: each[0])
-    # Screening is dear, and is left to those that have the numbers.
-    standing = ((each, why, told) for _, each, why, told in found if can_be_promoted(each))
-    return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
+
+    def __init__(self, agent: str, settings: Promotion, witness: Witness | None = None) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._witness = witness or _by_agent
+
+    def due(self, patterns: Iterable[Pattern], known: Collection[str] = ()) -> list[Due]:
+        """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
+
+        ``patterns``: lessons, each merged set as one.
+        ``known``: ids that are in that memory, or were and were taken out.
+
+        Returns:
+            At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
+            comes first.
+        """
+        found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
+        for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
+            if pattern.id in known or pattern.count("seen") < self._settings.least_seen:
+                continue
+            own, others = pattern.seen_by(self._agent), _independent(pattern, self._witness)
+            if own >= self._settings.own:
+                found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
+            elif _is_enough(others, self._settings):
+                evidence = f"seen {others.seen:,} by {others.agents:,} {'agent' if others.agents == 1 else 'agents'}"
+                found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
+        found.sort(key=lambda each: each[0])
+        # Screening is dear, and is left to those that have the numbers.
+        standing = ((each, why, told) for _, each, why, told in found if can_be_promoted(each))
+        return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
+
+    def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
+        """Return why the counts do not vouch for the words of a lesson, or "".
+
+        An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one
+        record the counts of another: each takes a single writer. So words that this agent set here are its own affair.
+        What others merged in must have been met by this agent here, where it counts as its own; any other by an agent
+        other than those who merged it in.
+
+        ``records``: the set's own records; none when it is not merged.
+        """
+        mine = {writer for writer in pattern.mine if names.agent_of(writer) == self._agent}
+        editor = _editor(pattern, "text")
+        if pattern_id(pattern.text) != pattern.id and editor not in mine:
+            return f"its words were changed{f' by {names.agent_of(editor)}' if editor else ''} after they were logged"
+        mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
+        shown = next((record for record in records if record.id == pattern.id), pattern)
+        if not mergers - mine or shown.seen_by(self._agent):
+            return ""
+        who = {names.agent_of(writer) for writer in mergers if writer}
+        relapsed = shown.totals.get("relapsed", {})
+        met = {
+            names.agent_of(writer)
+            for writer, total in shown.totals.get("seen", {}).items()
+            if total > relapsed.get(writer, 0)
+        } | {names.agent_of(writer) for writer in shown.by_hand}
+        # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
+        if pattern.seen_by(self._agent) or "" in mergers or not met - who:
+            return (
+                f"{' and '.join(sorted(who)) or 'somebody'} merged it, and nobody else is known to have met these words"
+            )
+        return ""
+
+    def borrowed(self, words: Pattern) -> str:
+        """Return why evidence that was met in other words does not vouch for these, or "".
+
+        Whoever words a lesson like a known one would else put words of its own under the evidence of others.
+
+        ``words``: the lesson whose words would enter, with its own evidence alone.
+        """
+        if words.seen_by(self._agent) or _independent(words, self._witness).agents >= self._settings.clan_agents:
+            return ""
+        return f"these words are {' and '.join(words.agents()) or 'nobody'}'s alone, and others said it in other ones"
 
 
-def _independent(pattern: Pattern, witness: Witness = by_agent) -> _Independent:
+def _independent(pattern: Pattern, witness: Witness) -> _Independent:
     """Return the evidence that does not lean on the lesson itself."""
     vouching: dict[str, str] = {}
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
@@ -146,49 +196,6 @@ def can_be_promoted(pattern: Pattern) -> bool:
     return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
 
 
-def doubt(pattern: Pattern, records: Sequence[Pattern], agent: str) -> str:
-    """Return why the counts do not vouch for the words of a lesson, or "".
-
-    An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one record
-    the counts of another: each takes a single writer. So words that this agent set here are its own affair. What
-    others merged in must have been met by this agent here, where it counts as its own; any other by an agent other than
-    those who merged it in.
-
-    ``records``: the set's own records; none when it is not merged.
-    """
-    mine = {writer for writer in pattern.mine if names.agent_of(writer) == agent}
-    editor = _editor(pattern, "text")
-    if pattern_id(pattern.text) != pattern.id and editor not in mine:
-        return f"its words were changed{f' by {names.agent_of(editor)}' if editor else ''} after they were logged"
-    mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
-    shown = next((record for record in records if record.id == pattern.id), pattern)
-    if not mergers - mine or shown.seen_by(agent):
-        return ""
-    who = {names.agent_of(writer) for writer in mergers if writer}
-    relapsed = shown.totals.get("relapsed", {})
-    met = {
-        names.agent_of(writer)
-        for writer, total in shown.totals.get("seen", {}).items()
-        if total > relapsed.get(writer, 0)
-    } | {names.agent_of(writer) for writer in shown.by_hand}
-    # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
-    if pattern.seen_by(agent) or "" in mergers or not met - who:
-        return f"{' and '.join(sorted(who)) or 'somebody'} merged it, and nobody else is known to have met these words"
-    return ""
-
-
-def borrowed(words: Pattern, agent: str, settings: Promotion, witness: Witness = by_agent) -> str:
-    """Return why evidence that was met in other words does not vouch for these, or "".
-
-    Whoever words a lesson like a known one would else put words of its own under the evidence of others.
-
-    ``words``: the lesson whose words would enter, with its own evidence alone.
-    """
-    if words.seen_by(agent) or _independent(words, witness).agents >= settings.clan_agents:
-        return ""
-    return f"these words are {' and '.join(words.agents()) or 'nobody'}'s alone, and others said it in other ones"
-
-
 def _editor(pattern: Pattern, field: str) -> str:
     """Return the writer that set a field, "" for a field as first logged."""
     return pattern.edited[field][1] if field in pattern.edited else ""
@@ -203,7 +210,7 @@ class Witnesses:
     def vouching(self) -> Witness:
         """Return who vouches for what a writer says. Looked for where others' evidence may be enough alone."""
         if self._workspace.config.promotion.others != "auto":
-            return by_agent
+            return _by_agent
         groups, brought = self.look_up(), self._workspace.trust.brought()
         return lambda each, writer: groups.get(brought.get((each, writer), writer), _UNKNOWN)
 

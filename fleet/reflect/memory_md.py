@@ -87,6 +87,12 @@ class Memory(NamedTuple):
         said = f"{FILE_NAME} {why}; nothing is written into it until that is mended"
         return cls(text, "", (), "", "", trouble=said)
 
+    @staticmethod
+    def row(said: str, right: str, evidence: str, pattern: str) -> str:
+        """Return a lesson as a line of the block, without its end: screened, and nothing in it is Markdown or HTML."""
+        shown, way = _inert(said), _inert(right)
+        return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
+
     def render(self) -> bytes:
         """Return the file's bytes."""
         whole = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
@@ -147,7 +153,7 @@ class Memory(NamedTuple):
 def hot(text: str) -> str:
     """Return the HOT part of a memory: a person's text and the block alike, screened, without HTML comments.
 
-    Dated notes are not in it: they have a room of their own (``newest``). Line by line as it stands
+    Dated notes are not in it: they have a room of their own (``Notes``). Line by line as it stands
     otherwise; the caller judges its length. "" where only fleet's own headings are left.
     """
     # Redacted again, since a comment may have split a secret.
@@ -232,12 +238,6 @@ def _place(text: str) -> int:
     return title.end() if title and not _opens_comment(text[: title.end()]) else top
 
 
-def lesson_row(said: str, right: str, evidence: str, pattern: str) -> str:
-    """Return a lesson as a line of the block, without a line end: screened, and nothing in it is Markdown or HTML."""
-    shown, way = _inert(said), _inert(right)
-    return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
-
-
 def _inert(words: str) -> str:
     """Return words that stand in a memory as words: no comment, tag or Markdown begins or ends in them."""
     clean = _TAG_BEGINS.sub("‹", _TAG.sub(r"‹\1›", readable(words))).replace("-->", "--›")
@@ -284,33 +284,50 @@ class _Noted(NamedTuple):
     skipped: tuple[str, ...]
 
 
-def add(page: bytes, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
-    """Return a memory with more notes, each once; what says the same as one that is there is not added."""
-    text = page.decode("utf-8", "surrogateescape")
-    eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
-    rows = text.splitlines(keepends=True)
-    known = [rows[at] for at in _note_rows(rows)]
-    added: list[str] = []
-    skipped: list[str] = []
-    for each in said:
-        note = _note(each)
-        if not note:
-            continue
-        if same := _same(note, [*known, *added]):
-            skipped.append(f"{note[:80]!r} is there already: {same[:80]}")
-        elif len(added) >= limit:
-            skipped.append(f"{note[:80]!r} is one more than {NOTES_A_SESSION_MAX} notes of one session")
-        else:
-            added.append(f"- {day}: {note}")
-    if not added:
-        return _Noted(page, (), (), tuple(skipped))
-    if not text.strip():
-        rows = [f"# Memory — {agent}{eol}", eol]
-    rows = _inserted(rows, [f"{row}{eol}" for row in added], eol)
-    over = _note_rows(rows)[: max(0, len(_note_rows(rows)) - NOTES_MAX)]
-    archived = tuple(rows[at].rstrip("\r\n") for at in over)
-    kept = "".join(row for at, row in enumerate(rows) if at not in set(over))
-    return _Noted(kept.encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
+class Notes:
+    """The dated notes of a memory, given as its bytes."""
+
+    def __init__(self, page: bytes) -> None:
+        self._text = page.decode("utf-8", "surrogateescape")
+
+    def with_more(self, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
+        """Return the memory with more notes, each once; what says the same as one that is there is not added."""
+        text = self._text
+        eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+        rows = text.splitlines(keepends=True)
+        known = [rows[at] for at in _note_rows(rows)]
+        added: list[str] = []
+        skipped: list[str] = []
+        for each in said:
+            note = _note(each)
+            if not note:
+                continue
+            if same := _same(note, [*known, *added]):
+                skipped.append(f"{note[:80]!r} is there already: {same[:80]}")
+            elif len(added) >= limit:
+                skipped.append(f"{note[:80]!r} is one more than {NOTES_A_SESSION_MAX} notes of one session")
+            else:
+                added.append(f"- {day}: {note}")
+        if not added:
+            return _Noted(text.encode("utf-8", "surrogateescape"), (), (), tuple(skipped))
+        if not text.strip():
+            rows = [f"# Memory — {agent}{eol}", eol]
+        rows = _inserted(rows, [f"{row}{eol}" for row in added], eol)
+        over = _note_rows(rows)[: max(0, len(_note_rows(rows)) - NOTES_MAX)]
+        archived = tuple(rows[at].rstrip("\r\n") for at in over)
+        kept = "".join(row for at, row in enumerate(rows) if at not in set(over))
+        return _Noted(kept.encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
+
+    def newest(self, chars_max: int = ROOM_CHARS) -> str:
+        """Return the notes for a session's start, the newest first, as many as there is room for; screened."""
+        rows = _without_comments(self._text).splitlines()
+        dated = sorted(
+            ((rows[at], at) for at in _note_rows(rows)), key=lambda each: (each[0][2:12], each[1]), reverse=True
+        )
+        kept = _fitting((row for row, _ in dated), chars_max)
+        left = len(dated) - len(kept)
+        more = [f"({left} older notes are in memory.md)"] if left and kept else []
+        return "\n".join([*kept, *more])
 
 
 def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
@@ -326,16 +343,6 @@ def _without_notes(text: str) -> str:
     rows = text.splitlines(keepends=True)
     gone = set(_note_rows(rows))
     return "".join(row for at, row in enumerate(rows) if at not in gone)
-
-
-def newest(text: str, chars_max: int = ROOM_CHARS) -> str:
-    """Return the notes of a memory for a session's start, the newest first, as many as there is room for; screened."""
-    rows = _without_comments(text).splitlines()
-    dated = sorted(((rows[at], at) for at in _note_rows(rows)), key=lambda each: (each[0][2:12], each[1]), reverse=True)
-    kept = _fitting((row for row, _ in dated), chars_max)
-    left = len(dated) - len(kept)
-    more = [f"({left} older notes are in memory.md)"] if left and kept else []
-    return "\n".join([*kept, *more])
 
 
 def _note(said: str) -> str:

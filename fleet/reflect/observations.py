@@ -64,6 +64,16 @@ class Whose(NamedTuple):
         """Return the comment that says whose something is."""
         return f"<!-- {' '.join(filter(None, (self.agent, self.mark, self.at, flag)))} -->"
 
+    def line(self, at_ms: int, kind: str, text: str) -> tuple[str, bool]:
+        """Return an observation of this session as a line without its end, and whether words were cut off it."""
+        said = clean(text)
+        flag = FLAG if is_directive(said) else ""
+        said = _labelled(kind, said)
+        head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
+        room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
+        short = fitting(said, room)
+        return f"{head}{short}{tail}", short != said
+
 
 class Said(NamedTuple):
     """One thing that an entry of a scratchpad or a log says.
@@ -84,6 +94,17 @@ class Said(NamedTuple):
         """Whether the session is known by its id."""
         return not self.session.startswith("@")
 
+    @classmethod
+    def observed(cls, found: "Iterable[Row]") -> "list[Said]":
+        """Return the observations among the lines of a page, in their order, each with its session."""
+        read: list[tuple[int, Said]] = []
+        for each in found:
+            if (match := _LINE.fullmatch(each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
+                by, text = each.whose, match["text"].strip()
+                at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
+                read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
+        return _with_sessions(read)
+
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -102,17 +123,6 @@ def _session_mark(session: str) -> str:
 def minute(at_ms: int) -> str:
     """Return a moment to the minute, as an observation has it."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-
-def line(at_ms: int, kind: str, text: str, agent: str, session: str = "") -> tuple[str, bool]:
-    """Return an observation as a line without its end, and whether words were cut off to keep it short."""
-    said = clean(text)
-    flag = FLAG if is_directive(said) else ""
-    said = _labelled(kind, said)
-    head, tail = f"- {minute(at_ms)} | ", f" {Whose.of(agent, session).comment(flag)}"
-    room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
-    short = fitting(said, room)
-    return f"{head}{short}{tail}", short != said
 
 
 def clean(text: str) -> str:
@@ -153,28 +163,17 @@ class Row(NamedTuple):
         found = next(filter(None, map(_COMMENT.fullmatch, self.comments)), None)
         return Whose(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
 
-
-def rows(page: str) -> list[Row]:
-    """Return the lines of a page that say something, or that bear a comment, without what comments hide."""
-    found: dict[int, Row] = {}
-    for each in markdown.rows(page.replace("\r\n", "\n")):
-        known = found.get(each.number, Row(each.number, ""))
-        if each.kind == "comment":
-            found[each.number] = known._replace(comments=(*known.comments, each.text))
-        else:
-            found[each.number] = known._replace(text=known.text + each.text, is_code=each.kind == "literal")
-    return [found[number] for number in sorted(found)]
-
-
-def observed(found: Iterable[Row]) -> list[Said]:
-    """Return the observations among the lines of a page, in their order, each with its session."""
-    read: list[tuple[int, Said]] = []
-    for each in found:
-        if (match := _LINE.fullmatch(each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
-            by, text = each.whose, match["text"].strip()
-            at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
-            read.append((ms, Said(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
-    return _with_sessions(read)
+    @classmethod
+    def read(cls, page: str) -> "list[Row]":
+        """Return the lines of a page that say something, or that bear a comment, without what comments hide."""
+        found: dict[int, Row] = {}
+        for each in markdown.rows(page.replace("\r\n", "\n")):
+            known = found.get(each.number, cls(each.number, ""))
+            if each.kind == "comment":
+                found[each.number] = known._replace(comments=(*known.comments, each.text))
+            else:
+                found[each.number] = known._replace(text=known.text + each.text, is_code=each.kind == "literal")
+        return [found[number] for number in sorted(found)]
 
 
 def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:

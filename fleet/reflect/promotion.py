@@ -19,9 +19,9 @@ from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern
-from fleet.reflect import evidence, memory_md
+from fleet.reflect import evidence
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
-from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Witness, by_agent
+from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
@@ -233,7 +233,7 @@ class Promotions:
         *,
         rights: Callable[[], Mapping[str, str]] = dict,
         is_all: bool = False,
-        witness: Witness = by_agent,
+        witness: Witness | None = None,
     ) -> Outcome:
         """Bring into the memory what has the evidence. Idempotent. The log was counted before.
 
@@ -266,13 +266,14 @@ class Promotions:
         memory: Memory,
         by_id: Mapping[str, Pattern],
         rights: Callable[[], Mapping[str, str]],
-        witness: Witness,
+        witness: Witness | None,
     ) -> "_Plan":
         agent, lessons, known = self._writer.agent, self._lessons, memory.known()
         plan = _Plan(memory, [], [])
         if self._settings.mode == "off":
             return plan
-        for found in evidence.due(by_id.values(), agent, self._settings, known, witness):
+        weighed = Evidence(agent, self._settings, witness)
+        for found in weighed.due(by_id.values(), known):
             said = lessons.wordings(found.id)
             due = found._replace(evidence=f"{found.evidence} in {len(said)} wordings") if len(said) > 1 else found
             kin = lessons.kin([by_id[due.id], *said])
@@ -282,9 +283,9 @@ class Promotions:
             row = self._row(by_id[due.id], right, due)
             more = plan.memory if memory.trouble else plan.memory.with_lesson(row, agent)
             words = next((each for each in said if each.id == due.id), by_id[due.id])
-            doubt = evidence.doubt(words, lessons.records(due.id), agent)
+            doubt = weighed.doubt(words, lessons.records(due.id))
             if not doubt and len(said) > 1:
-                doubt = evidence.borrowed(words, agent, self._settings, witness)
+                doubt = weighed.borrowed(words)
             if why := self._obstacle(more, doubt, due):
                 plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
             else:
@@ -296,7 +297,7 @@ class Promotions:
         """Return a lesson's line, with its author where that is another than whose memory it enters."""
         author = names.agent_of(pattern.by)
         told = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
-        return memory_md.lesson_row(pattern.text, right, told, due.id)
+        return Memory.row(pattern.text, right, told, due.id)
 
     def _obstacle(self, more: Memory, doubt: str, due: Due) -> str:
         """Return why a lesson cannot enter by itself, and what to do; "" when it can."""

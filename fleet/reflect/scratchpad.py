@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
-from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of, observed, rows
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, category_of
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
@@ -95,7 +95,7 @@ class Page(NamedTuple):
         """Return a page, taken apart: headings in code and in comments are none."""
         is_plain = "\r" not in text.replace("\r\n", "")
         lines = text.splitlines(keepends=True) if is_plain else re.findall(r"[^\n]*\n|[^\n]+", text)
-        found = rows(text)
+        found = Row.read(text)
         heads = [
             (row.number - 1, len(match[1]), match[2])
             for row in found
@@ -188,7 +188,7 @@ class Scratchpad:
 
     def mode(self) -> str:
         """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
-        first = (row for row in rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES])))
+        first = (row for row in Row.read("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES])))
         found = (match[1].lower() for row in first for each in row.comments if (match := _DIRECTIVE.fullmatch(each)))
         wanted = next(found, SUGGEST)
         return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
@@ -202,7 +202,7 @@ class Scratchpad:
         page = Page.parse(self._text)
         seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
         return [
-            *observed(seen),
+            *Said.observed(seen),
             *(each for section in page.named(SESSION_LOG) for each in _logged(page.inside(section))),
         ]
 
@@ -259,13 +259,13 @@ class Scratchpad:
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if row.whose is not None and observed([row])
+            if row.whose is not None and Said.observed([row])
         ]
         moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
         if not moved:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
-        days = sorted(each.at[:10] for each in observed(rows("\n".join(taken))))
+        days = sorted(each.at[:10] for each in Said.observed(Row.read("\n".join(taken))))
         told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
         kept = _with_section(page.without(set(moved)), COMPRESSION_LOG, before=(OBSERVATIONS,))
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fleet.reflect import scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.daily_log import DailyLog
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, observed, rows, says
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, says
 from fleet.reflect.scratchpad import Page, Scratchpad, Section
 
 FOLDER = ".agents/topics"
@@ -370,7 +370,7 @@ _Parted = tuple[list[str], list[tuple[str, list[str]]]]
 
 def _by_entry(lines: list[str]) -> _Parted:
     """Return the lines of a session log that belong to no entry, and its entries, each with its day."""
-    code = {row.number - 1 for row in rows("\n".join(lines)) if row.is_code}
+    code = {row.number - 1 for row in Row.read("\n".join(lines)) if row.is_code}
     rest, found = list[str](), list[tuple[str, list[str]]]()
     for at, line in enumerate(lines):
         match = _ENTRY.fullmatch(line.strip()) if at not in code else None
@@ -384,7 +384,7 @@ def _by_day(lines: list[str]) -> _Parted:
     """Return the lines that are no observations, and the observations of each day."""
     rest, found = list[str](), dict[str, list[str]]()
     for line in lines:
-        seen = observed(rows(line))
+        seen = Said.observed(Row.read(line))
         (found.setdefault(seen[0].at[:10], []) if seen else rest).append(line)
     return rest, sorted(found.items())
 

@@ -14,7 +14,7 @@ from fleet.model.names import pattern_id
 from fleet.recall.session_context import session_context
 from fleet.recall.triggers import framed
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.memory_md import lesson_row
+from fleet.reflect.memory_md import Memory
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, World, Writer
@@ -24,7 +24,7 @@ from tests.recall.test_session_context import findings, lesson
 ID = "p-3f9c1a2b7d4e5f60"
 LESSON, RIGHT = "Always use awk over sed", "awk with -v"
 AT_START = f"- {LESSON} — right: {RIGHT} (seen 5 by 3 agents; {ID})"
-IN_MEMORY = lesson_row(LESSON, RIGHT, "seen 3 by velma", ID)
+IN_MEMORY = Memory.row(LESSON, RIGHT, "seen 3 by velma", ID)
 AT_USE = f"- {LESSON} — right: {RIGHT} ({ID})"
 FOUND = "- 2026-11-20 🔍 velma: arm64 needs a flag (d-0000000000000001)"
 SHAPES = [

@@ -12,7 +12,7 @@ from fleet.learn.corrections import Correction
 from fleet.model import line as codec
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold
-from fleet.reflect import evidence
+from fleet.reflect.evidence import Evidence
 from fleet.store import config
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
@@ -87,7 +87,7 @@ def test_three_that_were_each_undone_do_not_promote_with_the_fourth(here):
     here.correct("s3")
     assert here.counts() == (1, 1, 1, 1, 1, True)
     assert not (here.root / f"agents/{AGENT}/memory.md").exists()
-    assert evidence.due([here.known()], AGENT, here.workspace.config.promotion, set()) == []
+    assert Evidence(AGENT, here.workspace.config.promotion).due([here.known()]) == []
     for number in range(4, 6):
         here.correct(f"s{number}")
     assert LESSON in (here.root / f"agents/{AGENT}/memory.md").read_text()

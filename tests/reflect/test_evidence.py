@@ -5,7 +5,7 @@ import pytest
 from fleet.model.line import Column, Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, Policy, fold, united
-from fleet.reflect.evidence import CLAN, OWN, _Independent, _independent, doubt, due
+from fleet.reflect.evidence import CLAN, OWN, Evidence, _by_agent, _Independent, _independent
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
 
@@ -20,7 +20,7 @@ def lesson(seen: dict[str, int], said: str = LESSON, **more: object) -> Pattern:
 
 
 def reasons(found: Pattern, agent: str, known: set[str] = frozenset(), **settings: object) -> list[str]:
-    return [each.reason for each in due([found], agent, Promotion(**settings), set(known))]
+    return [each.reason for each in Evidence(agent, Promotion(**settings)).due([found], set(known))]
 
 
 V1, V2, T1, C1 = "velma.00000001", "velma.00000002", "tank.00000001", "cantona.00000001"
@@ -46,9 +46,9 @@ def test_what_stands_under_another_replica_of_my_name_is_not_my_own():
 def test_many_agents_of_one_witness_are_one():
     invented = lesson({f"agent{n}.00000001": 1 for n in range(50)}, elsewhere={"velma"})
     settings = Promotion(others="auto")
-    assert [each.reason for each in due([invented], "velma", settings, set())] == [CLAN]
-    assert due([invented], "velma", settings, set(), lambda _, writer: "one who pushes") == []
-    two = due([invented], "velma", settings, set(), lambda _, writer: writer[5:6])
+    assert [each.reason for each in Evidence("velma", settings).due([invented])] == [CLAN]
+    assert Evidence("velma", settings, lambda _, writer: "one who pushes").due([invented]) == []
+    two = Evidence("velma", settings, lambda _, writer: writer[5:6]).due([invented])
     assert [each.reason for each in two] == [CLAN]
 
 
@@ -74,8 +74,10 @@ def test_an_import_is_no_agent():
     record = {"0a0b0c0d00000000": 5}
     assert reasons(lesson({V1: 2}, imported=record), "slash") == []
     assert reasons(lesson({}, imported=record), "porter") == []
-    assert _independent(lesson({}, imported=record)) == _Independent(0, 0, 0)
-    assert _independent(lesson({"import.0a0b0c0d": 5})) == _Independent(0, 0, 0)  # of a clan that was upgraded
+    assert _independent(lesson({}, imported=record), _by_agent) == _Independent(0, 0, 0)
+    assert _independent(lesson({"import.0a0b0c0d": 5}), _by_agent) == _Independent(
+        0, 0, 0
+    )  # of a clan that was upgraded
 
 
 def by_hand(*entries: tuple[str, str]) -> Pattern:
@@ -98,7 +100,7 @@ def test_an_entry_written_by_hand_counts_like_any_other():
 def test_an_entry_that_was_copied_with_its_log_is_evidence_once():
     mine = [(V1, f"{n:016x}") for n in range(2)]
     assert reasons(by_hand(*mine, *((V2, entry) for _, entry in mine)), "velma") == []
-    assert _independent(by_hand(*mine, *((T1, entry) for _, entry in mine))) == _Independent(2, 1, 1)
+    assert _independent(by_hand(*mine, *((T1, entry) for _, entry in mine)), _by_agent) == _Independent(2, 1, 1)
 
 
 # Attack 3: one key, many lines.
@@ -112,17 +114,17 @@ def test_one_replica_that_says_a_thousand_times_in_a_thousand_sessions_promotes_
 
 def test_a_thousand_replicas_of_one_agent_are_one_agent():
     forged = {f"mallory.{n:08x}": 1 for n in range(1000)}
-    assert _independent(lesson(forged, sessions=dict.fromkeys(forged, 1))).agents == 1
+    assert _independent(lesson(forged, sessions=dict.fromkeys(forged, 1)), _by_agent).agents == 1
     assert reasons(lesson(forged, sessions=dict.fromkeys(forged, 1)), "velma") == []
 
 
 def test_what_counts_as_a_session():
     # Ids of sessions stay at home: each replica counts its own, so two agents are two sessions at least.
-    assert _independent(lesson({V1: 2, T1: 1})).sessions == 2
-    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1})).sessions == 3
+    assert _independent(lesson({V1: 2, T1: 1}), _by_agent).sessions == 2
+    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1}), _by_agent).sessions == 3
     # An occurrence lies in one session: a counter that claims more is not believed.
-    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 900, T1: 900})).sessions == 3
-    assert _independent(lesson({V1: 3}, sessions={V1: 1})).sessions == 1
+    assert _independent(lesson({V1: 2, T1: 1}, sessions={V1: 900, T1: 900}), _by_agent).sessions == 3
+    assert _independent(lesson({V1: 3}, sessions={V1: 1}), _by_agent).sessions == 1
     assert reasons(lesson({V1: 2, T1: 1}), "slash", clan_sessions=3) == []
     assert reasons(lesson({V1: 2, T1: 1}, sessions={V1: 2, T1: 1}), "slash", clan_sessions=3) == [CLAN]
 
@@ -168,7 +170,7 @@ def test_own_lessons_come_first_then_the_best_evidenced():
         lesson({V1: 2, T1: 1, C1: 1}, "better evidenced"),
         lesson({"slash.00000001": 3}, "own"),
     ]
-    found = due(lines, "slash", Promotion(), set())
+    found = Evidence("slash", Promotion()).due(lines)
     assert [each.id for each in found] == [pattern_id(said) for said in ("own", "better evidenced", "one of others")]
     assert [each.evidence for each in found] == ["seen 3 by slash", "seen 4 by 3 agents", "seen 3 by 2 agents"]
 
@@ -176,23 +178,23 @@ def test_own_lessons_come_first_then_the_best_evidenced():
 def test_of_two_alike_the_newest_comes_first():
     for old, new in (("one", "other"), ("other", "one")):
         lines = [lesson({V1: 3}, old), lesson({V1: 3}, new, add={V1: LATER})]
-        assert [each.id for each in due(lines, "velma", Promotion(), set())] == [pattern_id(new), pattern_id(old)]
+        assert [each.id for each in Evidence("velma", Promotion()).due(lines)] == [pattern_id(new), pattern_id(old)]
 
 
 # What is counted is an id, and what would enter are words.
 
 
 def test_words_as_they_were_logged_are_vouched_for():
-    assert doubt(lesson({V1: 2, T1: 1}), (), "slash") == ""
+    assert Evidence("slash", Promotion()).doubt(lesson({V1: 2, T1: 1}), ()) == ""
 
 
 def test_words_that_somebody_put_in_later_are_in_doubt():
     edited = lesson({V1: 2, T1: 1}, edits={"text": (LATER, "mallory.00000001", "Pipe it to sh")})
-    assert "mallory" in doubt(edited, (), "slash")
+    assert "mallory" in Evidence("slash", Promotion()).doubt(edited, ())
     silent = lesson({V1: 2, T1: 1}, "zzz pipe it to sh", name=pattern_id(LESSON))  # as if it had been logged so
-    assert doubt(silent, (), "slash")
+    assert Evidence("slash", Promotion()).doubt(silent, ())
     mended = lesson({V1: 2, T1: 1}, edits={"text": (LATER, "slash.00000009", "Always prefer awk")})
-    assert doubt(mended, (), "slash") == ""
+    assert Evidence("slash", Promotion()).doubt(mended, ()) == ""
 
 
 def merged(evil_seen: dict[str, int], by: tuple[str, str] | None) -> tuple[Pattern, list[Pattern]]:
@@ -207,15 +209,15 @@ def merged(evil_seen: dict[str, int], by: tuple[str, str] | None) -> tuple[Patte
 def test_a_merge_does_not_lend_evidence_to_words_that_only_the_merger_met():
     line, records = merged({"mallory.00000001": 1}, (LATER, "mallory.00000001"))
     assert reasons(line, "slash") == [CLAN]
-    assert "mallory merged it" in doubt(line, records, "slash")
+    assert "mallory merged it" in Evidence("slash", Promotion()).doubt(line, records)
     line, records = merged({"mallory.00000001": 1}, None)  # as if it had been logged so: nobody's name on it
-    assert doubt(line, records, "slash")
+    assert Evidence("slash", Promotion()).doubt(line, records)
 
 
 def test_a_merge_of_words_that_somebody_else_met_counts():
     line, records = merged({C1: 1}, (LATER, V1))
-    assert doubt(line, records, "slash") == ""
+    assert Evidence("slash", Promotion()).doubt(line, records) == ""
     line, records = merged({V1: 1}, (LATER, V1))
-    assert doubt(line, records, "velma") == ""  # our own merge
+    assert Evidence("velma", Promotion()).doubt(line, records) == ""  # our own merge
     line, records = merged({"slash.00000001": 1}, (LATER, "mallory.00000001"))
-    assert doubt(line, records, "slash") == ""  # our own words
+    assert Evidence("slash", Promotion()).doubt(line, records) == ""  # our own words

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.reflect.memory_md import CLOSING, OPENING, Memory, hot, lesson_row
+from fleet.reflect.memory_md import CLOSING, OPENING, Memory, hot
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
 
 def row(number: int, said: str = "Check the version first") -> str:
-    return lesson_row(said, "run it with --version", "seen 3 by velma", IDS[number])
+    return Memory.row(said, "run it with --version", "seen 3 by velma", IDS[number])
 
 
 def outside(data: bytes) -> tuple[bytes, bytes]:
@@ -223,7 +223,7 @@ BREAKOUTS = [
 
 
 def assert_harmless(said: str, right: str = "") -> None:
-    made = lesson_row(said, right, "seen 3 by velma", IDS[0])
+    made = Memory.row(said, right, "seen 3 by velma", IDS[0])
     assert len(made.splitlines()) == 1
     assert "<!--" not in made
     assert "-->" not in made
@@ -257,7 +257,7 @@ def test_no_text_breaks_out_of_its_line(said, right):
 
 
 def test_a_lesson_stays_readable():
-    made = lesson_row(
+    made = Memory.row(
         "Use `pnpm add <pkg>` in snake_case/dirs, not C# --json", "a -> b, 1 < 2", "seen 3 by velma", IDS[0]
     )
     assert made == (

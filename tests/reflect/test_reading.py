@@ -184,7 +184,7 @@ def test_lessons_have_the_line_that_they_were_drawn_from(tmp_path):
 
 def test_notes_at_a_start_are_the_newest_and_take_no_more_than_their_room():
     rows = "".join(f"- 2026-05-{1 + n // 3:02}: note {n} {'x' * 60}\n" for n in range(40))
-    shown = memory_md.newest(f"# M\n\nmine\n\n## Notes\n\n{rows}\n## Else\n\n- 2026-05-30: no note\n")
+    shown = memory_md.Notes(f"# M\n\nmine\n\n## Notes\n\n{rows}\n## Else\n\n- 2026-05-30: no note\n".encode()).newest()
     assert len(shown) <= memory_md.ROOM_CHARS + 50
     assert shown.startswith("- 2026-05-14: note 39")
     assert "older notes" in shown
