@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from fleet.app import observing
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
-from fleet.reflect import consolidation, daily_log, inbox, observations, scratchpad, topics
+from fleet.reflect import auto_reflect, consolidation, inbox, observations, topics
+from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.consolidation import Gates, Lock, Plan
-from fleet.reflect.daily_log import Block, DailyLog
 from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.observations import Said, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import AgentsFile, Entry, Scratchpad
 from fleet.reflect.topics import Migration, Topic
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
@@ -63,7 +62,8 @@ class Reflected(NamedTuple):
         if self.rows:
             said.append(f"{len(self.rows)} rows are ready to promote")
         said += [
-            f"promoted {entry.item!r} into {scratchpad.AGENTS_FILE} (fleet undo {run})" for entry, run in self.promoted
+            f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE} (fleet undo {run})"
+            for entry, run in self.promoted
         ]
         if self.compressed:
             said.append(f"{self.compressed} observations went to the daily logs")
@@ -133,7 +133,7 @@ def close_session(workspace: Workspace, agent: str, session: str, said: Reflecti
     of it; without one what was observed is what there is.
     """
     if workspace.is_read_only:
-        return _Closed("", Reflected(scratchpad.SUGGEST))
+        return _Closed("", Reflected(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, _told_by(said) if said is not None else {})
     reflected = reflect(workspace, agent)
@@ -149,7 +149,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with _scratchpad_lock(workspace):
-        seen = [each for each in Scratchpad(_text(workspace, scratchpad.FILE)).said() if each.session == whose.key]
+        seen = [each for each in Scratchpad(_text(workspace, auto_reflect.FILE)).said() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in seen)])
         known = set()
         for block in _blocks(workspace, since):
@@ -213,16 +213,16 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
 def reflect(workspace: Workspace, agent: str) -> Reflected:
     """Look for what has come up in three or more separate sessions, and suggest it, or promote it in ``auto``."""
     if workspace.is_read_only:
-        return Reflected(scratchpad.SUGGEST)
-    page = _text(workspace, scratchpad.FILE)
+        return Reflected(auto_reflect.SUGGEST)
+    page = _text(workspace, auto_reflect.FILE)
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
-    if mode == scratchpad.OFF:
+    if mode == auto_reflect.OFF:
         return Reflected(mode, compressed=compressed)
     found, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
     left: list[str] = []
-    if mode == scratchpad.AUTO:
+    if mode == auto_reflect.AUTO:
         for entry, each in [*waiting, *((_as_row(each), each) for each in found)]:
             if each.is_directive:
                 continue
@@ -246,7 +246,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules = [*pad.promoted_items(), *_taken_back(workspace)]
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
-        rules += AgentsFile(_text(workspace, scratchpad.AGENTS_FILE)).rules()
+        rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
     rows = pad.ready()
     found, matched = Recurrence.among(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
     spoken = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
@@ -266,7 +266,7 @@ def _taken_back(workspace: Workspace) -> list[str]:
     found: list[str] = []
     for run in Runs(workspace).listed() if undone else ():
         for each in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
-            if each.path == scratchpad.FILE:
+            if each.path == auto_reflect.FILE:
                 was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
                 found += [item for item in now if item not in was]
             elif each.path.startswith(f"{topics.FOLDER}/") and each.before is None:
@@ -290,8 +290,8 @@ def _as_row(found: Recurrence) -> Entry:
 
 def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
     def plan() -> tuple[list[Edit], str]:
-        page = _File.of(workspace, scratchpad.FILE)
-        return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {scratchpad.READY}"
+        page = _File.of(workspace, auto_reflect.FILE)
+        return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {auto_reflect.READY}"
 
     with _scratchpad_lock(workspace):
         run = _applied(workspace, agent, REFLECTED, plan)
@@ -302,7 +302,7 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
     said = found.said if found is not None else ()
     return inbox.Item(
         kind="promotion",
-        title=f"{row.category} for {scratchpad.AGENTS_FILE}: {row.item}",
+        title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
         evidence=tuple(dict.fromkeys(f"{each.at} {each.session}: {each.text}" for each in said))[:10],
         weight=float(len(found.sessions)) if found is not None else 0.0,
@@ -313,12 +313,12 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
 
 
 def _key(row: Entry) -> str:
-    return f"{scratchpad.AGENTS_FILE} {Recurrence.id_of(row.item)}"
+    return f"{auto_reflect.AGENTS_FILE} {Recurrence.id_of(row.item)}"
 
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
     """Return the rows under ``## Ready to Promote`` as items of the inbox."""
-    return [_item(each) for each in Scratchpad(_text(workspace, scratchpad.FILE)).ready()]
+    return [_item(each) for each in Scratchpad(_text(workspace, auto_reflect.FILE)).ready()]
 
 
 def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
@@ -330,10 +330,10 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
     """
     run_id, day = Runs(workspace).name(REFLECTED), workspace.wall()[:10]
     said = ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
-    told = f"promoted {row.item!r} into {scratchpad.AGENTS_FILE}"
+    told = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
 
     def plan() -> tuple[list[Edit], str]:
-        rules, page = (_File.of(workspace, path) for path in (scratchpad.AGENTS_FILE, scratchpad.FILE))
+        rules, page = (_File.of(workspace, path) for path in (auto_reflect.AGENTS_FILE, auto_reflect.FILE))
         whole, section = AgentsFile(rules.text).with_rule(row)
         after = Scratchpad(page.text).with_promoted(day, row, section, f"{said}; fleet undo {run_id}")
         return [rules.to(whole), page.to(after)], told
@@ -343,18 +343,18 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
         with _scratchpad_lock(workspace):
             done = _applied(workspace, agent, REFLECTED, plan, run_id)
     except DiskError as why:
-        raise RefusedError(f"{scratchpad.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
+        raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if found is not None:
         Inboxes(workspace).settle("promotion", _key(row), told)
     return done
 
 
 def _check_agents_file(workspace: Workspace) -> None:
-    file = workspace.root / scratchpad.AGENTS_FILE
+    file = workspace.root / auto_reflect.AGENTS_FILE
     if file.is_symlink():
-        raise RefusedError(f"{scratchpad.AGENTS_FILE} is a link, which fleet writes through nowhere; it is as it was")
+        raise RefusedError(f"{auto_reflect.AGENTS_FILE} is a link, which fleet writes through nowhere; it is as it was")
     if file.exists() and not (file.is_file() and os.access(file, os.W_OK | os.R_OK)):
-        raise RefusedError(f"{scratchpad.AGENTS_FILE} cannot be written; it is as it was")
+        raise RefusedError(f"{auto_reflect.AGENTS_FILE} cannot be written; it is as it was")
 
 
 def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes: bool) -> str:
@@ -368,8 +368,8 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
         return _promote(workspace, agent, row)
 
     def plan() -> tuple[list[Edit], str]:
-        page = _File.of(workspace, scratchpad.FILE)
-        return [page.to(Scratchpad(page.text).without(row))], f"took {row.item!r} out of {scratchpad.READY}"
+        page = _File.of(workspace, auto_reflect.FILE)
+        return [page.to(Scratchpad(page.text).without(row))], f"took {row.item!r} out of {auto_reflect.READY}"
 
     with _scratchpad_lock(workspace):
         return _applied(workspace, agent, REFLECTED, plan)
@@ -377,7 +377,7 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
 
 def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
     category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
-    rows = Scratchpad(_text(workspace, scratchpad.FILE)).ready()
+    rows = Scratchpad(_text(workspace, auto_reflect.FILE)).ready()
     return next((each for each in rows if each.item == item), Entry(category, item, detail))
 
 
@@ -386,7 +386,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
     today, moved = workspace.wall()[:10], list[str]()
 
     def plan() -> tuple[list[Edit], str]:
-        page = _File.of(workspace, scratchpad.FILE)
+        page = _File.of(workspace, auto_reflect.FILE)
         kept, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
@@ -395,7 +395,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).more_gathered(lines, is_observed=True)))
-        return edits, f"compressed {scratchpad.FILE}"
+        return edits, f"compressed {auto_reflect.FILE}"
 
     with _scratchpad_lock(workspace):
         _applied(workspace, agent, REFLECTED, plan)
@@ -478,7 +478,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
     """Return the plan from the files as they are now, and those files."""
     now_ms = workspace.world.wall_ms()
     lock = _lock(workspace)
-    since = _day(now_ms - (days or daily_log.DAYS) * _DAY_MS)
+    since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
         last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
         since = min(since, _day(last)) if last else ""
@@ -519,11 +519,11 @@ def _head_of(path: Path, bytes_max: int) -> bytes:
 def _blocks(workspace: Workspace, since: str) -> list[Block]:
     """Return the blocks of the daily logs from a day on, at most a year's."""
     found = []
-    folder = workspace.root / daily_log.FOLDER
+    folder = workspace.root / auto_reflect.LOGS
     listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
         if not path.is_symlink():
-            text = _head_of(path, daily_log.BYTES_MAX).decode("utf-8", "replace")
+            text = _head_of(path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
             found += DailyLog(DailyLog.day_of(path.name), text).blocks()
     return found
 
@@ -582,8 +582,8 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         NoError: there is no scratchpad.
         RefusedError: a line of it would be lost, or it cannot be read.
     """
-    if not (workspace.files.read(workspace.root / scratchpad.FILE)):
-        raise NoError(f"there is no {scratchpad.FILE} here: nothing to migrate")
+    if not (workspace.files.read(workspace.root / auto_reflect.FILE)):
+        raise NoError(f"there is no {auto_reflect.FILE} here: nothing to migrate")
     told: list[str] = []
     diff = ""
 
@@ -592,7 +592,9 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         edits, told[:] = _migration(workspace)
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
-            diff = _diff(workspace, {scratchpad.AGENTS_FILE: (change.after or b"").decode("utf-8", "surrogateescape")})
+            diff = _diff(
+                workspace, {auto_reflect.AGENTS_FILE: (change.after or b"").decode("utf-8", "surrogateescape")}
+            )
         return edits, "migrated"
 
     if dry_run:
@@ -607,15 +609,15 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     """Return the edits of a migration, the old file kept first, and what goes where."""
-    page = _File.of(workspace, scratchpad.FILE)
+    page = _File.of(workspace, auto_reflect.FILE)
     data = page.before or b""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as why:
-        raise RefusedError(f"{scratchpad.FILE} is no UTF-8 text; nothing was changed") from why
-    known = {scratchpad.FILE: data}
-    for folder in (daily_log.FOLDER, topics.FOLDER):
-        known |= _pages(workspace, folder, 64 * daily_log.BYTES_MAX)
+        raise RefusedError(f"{auto_reflect.FILE} is no UTF-8 text; nothing was changed") from why
+    known = {auto_reflect.FILE: data}
+    for folder in (auto_reflect.LOGS, topics.FOLDER):
+        known |= _pages(workspace, folder, 64 * auto_reflect.LOG_BYTES_MAX)
     if (index := _File.of(workspace, topics.INDEX).before) is not None:
         known[topics.INDEX] = index
     now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
@@ -639,7 +641,7 @@ def _backup(workspace: Workspace, data: bytes) -> str:
 
 def _agents_md_change(workspace: Workspace) -> Edit | None:
     _check_agents_file(workspace)
-    rules = _File.of(workspace, scratchpad.AGENTS_FILE)
+    rules = _File.of(workspace, auto_reflect.AGENTS_FILE)
     change = rules.to(AgentsFile(rules.text).with_daily_logs())
     return None if change.before is None or change.after == change.before else change
 

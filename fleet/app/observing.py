@@ -13,10 +13,9 @@ from fleet.hosts import local
 from fleet.hosts.calls import Call
 from fleet.hosts.local import LocalFolder, Reflog
 from fleet.model.errors import FleetError, RefusedError, UsageError
-from fleet.reflect import daily_log, observations, scratchpad
-from fleet.reflect.daily_log import DailyLog
+from fleet.reflect import auto_reflect, observations
+from fleet.reflect.auto_reflect import DailyLog, Scratchpad
 from fleet.reflect.observations import Whose
-from fleet.reflect.scratchpad import Scratchpad
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
@@ -67,20 +66,20 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
     if LocalFolder(str(root)).is_read_only():
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
-    for name in (scratchpad.FILE, ".agents", daily_log.FOLDER):
+    for name in (auto_reflect.FILE, ".agents", auto_reflect.LOGS):
         if (root / name).is_symlink():
             raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
     line, is_cut = Whose.of(agent, session).line(now_ms, known, text)
     files = Files(root)
     with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
-        before = files.read(root / scratchpad.FILE)
+        before = files.read(root / auto_reflect.FILE)
         if len(before) > PAGE_BYTES_MAX:
-            raise RefusedError(f"{scratchpad.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")
+            raise RefusedError(f"{auto_reflect.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")
         if not before:
             keep_ignored(files)
         pad, day = Scratchpad(before.decode("utf-8", "surrogateescape")), observations.minute(now_ms)[:10]
-        path, more = scratchpad.FILE, ""
+        path, more = auto_reflect.FILE, ""
         if pad.is_daily():
             path = DailyLog(day).path
             log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
@@ -102,7 +101,7 @@ def noted(workspace: "Workspace", agent: str, session: str, kind: str, text: str
         if workspace.config.hook.observe and not LocalFolder(str(workspace.root)).is_read_only():
             observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
     except FleetError as why:
-        workspace.warn(f"it is not noted in {scratchpad.FILE}: {why}")
+        workspace.warn(f"it is not noted in {auto_reflect.FILE}: {why}")
 
 
 def session_of(workspace: "Workspace", agent: str, named: str) -> str:

@@ -8,8 +8,8 @@ from fleet.app import consolidating, observing
 from fleet.app.consolidating import Consolidated
 from fleet.cli import output
 from fleet.model.errors import BusyError, NoError, UsageError
+from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates, Plan
-from fleet.reflect.scratchpad import READY
 
 app = output.commands()
 

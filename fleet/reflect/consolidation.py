@@ -13,8 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import topics
+from fleet.reflect.auto_reflect import Block
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.daily_log import Block
 from fleet.reflect.observations import Said, says
 from fleet.reflect.topics import Topic
 from fleet.text import dates, screening, similarity

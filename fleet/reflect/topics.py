@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from fleet.reflect import scratchpad
+from fleet.reflect import auto_reflect
+from fleet.reflect.auto_reflect import DailyLog, Page, Scratchpad, Section
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.daily_log import DailyLog
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, says
-from fleet.reflect.scratchpad import Page, Scratchpad, Section
 
 FOLDER = ".agents/topics"
 INDEX = ".agents/local.md"
@@ -291,7 +290,7 @@ def _least(lines: list[str], known: Mapping[str, Topic]) -> int | None:
 
 BACKUP = ".agents.local.md.backup"
 
-_STAYS = (scratchpad.READY, scratchpad.PROMOTED)
+_STAYS = (auto_reflect.READY, auto_reflect.PROMOTED)
 _ENTRY = re.compile(r"#{1,6}[ \t]+(?:session[ \t:]+)?\[?(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\]?(?!\d).*", re.IGNORECASE)
 _TYPE_OF = {"preference": "preference", "gotcha": "gotcha", "dead end": "gotcha", "boundarie": "gotcha"}
 
@@ -323,7 +322,7 @@ class Migration:
         if not self.files and Scratchpad(text).is_daily():
             return
         self._put(INDEX, "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n")
-        self._put(scratchpad.FILE, _short("".join(stays), self._page.eol))
+        self._put(auto_reflect.FILE, _short("".join(stays), self._page.eol))
 
     def lost(self) -> list[str]:
         """Return the lines of the old file that are in no new one: of a plan that may be carried out, none."""
@@ -338,14 +337,14 @@ class Migration:
         """Tell whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
         if any(section in self._page.named(title) for title in _STAYS):
             return False
-        logs = (scratchpad.SESSION_LOG, scratchpad.OBSERVATIONS)
+        logs = (auto_reflect.SESSION_LOG, auto_reflect.OBSERVATIONS)
         return section.level > 1 or any(section in self._page.named(title) for title in logs)
 
     def _moved(self, section: Section) -> str:
         """Put the lines of a section where they go; return its heading for the index, and a pointer to them."""
         lines = [line.rstrip("\r\n") for line in self._page.lines[section.heading : section.end]]
         rest, days = lines[1:], list[str]()
-        for title, part in ((scratchpad.SESSION_LOG, _by_entry), (scratchpad.OBSERVATIONS, _by_day)):
+        for title, part in ((auto_reflect.SESSION_LOG, _by_entry), (auto_reflect.OBSERVATIONS, _by_day)):
             if section in self._page.named(title):
                 rest, logged = part(rest)
                 days = [self._log(day, found, is_observed=part is _by_day) for day, found in logged]
@@ -354,7 +353,7 @@ class Migration:
         if any(line.strip() for line in rest):
             path = _free_path(title, {*self._now, *self.files})
             self._put(path, _as_it_stood(title, rest, self._today))
-            pointer = f"- [{title}]({path.removeprefix('.agents/')}#what) — as it stood in {scratchpad.FILE}"
+            pointer = f"- [{title}]({path.removeprefix('.agents/')}#what) — as it stood in {auto_reflect.FILE}"
         return f"\n{lines[0].strip()}\n\n{pointer}"
 
     def _log(self, day: str, lines: list[str], *, is_observed: bool) -> str:
@@ -394,7 +393,7 @@ def _as_it_stood(title: str, lines: list[str], today: str) -> str:
     key = re.sub(r"[^a-z ]+", "", title.casefold()).strip().removesuffix("s")
     top = _front(_TYPE_OF.get(key, "pattern"), today, today)
     body = "\n".join(lines).strip("\n")
-    history = f"- Added: {today} (from {scratchpad.FILE})"
+    history = f"- Added: {today} (from {auto_reflect.FILE})"
     return "\n".join([*top, f"# {title}", "", "## What", "", body, "", "## History", "", history, ""])
 
 
@@ -403,7 +402,7 @@ def _short(text: str, eol: str) -> str:
     if not Scratchpad(text).is_daily():
         page = Page.parse(text)
         at = next((at for at, line in enumerate(page.lines) if not line.lstrip().startswith("<!--")), len(page.lines))
-        text = page.with_lines(at, [scratchpad.DAILY])
+        text = page.with_lines(at, [auto_reflect.DAILY])
     for title in _STAYS:
         if not Page.parse(text).named(title):
             text = f"{text}{'' if text.endswith(eol * 2) else eol}## {title}{eol}"

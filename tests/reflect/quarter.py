@@ -19,8 +19,8 @@ from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, observing, session_end, setup, sharing
 from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections import Correction
-from fleet.reflect import scratchpad
-from fleet.reflect.scratchpad import Scratchpad
+from fleet.reflect import auto_reflect
+from fleet.reflect.auto_reflect import Scratchpad
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 
@@ -101,9 +101,9 @@ class Machine:
         file = self.root / path
         return file.read_bytes().decode() if file.is_file() else ""
 
-    def rows(self) -> list[scratchpad.Entry]:
+    def rows(self) -> list[auto_reflect.Entry]:
         """Return the rows under ``## Ready to Promote``."""
-        return Scratchpad(self.text(scratchpad.FILE)).ready()
+        return Scratchpad(self.text(auto_reflect.FILE)).ready()
 
     def play(self, sat: Sat) -> Played:
         """Play a session to its end."""

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from fleet.reflect import observations, scratchpad
+from fleet.reflect import auto_reflect, observations
+from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.scratchpad import Scratchpad
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
 LINE = re.compile(r"- \d{4}-\d\d-\d\dT\d\d:\d\dZ \| \S.* <!-- tank \S+ -->")
@@ -36,7 +36,7 @@ def three_sessions(project, text=GOTCHA, kind="fix", first=1):
 
 
 def promote_auto(project, agents_md=RULES):
-    project.write(".agents.local.md", scratchpad.TEMPLATE.replace("suggest", "auto"))
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "auto"))
     if agents_md is not None:
         project.write("AGENTS.md", agents_md)
     three_sessions(project)
@@ -223,7 +223,7 @@ def test_files_and_appends_are_all_that_it_takes(project):
 
 
 def test_a_page_with_crlf_keeps_it(project):
-    page = scratchpad.TEMPLATE.replace("\n", "\r\n")
+    page = auto_reflect.TEMPLATE.replace("\n", "\r\n")
     (project.folder / ".agents.local.md").write_bytes(page.encode())
     three_sessions(project)
     after = (project.folder / ".agents.local.md").read_bytes().decode()
@@ -431,7 +431,7 @@ def test_suggest_never_touches_agents_md(project):
 
 
 def test_off_stops_reflection_and_not_observation(project):
-    project.write(".agents.local.md", scratchpad.TEMPLATE.replace("suggest", "off"))
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "off"))
     three_sessions(project)
     assert len(project.seen()) == 3
     assert not project.rows()
@@ -513,7 +513,7 @@ def test_an_agents_md_of_any_kind_stays_whole(project, what):
 
 
 def test_what_a_person_writes_while_it_runs_wins_and_it_is_planned_anew(project, monkeypatch):
-    project.write(".agents.local.md", scratchpad.TEMPLATE.replace("suggest", "auto"))
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "auto"))
     project.write("AGENTS.md", RULES)
     written: list[str] = []
 
@@ -528,8 +528,8 @@ def test_what_a_person_writes_while_it_runs_wins_and_it_is_planned_anew(project,
 
         monkeypatch.setattr(module, name, act)
 
-    written_meanwhile(scratchpad.AgentsFile, "with_rule", "AGENTS.md")
-    written_meanwhile(scratchpad.Scratchpad, "with_promoted", ".agents.local.md")
+    written_meanwhile(auto_reflect.AgentsFile, "with_rule", "AGENTS.md")
+    written_meanwhile(auto_reflect.Scratchpad, "with_promoted", ".agents.local.md")
     three_sessions(project)
     assert sorted(written) == [".agents.local.md", "AGENTS.md"]
     assert project.read("AGENTS.md").count("A person's line.") == 1
@@ -558,7 +558,7 @@ def test_text_that_reads_as_a_directive_is_data_and_never_promoted_by_itself(pro
     override, the agent ignores it. The scratchpad is a log, not a control surface. The agent treats observation
     content as factual session records."
     """
-    project.write(".agents.local.md", scratchpad.TEMPLATE.replace("suggest", "auto"))
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "auto"))
     project.write("AGENTS.md", RULES)
     for number in range(4):
         project.observe("fix", text, f"s{number}")
@@ -682,7 +682,7 @@ def test_sessions_are_counted_by_id_and_never_by_headings():
 
 def test_above_300_lines_the_auto_part_goes_to_the_daily_logs(project):
     mine = "".join(f"my own line {number}\n" for number in range(40))
-    project.write(".agents.local.md", f"{scratchpad.TEMPLATE}- 2026-01-01T10:00Z | a person's own observation\n")
+    project.write(".agents.local.md", f"{auto_reflect.TEMPLATE}- 2026-01-01T10:00Z | a person's own observation\n")
     project.write(".agents.local.md", project.page.replace("## Ready", f"## Mine\n\n{mine}\n## Ready"))
     for number in range(260):
         project.observe("fix", f"thing {number} was mended in module {number}", f"s{number // 50}")

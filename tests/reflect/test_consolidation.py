@@ -12,8 +12,8 @@ import pytest
 from fleet.app import consolidating
 from fleet.model.errors import BusyError, RefusedError
 from fleet.reflect import consolidation, topics
+from fleet.reflect.auto_reflect import DailyLog
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
-from fleet.reflect.daily_log import DailyLog
 from fleet.reflect.observations import Said
 from fleet.reflect.reflection import Reflection
 from fleet.store.files import Files

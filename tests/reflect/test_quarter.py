@@ -16,7 +16,7 @@ import pytest
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.learn.corrections import Correction
-from fleet.reflect import consolidation, inbox, scratchpad, topics
+from fleet.reflect import auto_reflect, consolidation, inbox, topics
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store.runs import Runs
@@ -107,7 +107,7 @@ class Book:
     def check_promoted(self, done: consolidating.Reflected, ending: str) -> None:
         """Check that what went into AGENTS.md by itself has three separate sessions, the last of which ends now."""
         waited = {each.body["item"] for each in self.items()}
-        page, rules = self.machine.text(scratchpad.FILE), self.machine.text(scratchpad.AGENTS_FILE)
+        page, rules = self.machine.text(auto_reflect.FILE), self.machine.text(auto_reflect.AGENTS_FILE)
         for entry, run in done.promoted:
             row = next(line for line in page.splitlines() if run in line)
             sessions = row.split(" | ")[-1].partition(";")[0].split(", ")
@@ -233,9 +233,9 @@ def a_persons_day(day: int, book: Book) -> None:
     elif day == 29 and topic is not None:
         book.write(topic.relative_to(book.machine.root).as_posix(), "A person knows why.", "It came up in")
     elif day == 48:
-        page = book.machine.root / scratchpad.FILE
+        page = book.machine.root / auto_reflect.FILE
         page.write_text(page.read_text().replace("promote=suggest", "promote=auto", 1))
-        book.wrote[scratchpad.FILE][0] = "<!-- auto-reflect: promote=auto -->"
+        book.wrote[auto_reflect.FILE][0] = "<!-- auto-reflect: promote=auto -->"
     elif day == 70:
         book.write("AGENTS.md", "The last word is mine.")
 
@@ -244,7 +244,7 @@ def markdown(root: Path) -> dict[str, bytes]:
     """Return the Markdown files that runs write: append-only ones and what is rendered anew are not among them."""
     return {
         path.relative_to(root).as_posix(): path.read_bytes()
-        for path in sorted([*root.rglob("*.md"), root / scratchpad.FILE])
+        for path in sorted([*root.rglob("*.md"), root / auto_reflect.FILE])
         if ".fleet" not in path.parts
         and path.name not in ("corrections.md", "patterns.md")
         and path.parent != root / ".agents/logs"
@@ -356,7 +356,7 @@ def as_read(root: Path) -> dict[str, str]:
 def check_traces(book: Book) -> None:
     """Check that each entry leads to the session that it came from."""
     machine, known = book.machine, {*book.ended}
-    for name in (scratchpad.FILE, *(f".agents/logs/{each.name}" for each in machine.root.glob(".agents/logs/*.md"))):
+    for name in (auto_reflect.FILE, *(f".agents/logs/{each.name}" for each in machine.root.glob(".agents/logs/*.md"))):
         text = machine.text(name)
         assert {*_KEY.findall(text)} <= known
         for line in text.splitlines(keepends=True):
@@ -411,9 +411,9 @@ def check_as_before(book: Book, first: dict[str, bytes]) -> None:
     assert not (book.machine.root / topics.BACKUP).exists()
     for path in {*now, *first}:
         kept = now.get(path, b"").decode()
-        if path == scratchpad.FILE:
+        if path == auto_reflect.FILE:
             kept = "".join(line for line in kept.splitlines(keepends=True) if not _OBSERVED.fullmatch(line))
-            kept = kept.removesuffix(f"\n## {scratchpad.OBSERVATIONS}\n\n")
+            kept = kept.removesuffix(f"\n## {auto_reflect.OBSERVATIONS}\n\n")
             kept = kept.replace("promote=auto", "promote=suggest") if book.machine.root.name == "east" else kept
         then = first.get(path, b"").decode()
         lines = kept.splitlines(keepends=True)
