@@ -26,7 +26,7 @@ CLIENT_ID_BITS = 32
 """As JavaScript's Yjs draws them; a larger number than 53 bits it could not read."""
 _SEPARATOR = "|"
 _PANIC = "PanicException"
-"""How the library ends where it did not foresee something. Known by name alone, and no ``Exception``."""
+"""Panic of the library, where it did not foresee something. Known by name alone, and no ``Exception``."""
 
 
 class BadUpdateError(ValueError):
@@ -44,7 +44,7 @@ class BadUpdateError(ValueError):
 
 
 class Change(NamedTuple):
-    """What one key held before and holds now: text; None for no row; ``NOT_TEXT`` for anything else."""
+    """Change of one key, its value before and now: text; None for no row; ``NOT_TEXT`` for anything else."""
 
     before: str | None
     after: str | None
@@ -57,7 +57,7 @@ Changes = dict[str, Change]
 
 
 class Applied(NamedTuple):
-    """What an update did.
+    """Effect of an update.
 
     Attributes:
         changes: the keys whose rows are other ones now.

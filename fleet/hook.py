@@ -25,10 +25,10 @@ from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
 
 WORK_S = 8.0
-"""How long a call may take: hosts wait for their hooks, and so does whoever typed."""
+"""Time that a call may take: hosts wait for their hooks, and so does whoever typed."""
 
 START_S = 25.0
-"""How long a session's start may take."""
+"""Time that a session's start may take."""
 
 _TELLING_WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX

@@ -28,7 +28,7 @@ from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 
 WHAT = "agents-md"
-"""What an inbox item of a row for AGENTS.md has in its body under ``what``."""
+"""Value of ``what`` in the body of an inbox item for a row of AGENTS.md."""
 KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
 DAYS_MAX = 366
 """So many days of logs are looked at, at most."""
@@ -40,7 +40,7 @@ _LOCK_WAIT_S = 5.0
 
 
 class Reflected(NamedTuple):
-    """What a session-end reflection did.
+    """Result of a session-end reflection.
 
     Attributes:
         mode: suggest, auto or off.
@@ -71,7 +71,7 @@ class Reflected(NamedTuple):
 
 
 class _Closed(NamedTuple):
-    """What a session's end did.
+    """Result of a session's end.
 
     Attributes:
         log: path of the daily log that has a block more, "" for none.
@@ -92,7 +92,7 @@ class _Closed(NamedTuple):
 
 
 class Consolidated(NamedTuple):
-    """What a consolidation did, or would do.
+    """Result of a consolidation, or of its plan.
 
     Attributes:
         gates: as they stood.
@@ -116,7 +116,7 @@ class Consolidated(NamedTuple):
 
 
 class _Migrated(NamedTuple):
-    """What a migration did, or would do: the files with what goes into each, the run, and the diff of AGENTS.md."""
+    """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
 
     told: tuple[str, ...]
     run: str

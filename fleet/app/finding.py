@@ -96,7 +96,7 @@ def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
 
 
 class Wanted(NamedTuple):
-    """What is listed of many: "" for any. A lesson's kind is its category, a discovery's its type."""
+    """Filter of a list: "" for any. A lesson's kind is its category, a discovery's its type."""
 
     kind: str = ""
     tag: str = ""

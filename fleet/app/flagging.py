@@ -28,7 +28,7 @@ from fleet.text.signals import objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
-"""How long a hook waits for another process: shorter than a command does, since a host waits for the hook."""
+"""Time that a hook waits for another process: shorter than a command does, since a host waits for the hook."""
 
 _NEAREST_S = 1.5
 """Limit of the search for known lessons, seconds: a question without them is better than none."""
@@ -70,7 +70,7 @@ _Told = tuple[prompts.Objection | None, signals.Flag]
 
 
 class Flagging:
-    """What one call of a host tells, logged."""
+    """Signals in one call of a host, logged."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -310,7 +310,7 @@ class _Ground:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        """True where nobody may write here: an ephemeral folder, and no lease."""
         return LocalFolder(str(self.root)).is_read_only()
 
     def home(self, agent: str) -> Path:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from fleet.store.workspace import Workspace
 
 STATE_WAIT_S = 1.0
-"""How long the local database is waited for: what was shown is a measure, and proves nothing."""
+"""Time that the local database is waited for: what was shown is a measure, and proves nothing."""
 
 SOON_S = 10.0
 """After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""

@@ -43,7 +43,7 @@ _GONE = "it waits no more where it arose: it was decided there, or is not true a
 
 
 class _Handler(NamedTuple):
-    """What a kind of item needs.
+    """Handler of a kind of item.
 
     Attributes:
         check: returns why the item is no longer true, or no longer new; "" where it is both.
@@ -59,7 +59,7 @@ class _Handler(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a person is shown.
+    """Item as a person is shown it.
 
     Attributes:
         entries: the best-evidenced that wait.
@@ -568,4 +568,4 @@ HANDLERS: dict[str, _Handler] = {
     "candidate:note": _Handler(_note_check, _note_approve),
     "candidate:person": _Handler(_note_check, _note_approve),
 }
-"""What a yes and a no to each kind do; whoever puts in another kind, or another ``what``, adds its handler."""
+"""Handlers of a yes and a no to each kind; whoever puts in another kind, or another ``what``, adds its handler."""

@@ -37,7 +37,7 @@ class Changed(NamedTuple):
 
 
 class _Edited(NamedTuple):
-    """What became of an edit.
+    """Result of an edit.
 
     Attributes:
         id: of the record.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a hook that notes a commit needs no workspace
 LOCK_WAIT_S = 5.0
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 COMMITTED = frozenset(("commit", "commit (initial)", "commit (merge)", "cherry-pick"))
-"""What the reflog calls a commit that was made here; one that was amended is the same commit again."""
+"""Word of the reflog for a commit that was made here; one that was amended is the same commit again."""
 _REVERT = 'Revert "'
 _SPAN = re.compile(r"`([^`\n]{3,120})`")
 _DENIED = re.compile(
@@ -37,7 +37,7 @@ _DENIED = re.compile(
 
 
 class _Observed(NamedTuple):
-    """What was noted.
+    """Observation as it was noted.
 
     Attributes:
         path: of the file, below the project's root.

@@ -44,7 +44,7 @@ _SEPARATOR = ":"
 
 
 class Changes(NamedTuple):
-    """What a block changes here, or its end.
+    """Change that a block, or its end, makes here.
 
     Attributes:
         since: from when on; "" for all.
@@ -287,7 +287,7 @@ class Waiting(NamedTuple):
 
     @property
     def told(self) -> str:
-        """What it would do, in a sentence."""
+        """Its effect, in a sentence."""
         lessons = f"{len(self.lessons):,} lesson{'s' * (len(self.lessons) != 1)}"
         if self.kind == OWN:
             return (

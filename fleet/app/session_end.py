@@ -92,7 +92,7 @@ class _History(NamedTuple):
 
 
 class Choice:
-    """Who reflects here, and what it may cost: what ``fleet.toml`` and the environment say, and a person's yes.
+    """Choice of the reflector here and of its cost: by ``fleet.toml``, the environment, and a person's yes.
 
     Attributes:
         settings: ``[reflect]``, where the environment does not say otherwise.
@@ -115,7 +115,7 @@ class Choice:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody was asked yet, here or by ``fleet.toml``, who is to reflect."""
+        """True where nobody was asked yet, here or by ``fleet.toml``, for a reflector."""
         return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
 
     def choose(self, reflector: str) -> None:

@@ -37,7 +37,7 @@ _LOOKED = "looked_for_secrets"
 _LOOKED_AT_MAX = 5_000
 _LEFT_TOLD, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
-"""What goes before an address in the key under which its user, password and query are kept, in ``local.db`` alone."""
+"""Beginning, before an address, of the key under which its user, password and query are kept, in ``local.db`` alone."""
 
 
 class ConsentNeededError(UsageError):
@@ -58,7 +58,7 @@ class ConsentNeededError(UsageError):
 
 
 class Synced(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sync did, in numbers.
+    """Result of a sync, in numbers.
 
     Attributes:
         remote: whom with, for people; "" for nobody.
@@ -96,7 +96,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether something was skipped or stays here: then nobody may say that all is in sync."""
+        """True where something was skipped or stays here: then nobody may say that all is in sync."""
         return bool(self.withheld or self.held or self.refused or self.skipped or self.left_out)
 
 

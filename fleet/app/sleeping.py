@@ -54,7 +54,7 @@ _PROMOTED_CHARS_MAX = 120
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """What one phase came to.
+    """Result of one phase.
 
     Attributes:
         name: one of ``PHASES``.
@@ -92,7 +92,7 @@ class Slept(NamedTuple):
 
     @property
     def changed(self) -> int:
-        """How many things are another than before."""
+        """Number of things that are other than before."""
         return sum(each.changed for each in self.phases)
 
 
@@ -364,7 +364,7 @@ PHASES: dict[str, _Act] = {
     "compaction": _compaction,
     "pages": _pages,
 }
-"""What a sleep does, in this order."""
+"""Phases of a sleep, in this order."""
 
 
 # --- after a host's events --------------------------------------------------------------------------------------------

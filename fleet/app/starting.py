@@ -60,11 +60,11 @@ _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """So long after its time a check is told of."""
 _TIDY_S = 2.0
-"""How long a session's start waits to write: what it could not take out is not shown, and leaves with the next sync."""
+"""Time that a session's start waits to write: what it could not take out is not shown, and leaves at the next sync."""
 
 
 class SessionStart:
-    """What an agent reads when its session starts."""
+    """Text that an agent reads when its session starts."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace

@@ -1,4 +1,4 @@
-"""How a workspace stands: ``fleet status``, and ``fleet`` alone.
+"""Status of a workspace: ``fleet status``, and ``fleet`` alone.
 
 The last waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is
 what the sidecar wrote down last.

@@ -65,7 +65,7 @@ class _Planned(NamedTuple):
 
 
 class Plan(msgspec.Struct):
-    """What a reflection comes to.
+    """Result of a reflection.
 
     Attributes:
         reflection: screened.

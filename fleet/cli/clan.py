@@ -1,4 +1,4 @@
-"""What people type about their clan: make a workspace, sync it, see how it stands, keep its files in order."""
+"""Commands about a clan: make a workspace, sync it, see how it stands, keep its files in order."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What keeps the project's own notes in order: observations, consolidation of daily logs, migration."""
+"""Commands that keep the project's own notes in order: observations, consolidation of daily logs, migration."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What agents type when something went wrong: log a correction, state a lesson, log a discovery."""
+"""Commands for when something went wrong: log a correction, state a lesson, log a discovery."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

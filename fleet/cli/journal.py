@@ -1,4 +1,4 @@
-"""What agents type when they are stuck, and when they hand over: search, mutations, the journal, what is open."""
+"""Commands for agents that are stuck, or hand over: search, mutations, the journal, what is open."""
 
 from contextlib import suppress
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What carries lessons into this machine and out of it: import, export, backups, upgrade, purge."""
+"""Commands that carry lessons into this machine and out of it: import, export, backups, upgrade, purge."""
 
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What every command shares: its workspace and agent, common options, and output that is safe to print."""
+"""Common parts of all commands: workspace and agent, common options, and output that is safe to print."""
 
 import difflib
 import json

@@ -1,4 +1,4 @@
-"""What looks back: reflect on a session that ended, or on many; end the one that runs; tidy, and sleep."""
+"""Commands that look back: reflect on a session that ended, or on many; end the one that runs; tidy, and sleep."""
 
 from pathlib import Path
 from typing import Annotated, Any

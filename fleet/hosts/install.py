@@ -77,7 +77,7 @@ class Changed(NamedTuple):
 
     @property
     def is_other(self) -> bool:
-        """Whether there is any difference."""
+        """True where there is any difference."""
         return self.before != self.after
 
 

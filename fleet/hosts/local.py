@@ -185,7 +185,7 @@ class LocalFolder:
 
 
 class Told:
-    """What one session has been told, so that nothing is said twice, and which of its calls were answered.
+    """Record of what one session has been told, so that nothing is said twice, and which of its calls were answered.
 
     ``.fleet/told/<session>``: a line is a time, something random, and a few words. A lost line costs a repetition.
     """

@@ -63,7 +63,7 @@ _FAILURE_CUES = (
 
 
 class BadPayloadError(ValueError):
-    """What arrived is no JSON object."""
+    """Payload that is no JSON object."""
 
 
 class Payload:

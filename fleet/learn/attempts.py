@@ -104,7 +104,7 @@ class _Streak:
 
     @property
     def is_open(self) -> bool:
-        """Whether every command in it may be tried again, whatever the count."""
+        """True where every command in it may be tried again, whatever the count."""
         return all(each.is_open for each in self.tries.values())
 
 
@@ -120,7 +120,7 @@ class Blocked:
 
 
 class _State:
-    """What is known of an agent's attempts.
+    """State of an agent's attempts.
 
     Attributes:
         streaks: by session and family, the one that failed last at the end.

@@ -57,7 +57,7 @@ class Correction(NamedTuple):
 
 
 class Logged(msgspec.Struct, dict=True):
-    """What became of a correction.
+    """Result of logging a correction.
 
     Attributes:
         text: of the lesson, as the clan knows it.
@@ -82,7 +82,7 @@ class Logged(msgspec.Struct, dict=True):
 
     @property
     def advice(self) -> str:
-        """What would make it a better lesson, in a sentence; "" for nothing."""
+        """Advice for a better lesson, in a sentence; "" for nothing."""
         is_asked = not self.is_echo and self.seen <= 1 and Passage(self.text).is_story()
         return _ASK_FOR_THE_RULE.format(id=self.id) if is_asked else ""
 

@@ -146,12 +146,12 @@ class Entry(NamedTuple):
 
     @property
     def is_bare(self) -> bool:
-        """Whether it has none of this format's own fields: it is read as what stands on any page."""
+        """True where it has none of this format's own fields: it is read as what stands on any page."""
         return not (self.pattern or self.auto or self.record or self.source)
 
     @property
     def heading_mark(self) -> str:
-        """What a record remembers of the heading, should the entry's text be mended later."""
+        """Hash of the heading that a record remembers, should the entry's text be mended later."""
         return hashlib.blake2b(f"{self.when}\0{self.title}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 

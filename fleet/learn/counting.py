@@ -274,7 +274,7 @@ def _waiting(bound: Iterable[Bound]) -> int:
 
 
 class _Owing:
-    """What one agent's log owes to the records.
+    """Debt of one agent's log to the records.
 
     Args:
         writer: of the agent; the rows are up to date.

@@ -41,7 +41,7 @@ _OF_A_PROJECT = re.compile(
     r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$",
     re.IGNORECASE,
 )
-"""What is read of a project's folder: not every page of it is about what was learned."""
+"""Names of the files that are read of a project's folder: not every page of it is about what was learned."""
 
 
 _UNTOLD = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
@@ -122,7 +122,7 @@ class Imported(msgspec.Struct):
 
     @property
     def left(self) -> list[Piece]:
-        """What was left out and ought to be told: headings, templates and remarks on the page are not."""
+        """Pieces that were left out and ought to be told: headings, templates and remarks on the page are not."""
         return [each for each in self.pieces if each.left and each.left not in _UNTOLD]
 
     def note(self, noted: Noted) -> None:

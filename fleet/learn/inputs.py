@@ -64,7 +64,7 @@ def secrets_in(entered: Iterable[Text]) -> tuple[str, ...]:
 
 
 STATES = ("candidate", "published")
-"""What ``state`` may be set to; out is no state but a remove."""
+"""Values that ``state`` may be set to; out is no state but a remove."""
 
 _WORDS = frozenset({"category", "correct", "scope", "state", "text", "title"})  # never read as JSON
 ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}

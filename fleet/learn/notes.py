@@ -75,7 +75,7 @@ POINTER = "it only says where to read"
 
 _FAULTS = (("pointer", POINTER), ("about", ABOUT))
 _FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
-"""What a text is that begins so, by the name of its pattern; the second where no word in it binds."""
+"""Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
 
 _BODY_CHARS = 4_000
 """So much of a body is kept beside a lesson."""
@@ -153,7 +153,7 @@ class _Heading(NamedTuple):
 
 
 class _Here(NamedTuple):
-    """Where a piece of a page stands: under which category, heading and lead-in, and whether lessons are kept there."""
+    """Place of a piece of a page: under which category, heading and lead-in, and whether lessons are kept there."""
 
     category: str
     head: _Heading

@@ -55,11 +55,11 @@ class _Ground(Protocol):
 
     @property
     def world(self) -> _Clocked:
-        """Where the time comes from."""
+        """Source of the time."""
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nobody may write here."""
+        """True where nobody may write here."""
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""
@@ -122,7 +122,7 @@ class Flag(NamedTuple):
 
 
 class _Flagged(NamedTuple):
-    """What became of a signal.
+    """Result of logging a signal.
 
     Attributes:
         id: of the entry; of a repeat, the entry that it repeats.

@@ -1,4 +1,4 @@
-"""What can go wrong on our side. Every message says what happened, what it means, and what to do."""
+"""Errors of our side. Every message says what happened, what it means, and what to do."""
 
 
 class FleetError(Exception):
@@ -20,7 +20,7 @@ class NoError(FleetError):
 
 
 class RefusedError(FleetError):
-    """What was given is not taken."""
+    """Refusal of what was given."""
 
     exit_code = 3
 

@@ -47,7 +47,7 @@ Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 
 
 class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """What one writer said of one lesson. The attributes stand in the order in which they are written: sorted.
+    """Column of one writer: all that it said of one lesson. The attributes stand as they are written: sorted.
 
     ``later`` is encoded beside the others, not under this name.
     """

@@ -37,7 +37,7 @@ AUTHOR_OF_IMPORT = "agent."
 
 
 class Policy(NamedTuple):
-    """What this machine leaves out of its folds.
+    """Policy of this machine: the parts that its folds leave out.
 
     Attributes:
         cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
@@ -73,7 +73,7 @@ class Policy(NamedTuple):
 
 
 IS_MINE, IS_HELD, IS_BLOCKED = "mine", "held", "blocked"
-"""What a version in a policy is of: a replica of this folder, a lesson with something held back, a blocked name."""
+"""Subject of a version in a policy: a replica of this folder, a lesson with something held back, a blocked name."""
 EVERYTHING = Policy()
 
 
@@ -132,7 +132,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def category(self) -> str:
-        """What it is about, in a word."""
+        """The subject of the lesson, in a word."""
         return self.value("category")
 
     @property
@@ -164,12 +164,12 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_present(self) -> bool:
-        """Whether the lesson is in: some add is live."""
+        """True where the lesson is in: some add is live."""
         return bool(self.live)
 
     @property
     def is_listed(self) -> bool:
-        """Whether the lesson is in and can be read."""
+        """True where the lesson is in and can be read."""
         return bool(self.live) and bool(self.text)
 
     @property

@@ -158,7 +158,7 @@ def _nested(
 
 
 class Arrivals:
-    """What one transaction brings.
+    """Content of one transaction.
 
     Args:
         left: what was left out before: lesson to writer to part.

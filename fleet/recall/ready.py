@@ -29,7 +29,7 @@ GUARDS_FILE = ".fleet/ready/guards.json"
 
 
 class Start:
-    """What an agent reads when its session starts.
+    """Text that an agent reads when its session starts.
 
     Attributes:
         news: what of it came since the agent was told last, for a session that holds the rest; "" for nothing.
@@ -58,7 +58,7 @@ class Start:
 
 
 class Ready:
-    """What lies ready for one agent.
+    """Files that lie ready for one agent.
 
     Attributes:
         start_file: path of the text, below the root.

@@ -34,7 +34,7 @@ _WORD_CHARS_MIN = 3
 _MEANT_MIN = 0.25
 """Cosine from which on a lesson answers a question: a question says less than a lesson that says the same again."""
 _BEGINNING_CHARS_MIN = 4
-"""Where any word will do, a shorter one is none of a longer word's beginning: "all" is not "allocate"."""
+"""Least length of a word that finds longer ones, where any word will do: "all" is not "allocate"."""
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
 _FINAL = ".,;:!?…"

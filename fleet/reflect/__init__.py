@@ -1,1 +1,1 @@
-"""What recurs becomes permanent: promotion into memory, and how well it works."""
+"""Reflection: recurring lessons become permanent memory; and measures of how well that works."""

@@ -216,7 +216,7 @@ _APART = "two lessons"
 
 
 class Weighing:
-    """What was weighed of a clan's lessons, and which pairs somebody keeps apart."""
+    """Weighing of a clan's lessons, and the pairs that somebody keeps apart."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -322,7 +322,7 @@ class Recurrence(NamedTuple):
 
     @property
     def is_directive(self) -> bool:
-        """Whether any wording wants an agent to do something."""
+        """True where any wording wants an agent to do something."""
         return any(is_directive(each) for each in (self.text, *self.others))
 
     @staticmethod

@@ -43,7 +43,7 @@ _CODE_LINE = re.compile(
 
 
 class Lock(NamedTuple):
-    """What a lock file says.
+    """Content of a lock file.
 
     Attributes:
         last_ms: when was consolidated last, milliseconds since 1970; 0: never, or nobody knows.
@@ -79,7 +79,7 @@ class Lock(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether somebody took it and did not give it back."""
+        """True where somebody took it and did not give it back."""
         return bool(self.by or self.at_ms)
 
     def is_live(self, now_ms: int) -> bool:
@@ -139,12 +139,12 @@ class Gates(NamedTuple):
 
     @property
     def is_time(self) -> bool:
-        """Whether at least 24 hours have passed."""
+        """True where at least 24 hours have passed."""
         return self.hours is None or self.hours >= HOURS_MIN
 
     @property
     def is_open(self) -> bool:
-        """Whether all three are."""
+        """True where all three are."""
         return not self.trouble and self.is_time and self.sessions >= SESSIONS_MIN and not self.holder
 
     def told(self) -> str:
@@ -158,7 +158,7 @@ class Gates(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a consolidation would do.
+    """Plan of a consolidation.
 
     Attributes:
         files: path to the text that it is to have, of those alone that change.

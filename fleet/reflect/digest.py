@@ -40,11 +40,11 @@ _RANKS = {
     "host": ("messages of the host", 300),
     "output": ("outputs of tools", 400),
 }
-"""What there is in a session, the most telling first: what it is called, and how much of one is kept, characters."""
+"""Kinds of rows in a session, the most telling first: the name of each, and how much of one is kept, characters."""
 
 
 class Digest(NamedTuple):
-    """What a reflector reads: rows of ``[line] who: what``, and in a sentence what there was no room for, or ""."""
+    """Text for a reflector: rows of ``[line] who: what``, and in a sentence what there was no room for, or ""."""
 
     text: str
     tokens: int
@@ -179,12 +179,12 @@ _TOLD_TO = re.compile(
     r"lesson)\b",
     re.IGNORECASE,
 )
-"""What a failing command that only fails does not say, and a text that wants to be obeyed does."""
+"""Words that a text that wants to be obeyed has, and the output of a command that only fails has not."""
 _ENDS_PASTE = re.compile(r"^(?:-{3,}|={3,})\s*$")
 
 
 class Support:
-    """What a session supports, read once."""
+    """Support that a session gives to statements, read once."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         said, read, done = list[str](), list[str](), list[str]()

@@ -33,7 +33,7 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import readable
 
 Witness = Callable[[str, str], str]
-"""Who vouches for what a writer says of a lesson, given its id and the writer: a name that stands for one person."""
+"""Voucher for what a writer says of a lesson, given its id and the writer: a name that stands for one person."""
 
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
@@ -202,7 +202,7 @@ def _editor(pattern: Pattern, field: str) -> str:
 
 
 class Witnesses:
-    """Who is one with whom, by who committed to whose file: looked up once for each fetched tree."""
+    """Groups of writers, by the people who committed to their files: looked up once for each fetched tree."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

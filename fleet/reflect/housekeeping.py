@@ -55,7 +55,7 @@ _KEY = re.compile(
 
 
 class Stage(StrEnum):
-    """Where a note stands in its agent's notebook. No stage says what a lesson is to the clan (``state``)."""
+    """Stage of a note in its agent's notebook. No stage says what a lesson is to the clan (``state``)."""
 
     RAW = "raw"
     ACTIVE = "active"
@@ -87,7 +87,7 @@ class _SkipReason(StrEnum):
 
 
 class Mode(StrEnum):
-    """When a pass runs: after a while and with enough to do, beside the host's own one; or now."""
+    """Condition for a pass: after a while and with enough to do, beside the host's own one; or now."""
 
     COORDINATED = "coordinated"
     ALWAYS = "always"
@@ -119,7 +119,7 @@ def resting(workspace: Workspace, agent: str) -> set[str]:
 
 
 class DreamReport(msgspec.Struct, frozen=True):
-    """What the host's own housekeeping says that it did, at the end of its answer."""
+    """Report of the host's own housekeeping, at the end of its answer."""
 
     consolidated: int = 0
     removed: int = 0
@@ -167,7 +167,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> int:
-        """How many notes another than before."""
+        """Number of notes that are other than before."""
         return self.consolidated + self.absolutized_dates + self.archived + self.conflicts_resolved
 
     def told(self) -> str:
@@ -232,7 +232,7 @@ Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int
 
 
 class Plan(NamedTuple):
-    """What a pass would do.
+    """Plan of a pass.
 
     Attributes:
         changes: in their order.

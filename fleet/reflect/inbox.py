@@ -75,7 +75,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
-    """What became of an item.
+    """Decision on an item.
 
     Attributes:
         said: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
@@ -118,7 +118,7 @@ class Entry(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether nobody decided it yet."""
+        """True where nobody decided it yet."""
         return self.decision is None
 
     def last_day(self) -> str:
@@ -143,7 +143,7 @@ class _Put(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """How many things wait, and since which day the oldest does (YYYY-MM-DD; "" where nothing waits)."""
+    """Number of things that wait, and the day since which the oldest does (YYYY-MM-DD; "" where nothing waits)."""
 
     number: int
     since: str

@@ -91,7 +91,7 @@ class Said(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the session is known by its id."""
+        """True where the session is known by its id."""
         return not self.session.startswith("@")
 
     @classmethod

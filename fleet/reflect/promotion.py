@@ -218,7 +218,7 @@ class AgentMemory:
 
 
 class Promotions:
-    """What enters an agent's memory and leaves it, told to the clan. The caller holds the write lock."""
+    """Ways of lessons into an agent's memory and out of it, told to the clan. The caller holds the write lock."""
 
     def __init__(self, writer: Writer, lessons: Lessons) -> None:
         self._writer = writer

@@ -21,7 +21,7 @@ _LOCK = "reflections"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one writer of a pass did.
+    """Account of one writer of a pass.
 
     Attributes:
         name: lessons, notes, skill, persona, user-model, next-check ...
@@ -82,7 +82,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def saved(self) -> int:
-        """How many things the pass saved."""
+        """Number of things that the pass saved."""
         return sum(each.count for each in self.writers)
 
     def told(self) -> str:

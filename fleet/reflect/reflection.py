@@ -68,7 +68,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reflection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reflector says of a session: the seed's fields, and ``lessons``."""
+    """Answer of a reflector about a session: the seed's fields, and ``lessons``."""
 
     outcome: Outcome
     what_worked: str | None = None
@@ -292,7 +292,7 @@ came up repeatedly: skill_slug in lower case with hyphens, skill_body in Markdow
 
 
 class Answer(NamedTuple):
-    """What a reflector said.
+    """Answer of a reflector as it came.
 
     Attributes:
         text: its words; "" where there are none.

@@ -83,7 +83,7 @@ class _Lesson(NamedTuple):
 
     @property
     def never_helped(self) -> bool:
-        """Whether it was shown often, helped nobody, and left its mistake as frequent as it was.
+        """True where it was shown often, helped nobody, and left its mistake as frequent as it was.
 
         One whose mistake was not made again is no such lesson: that is what help looks like from outside.
         """

@@ -296,7 +296,7 @@ _TYPE_OF = {"preference": "preference", "gotcha": "gotcha", "dead end": "gotcha"
 
 
 class Migration:
-    """What becomes of a monolithic scratchpad.
+    """Migration of a monolithic scratchpad.
 
     Attributes:
         files: path to the text that it is to have; none where it was migrated already, and holds nothing more to move.

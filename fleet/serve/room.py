@@ -37,7 +37,7 @@ from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.store import consent
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
-"""What waits for one slow reader at most, besides the message that is on its way."""
+"""Limit of what waits for one slow reader, besides the message that is on its way."""
 SEND_S_MAX = 30.0
 CONNECTIONS_MAX = 512
 ADDRESS_MAX = CONNECTIONS_MAX // 2
@@ -122,7 +122,7 @@ def _knows(token: str, authorization: str, asked: Mapping[str, list[str]]) -> bo
 
 
 class _Visitor(NamedTuple):
-    """Who was let in: to which room, and under which replica's keys it may write; "" for one that only looks on.
+    """Visitor that was let in: to which room, and the replica whose keys it may write; "" for one that only looks on.
 
     ``key`` is what tells this replica from another that comes under its name.
     """
@@ -133,7 +133,7 @@ class _Visitor(NamedTuple):
 
 
 class _Turned(NamedTuple):
-    """Who was not let in: an HTTP status, and why."""
+    """Refusal of a visitor: an HTTP status, and why."""
 
     status: int
     reason: str
@@ -203,7 +203,7 @@ class _Guest:
 
 @dataclass(slots=True)
 class _Counts:
-    """What happened since the start.
+    """Counts since the start.
 
     Attributes:
         undone: rows that somebody changed who may not, and that are as they were.

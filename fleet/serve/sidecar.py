@@ -46,12 +46,12 @@ DEBOUNCE_S = 0.2
 SPREAD_S = 0.3
 """Of several sidecars in one workspace, one does the work: whoever comes a little later finds it done."""
 LAST_WORK_S = 1.2
-"""How long the end may wait for work that has begun or is due: all in all it takes less than two seconds."""
+"""Time that the end may wait for work that has begun or is due: all in all it takes less than two seconds."""
 
 PAUSE_S = 1.0
 PAUSE_S_MAX = 60.0
 WELL_S = 60.0
-"""Who has run for so long was well: the next pause is a short one again."""
+"""Time after which a run counts as healthy: the next pause is a short one again."""
 
 STEP_MS = 20
 """Between two looks at the queue: a change is heard after one to two of them. Shorter costs an idle machine more."""

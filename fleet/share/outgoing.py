@@ -1,4 +1,4 @@
-"""What a push carries: the lines that the fetched tree lacks, and the edition when one is due.
+"""Content of a push: the lines that the fetched tree lacks, and the edition when one is due.
 
 Decided here and done by ``sync``. New content is always made of the fetched tree, never of the files here: so what is
 pushed depends on no local policy, and a line that is held back here never leaves by another way.
@@ -58,12 +58,12 @@ class Outgoing(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """How many lines go out."""
+        """Number of lines that go out."""
         return sum(len(lines) for lines in self.lines.values())
 
     @property
     def subject(self) -> str:
-        """What a push says of itself, in a line: what was learned or found, by which agents, and how much more.
+        """Subject line of a push: what was learned or found, by which agents, and how much more.
 
         Its words are those of the lines that go out, which the gate has seen.
         """
@@ -87,7 +87,7 @@ def _text_of(line: Line) -> str:
 
 
 class Outbox:
-    """What goes out of a workspace, going by the tree as last fetched. The caller holds the write lock to push it."""
+    """Outbox of a workspace, going by the tree as last fetched. The caller holds the write lock to push it."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

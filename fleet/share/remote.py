@@ -44,9 +44,9 @@ class Remote(Protocol):
     name: str
     """For people; without credentials."""
     warnings: list[str]
-    """What a person should hear of, for the caller to take out and say."""
+    """Warnings for a person, for the caller to take out and say."""
     skipped: int
-    """How many files were there and were not read: then nobody may say that all is in sync."""
+    """Number of files that were there and were not read: then nobody may say that all is in sync."""
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the far side's head into the tree store and return it; warn where it does not follow from ``since``.

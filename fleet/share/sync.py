@@ -42,7 +42,7 @@ STILL_MAX = 5
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What the exchange needs of the other verbs, which it does not import.
+    """Parts of the other verbs that the exchange needs and does not import.
 
     Attributes:
         settle: writes what the agents' logs owe to the shards, after the last fetched tree was taken in.

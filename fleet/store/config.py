@@ -25,7 +25,7 @@ FILE_NAME = "fleet.toml"
 
 
 class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What travels, and where to."""
+    """Settings of what travels, and where to."""
 
     remote: str = ""
     branch: str = "fleet"
@@ -55,7 +55,7 @@ class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How much an agent reads when its session starts."""
+    """Settings of how much an agent reads when its session starts."""
 
     start_chars: int = limits.START_REST_CHARS_MAX
     discoveries: int = 20
@@ -68,7 +68,7 @@ _Threshold = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When a lesson becomes permanent memory."""
+    """Thresholds at which a lesson becomes permanent memory."""
 
     own: _Threshold = 3
     clan_seen: _Threshold = 3
@@ -85,7 +85,7 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When an approach counts as stuck."""
+    """Settings of when an approach counts as stuck."""
 
     limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
     off: bool = False
@@ -97,7 +97,7 @@ _Language = Literal["en", "de", "es", "fr", "zh", "ja"]
 
 
 class _Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What counts as a correction in what a person, or another agent, says."""
+    """Settings of what counts as a correction in the words of a person, or of another agent."""
 
     off: bool = False
     minimum: Literal["strong", "medium", "weak"] = "medium"
@@ -110,7 +110,7 @@ class _Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the hooks of an agent's host do by themselves."""
+    """Settings of what the hooks of an agent's host do by themselves."""
 
     sync_at_end: bool = True
     quiet: bool = False
@@ -120,7 +120,7 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What ``fleet tidy`` and ``fleet sleep`` do by themselves."""
+    """Settings of what ``fleet tidy`` and ``fleet sleep`` do by themselves."""
 
     off: bool = False
     dates: Literal["replace", "add"] = "replace"
@@ -135,7 +135,7 @@ class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How ``fleet sidecar`` and ``fleet poll`` look after a workspace."""
+    """Settings of ``fleet sidecar`` and ``fleet poll``."""
 
     interval_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0
     quiet_s: Annotated[float, msgspec.Meta(ge=0)] = 3.0
@@ -145,7 +145,7 @@ class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How neighbours hear of a lesson in a moment."""
+    """Settings of live sync, by which neighbours hear of a lesson in a moment."""
 
     url: str = ""
     room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
@@ -165,7 +165,7 @@ class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who is told when a reflection is done, or something waits for a person."""
+    """Settings of who is told when a reflection is done, or something waits for a person."""
 
     terminal: bool = True
     desktop: bool = False
@@ -187,7 +187,7 @@ def amount(given: str, otherwise: float) -> float:
 
 
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is written down when a session ends, and who is asked."""
+    """Settings of what is written down when a session ends, and who is asked."""
 
     off: bool = False
     reflector: Literal["rules", "claude", "codex", "gemini", "command", "endpoint"] = "rules"
@@ -245,7 +245,7 @@ _SECTIONS: dict[str, Any] = {
 
 
 _IF_WRONG = {("promotion", "mode"): "suggest", ("files", "home"): ""}
-"""What holds in place of the default: who meant to be asked must not find lessons in a memory, nor files moved."""
+"""Values in place of the default: who meant to be asked must not find lessons in a memory, nor files moved."""
 
 
 def load(path: Path) -> Config:
@@ -421,7 +421,7 @@ IGNORED_LOCAL = (
     *("/.fleet/", "/.agents.local.md", "/.agents.local.md.backup*"),
     *("/.agents/local.md", "/.agents/.consolidation-lock", "/.agents/logs/*.md", "/.agents/topics/*.md"),
 )
-"""What is one machine's own: its state, and the files of auto-reflect and consolidation, file by file."""
+"""Files of one machine alone: its state, and the files of auto-reflect and consolidation, file by file."""
 
 
 def _not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:

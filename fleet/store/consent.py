@@ -23,7 +23,7 @@ SEMANTIC = "semantic"
 REFLECT = "reflect"
 """The endpoint or command that reflects."""
 WEBHOOK = "webhook"
-"""Where a message goes when something waits for a person."""
+"""Address of messages about what waits for a person."""
 AUTHOR = "author"
 """The ``Name <address>`` that commits to the clan's branch bear."""
 

@@ -113,12 +113,12 @@ class Database:
 
     @property
     def is_open(self) -> bool:
-        """Whether the file is open, and still the one at its path."""
+        """True where the file is open, and still the one at its path."""
         return self._connection is not None and (self.path is None or inode(self.path) == self._inode)
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to open."""
+        """True where there is anything to open."""
         return self.is_open or (self.path is not None and self.path.exists() and not self.path.is_symlink())
 
     def open(self) -> sqlite3.Connection:
@@ -322,7 +322,7 @@ class Local:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to read: a link is nothing, as is what lies in a folder that may not be entered."""
+        """True where there is something to read: a link is not, nor what lies in a folder that may not be entered."""
         try:
             return self.path.exists() and not _link_on(self.path)
         except OSError:

@@ -216,7 +216,7 @@ class Author(NamedTuple):
 
     @property
     def trailer(self) -> str:
-        """What stands behind a commit's message: the machine, where the address does not say it."""
+        """Trailer behind a commit's message: the machine, where the address does not say it."""
         return f"\n\n{_MACHINE}: {self.machine}\n" if _IDENTITY.fullmatch(self.identity) else ""
 
 

@@ -1,4 +1,4 @@
-"""Where things are: the root of the workspace around a folder, and in it the place of the agents' homes.
+"""Places: the root of the workspace around a folder, and in it the place of the agents' homes.
 
 Each agent has a home, a folder of its own files; ``fleet.toml`` names their place (``[files] home``). ``.fleet/homes``
 has a line for each place that held them on this machine, the one of now last: a hook, which parses no TOML, reads it
@@ -20,7 +20,7 @@ CONFIG = "fleet.toml"
 """The file whose folder is a workspace's root."""
 
 DEFAULT = "agents"
-"""Where they are unless told otherwise; so they are called in a backup, wherever they are."""
+"""Default place of the homes; so they are called in a backup, wherever they are."""
 
 PROPOSED = "fleet-agents"
 """Proposed where a project has an ``agents/`` of its own. No Python package can be called so, for its hyphen; and

@@ -46,7 +46,7 @@ class Source(NamedTuple):
 
 
 class Taken(msgspec.Struct):
-    """What taking in a tree came to.
+    """Result of taking in a tree.
 
     Attributes:
         lost: what the tree had and no longer has: it goes out again.

@@ -61,7 +61,7 @@ def kind_of(path: str) -> Kind | None:
 
 
 class Read(msgspec.Struct):
-    """What reading came upon besides good lines.
+    """Account of what reading came upon besides good lines.
 
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
@@ -76,7 +76,7 @@ class Read(msgspec.Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether further refused lines are only counted."""
+        """True where further refused lines are only counted."""
         return len(self.refused) >= limits.REFUSED_KEPT_MAX or self._bytes >= limits.REFUSED_BYTES_MAX
 
     def refuse(self, refused: Refused) -> None:

@@ -20,7 +20,7 @@ _LINGER_S = 0.05
 
 
 class Done(NamedTuple):
-    """What a finished command left: its exit code, its output, and the tail of what it said, as it said it."""
+    """Result of a finished command: its exit code, its output, and the tail of what it said, as it said it."""
 
     code: int
     out: bytes

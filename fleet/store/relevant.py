@@ -98,7 +98,7 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
 
 
 class _Weights(NamedTuple):
-    """What the words of a clan weigh: stem to the number of lessons that have it, general ones, number of lessons."""
+    """Weights of the words of a clan: stem to the number of lessons that have it, general ones, number of lessons."""
 
     frequency: dict[str, int]
     general: frozenset[str]

@@ -37,7 +37,7 @@ class Replica(NamedTuple):
 
     @property
     def is_lease(self) -> bool:
-        """Whether it was lent by ``FLEET_REPLICA``: whoever names it writes under it."""
+        """True where it was lent by ``FLEET_REPLICA``: whoever names it writes under it."""
         return not self.machine
 
     @property

@@ -418,7 +418,7 @@ class Rows:
 
 
 class Contents:
-    """What is read out of a database."""
+    """Reading of a database."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

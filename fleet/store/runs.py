@@ -67,7 +67,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What one command or one pass changed here, with what it takes to undo it.
+    """Change by one command or one pass, with what it takes to undo it.
 
     Attributes:
         id: ``<kind>-<day>-<6 hex>``, see ``Runs.name``.
@@ -101,7 +101,7 @@ class TakenBack(NamedTuple):
 
 
 class Noted(msgspec.Struct):
-    """What a command says of itself while it runs (``Runs.noting``), in the terms of a run; afterwards its id.
+    """Note of a command on itself while it runs (``Runs.noting``), in the terms of a run; afterwards its id.
 
     ``told`` names ids and no lesson's words: whoever purges those must not find them in a note on another machine.
     """

@@ -48,7 +48,7 @@ _INSTALL = (
 
 
 class _Source(NamedTuple):
-    """Where embeddings come from. ``name`` tells two models apart; ``load`` takes the time."""
+    """Source of embeddings. ``name`` tells two models apart; ``load`` takes the time."""
 
     name: str
     load: Callable[[], Vectors]
@@ -63,7 +63,7 @@ class Embeddings:
 
     @property
     def state(self) -> str:
-        """How they stand: on; off by the configuration; unagreed: nobody said yes to the endpoint; missing."""
+        """State of the embeddings: on; off by the configuration; unagreed: nobody said yes to the endpoint; missing."""
         if self._settings.off:
             return "off"
         if self._settings.url and not self._is_agreed():

@@ -44,7 +44,7 @@ FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 BLOB_BYTES_MAX = 100 * 1024 * 1024
 """A larger file is neither read nor sent."""
 TREE_BYTES_MAX = 512 * 1024 * 1024
-"""What is read of one tree at most, so that many files just below the limit of one do not fill the memory either."""
+"""Limit of what is read of one tree, so that many files just below the limit of one do not fill the memory either."""
 
 _SMALL_MAX = 16
 _SMALL_BYTES_MAX = 16 * 1024
@@ -70,7 +70,7 @@ class _Sorted(NamedTuple):
     """The entries of a tree, sorted by what becomes of them."""
 
     files: Paths
-    """What is read."""
+    """Content that is read."""
     refused: list[str]
     """Paths that are no plain files: links of any name, and whatever else sits at one of the clan's paths."""
     large: list[str]

@@ -1,4 +1,4 @@
-"""Whose word counts on this machine: who is blocked, and what waits for a person's yes. Kept in the local database.
+"""Trust on this machine: who is blocked, and what waits for a person's yes. Kept in the local database.
 
 It enters folds alone (``model.pattern.Policy``): what is joined, and what is pushed, is the same whatever stands here.
 """
@@ -38,7 +38,7 @@ class _Blocked(NamedTuple):
 
 
 class Trust:
-    """What was decided here, in the local database."""
+    """Decisions made here, in the local database."""
 
     def __init__(self, state: Local) -> None:
         self._state = state

@@ -35,7 +35,7 @@ VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
     *("settled", "trusted.json", "regions.json"),
 )
-"""What lies in ``.fleet`` of fleet 0.1 and of no later version."""
+"""Files in ``.fleet`` of fleet 0.1 and of no later version."""
 
 ONLINE = "online.json"
 """Below ``.fleet``: who is in the live room, as the sidecar heard it last, with the time."""
@@ -130,7 +130,7 @@ class Workspace:
 
     @cached_property
     def trust(self) -> Trust:
-        """Whose word counts here, as it was decided."""
+        """Trust as it was decided here."""
         return Trust(self.state)
 
     @cached_property
@@ -281,7 +281,7 @@ class Workspace:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether nobody may write here: an ephemeral folder, and no lease."""
+        """True where nobody may write here: an ephemeral folder, and no lease."""
         return self.replicas().ephemeral and not self.lease()
 
     def is_only_read(self) -> bool:
@@ -488,7 +488,7 @@ class Writer:
 
     @property
     def agent(self) -> str:
-        """Whose replica this is."""
+        """Agent of the replica."""
         return names.agent_of(self.name)
 
     def tick(self, after: str = clock.ZERO) -> str:

@@ -23,7 +23,7 @@ NAMED = "env-secret"
 """The kind of what its name alone tells."""
 
 _Span = tuple[int, int, str]
-"""Where a secret stands, and its kind."""
+"""Place of a secret, and its kind."""
 
 
 def redact(text: str, kinds: set[str], *, is_named: bool) -> str:

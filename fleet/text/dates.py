@@ -116,7 +116,7 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps every letter's
 
 
 class _Phrase(NamedTuple):
-    """What a phrase means, as ``data/dates.toml`` says."""
+    """Meaning of a phrase, as ``data/dates.toml`` says."""
 
     unit: str
     by: int | str

@@ -12,7 +12,7 @@ _PIECE_CHARS = 16 * 1024
 """Of a message longer than twice this, only the first and the last so many characters are looked at."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
-"""What a masked quotation or piece of code leaves behind."""
+"""Stand-in for a masked quotation or piece of code."""
 _BLOCKS_MAX = 100
 """So many ``<name>...</name>`` blocks are looked for in one piece: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
@@ -43,7 +43,7 @@ _ENVELOPES = (
     ("<agent-message", ("from",), "</agent-message>"),  # Claude Code, a subagent reports to its session
     ("<cross-session-message", ("from-name", "from"), "</cross-session-message>"),  # Claude Code, another session
 )
-"""How a host marks a message of another agent: how it opens, the attributes that name the sender, how it ends."""
+"""Marks of a host around a message of another agent: its opening, the attributes that name the sender, its end."""
 
 _ANNOUNCEMENTS = ("Another Claude session sent a message:",)
 """Stands before an envelope."""
@@ -102,7 +102,7 @@ class Objection:
 
 
 class Session:
-    """What one transcript tells of.
+    """Events of one transcript.
 
     Attributes:
         host: whose client wrote it, as ``hosts.payloads`` names it.

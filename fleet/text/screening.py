@@ -29,7 +29,7 @@ class Screened(NamedTuple):  # no dataclass: a hook that logs a failure has no 8
     secrets: tuple[str, ...]
     """The kinds found, sorted, each once; never the values."""
     stripped: int
-    """How many code points went; the ``\\r`` of ``\\r\\n`` is not counted."""
+    """Number of code points that went; the ``\\r`` of ``\\r\\n`` is not counted."""
 
 
 def screen(text: str, *, home: str | None = None) -> Screened:

@@ -55,7 +55,7 @@ _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
 class _Wrapper(NamedTuple):
-    """What stands around a program: its own words besides options, its options with a value, words that must follow."""
+    """Surroundings of a program: its own words besides options, its options with a value, words that must follow."""
 
     more: int
     valued: tuple[str, ...]
@@ -112,7 +112,7 @@ class Command:
 
     @property
     def only_looks(self) -> bool:
-        """Whether it changes nothing that another one could depend on: it reads, prints or checks."""
+        """True where it changes nothing that another one could depend on: it reads, prints or checks."""
         return bool(self._programs) and not _writes(self._line) and all(map(_looks, self._programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:

@@ -164,12 +164,12 @@ class Where:
 
     @property
     def proxy(self) -> Literal[True] | None:
-        """What the WebSocket library is told of proxies: none for this machine, where one would read clear text."""
+        """Proxy setting for the WebSocket library: none for this machine, where one would read clear text."""
         return True if self.url.startswith("wss:") else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with each request: in a header, since addresses end up in logs.
+        """Headers of each request: the token stands in one, since addresses end up in logs.
 
         Raises:
             ConnectionRefusedError: the server is on this machine, and none of this user's: it is told nothing.

@@ -41,7 +41,7 @@ LARGE = "rooms"
 """The key under which a state says that its clan needs more than one room."""
 
 _GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART)
-"""How a server closes a connection that ends: no problem of anybody's."""
+"""Codes with which a server closes a connection that ends: no problem of anybody's."""
 
 log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")

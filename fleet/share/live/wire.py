@@ -1,4 +1,4 @@
-"""What goes over a WebSocket of live sync: the messages of Yjs (y-protocols, as y-websocket speaks it), and rows.
+"""Wire format of live sync over a WebSocket: the messages of Yjs (y-protocols, as y-websocket speaks it), and rows.
 
 A message is a type and what it carries: 0 sync (0 what do you have, 1 here is what you lack, 2 an update), 1 awareness
 (who is here), 3 who is here? A type that is not known is passed over: a newer client may speak of more.
@@ -36,7 +36,7 @@ NUMBER_MAX = 2**53 - 1
 """Clients and clocks beyond it no JavaScript client can read; and a clock has to have one after it."""
 RENEWED_S = 15.0
 STALE_S = 30.0
-"""Who has not been heard of for so long is away; who is here says so every ``RENEWED_S``."""
+"""Silence after which a client counts as away; one that is here says so every ``RENEWED_S``."""
 
 ROW_BYTES_MAX = 16 * limits.LINE_BYTES_MAX
 """Thousands of replicas may confirm one lesson; more than this, nobody has to say of one."""
@@ -98,7 +98,7 @@ class _Known(NamedTuple):
 
 
 class Presence:
-    """Who is here: a state by client id, each with a clock, the higher clock winning.
+    """Awareness of those who are here: a state by client id, each with a clock, the higher clock winning.
 
     Args:
         now_s: a monotonic clock, seconds.
