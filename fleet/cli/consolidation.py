@@ -52,7 +52,7 @@ def _consolidate(
     force: Annotated[
         bool, typer.Option("--force", help="Pass the gates of time and sessions; never a live lock.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: output.DryRun = False,
     days: Annotated[
         int | None, typer.Option("--days", metavar="N", min=1, max=366, help="Look at so many days of logs.")
     ] = None,
@@ -121,7 +121,7 @@ def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> N
 
 @app.command("migrate")
 def _migrate(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: output.DryRun = False,
     agents_md: Annotated[
         bool, typer.Option("--agents-md", help="Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,

@@ -325,7 +325,7 @@ def _block(
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="What the branch held before still counts: 2026-11-20.")
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: output.DryRun = False,
     retire: Annotated[
         bool, typer.Option("--retire", help="Retire for the whole clan, too, what that writer alone had said.")
     ] = False,

@@ -82,6 +82,7 @@ Agent = Annotated[
     str, typer.Option("--agent", metavar="NAME", help="Agent to act as; else FLEET_AGENT, else the stored default.")
 ]
 Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
 
 

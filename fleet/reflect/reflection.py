@@ -474,15 +474,17 @@ def _from_endpoint(settings: Reflect, asked: str) -> Answer:
         return Answer(trouble=f"{settings.url} gave no answer: {type(why).__name__}: {str(why)[:200]}")
 
 
+def _reached(settings: Reflect, key: str) -> dict[str, Any]:
+    """Return how a client reaches an endpoint."""
+    return {"base_url": settings.url, "api_key": key or "none", "timeout": settings.wait_s, "max_retries": 1}
+
+
 def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
     import anthropic
 
     # A redirection would take the session to an address that nobody agreed to; so would a key that is not ours.
     client = anthropic.Anthropic(
-        base_url=settings.url,
-        api_key=key or "none",
-        timeout=settings.wait_s,
-        max_retries=1,
+        **_reached(settings, key),
         http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
         default_headers={"Authorization": f"Bearer {key or 'none'}"},
     )
@@ -493,24 +495,14 @@ def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
         messages=[{"role": "user", "content": asked}],
     )
     text = "".join(block.text for block in said.content if block.type == "text")
-    return Answer(
-        text,
-        "" if text else "an answer without words",
-        None,
-        said.usage.input_tokens,
-        said.usage.output_tokens,
-        said.model,
-    )
+    return _worded(text, said.usage.input_tokens, said.usage.output_tokens, said.model)
 
 
 def _openai(settings: Reflect, key: str, asked: str) -> Answer:
     import openai
 
     client = openai.OpenAI(
-        base_url=settings.url,
-        api_key=key or "none",
-        timeout=settings.wait_s,
-        max_retries=1,
+        **_reached(settings, key),
         http_client=openai.DefaultHttpxClient(follow_redirects=False),
         default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
     )
@@ -522,7 +514,11 @@ def _openai(settings: Reflect, key: str, asked: str) -> Answer:
     text = (said.choices[0].message.content if said.choices else "") or ""
     usage = said.usage
     read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return Answer(text, "" if text else "an answer without words", None, read, written, said.model or "")
+    return _worded(text, read, written, said.model or "")
+
+
+def _worded(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
+    return Answer(text, "" if text else "an answer without words", None, tokens_in, tokens_out, model)
 
 
 def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping[str, Sequence[str]]) -> int:

@@ -2,12 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from fleet.app import consolidating, observing
 from fleet.reflect.reflection import Reflection
+from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 from tests import commands
 
@@ -15,6 +18,32 @@ ROOT = Path(__file__).resolve().parents[2]
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 BEGIN = int(datetime(2026, 3, 18, 14, 32, 5, tzinfo=UTC).timestamp() * 1000)
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"
+
+
+def killed(do: Callable[[], object], write: int) -> bool:
+    """Do something in a process that is killed before its so many-th write; tell whether it came to that."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            left = iter(range(write))
+
+            def counted(real):
+                def call(*words, **more):
+                    if next(left, None) is None:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*words, **more)
+
+                return call
+
+            Files._rename, Files._write_all = counted(Files._rename), counted(Files._write_all)
+            do()
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
 
 
 class Project:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import time
 from datetime import UTC, datetime
 
@@ -16,8 +15,7 @@ from fleet.reflect.auto_reflect import DailyLog
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
 from fleet.reflect.observations import Said
 from fleet.reflect.reflection import Reflection
-from fleet.store.files import Files
-from tests.reflect.grounds import BEGIN, DAY, HOUR, MINUTE, Project
+from tests.reflect.grounds import BEGIN, DAY, HOUR, MINUTE, Project, killed
 
 LOCK = ".agents/.consolidation-lock"
 INDEX = ".agents/local.md"
@@ -308,28 +306,6 @@ def test_a_crash_postpones_nothing(project):
     assert project.consolidate().run
 
 
-def dies(project, at):
-    """Consolidate in a process that is killed at its Nth write; return whether it was."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    left = iter(range(at))
-
-    def counted(real):
-        def call(*words, **more):
-            if next(left, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*words, **more)
-
-        return call
-
-    Files._rename, Files._write_all = counted(Files._rename), counted(Files._write_all)
-    try:
-        project.consolidate()
-    finally:
-        os._exit(0)
-
-
 def test_kill_at_every_write_is_harmless(project):
     recurring(project)
     first = project.files()
@@ -342,7 +318,7 @@ def test_kill_at_every_write_is_harmless(project):
         for path in (project.folder / ".fleet/runs").glob("*"):
             path.unlink()
         assert project.files() == first
-        is_dead = dies(project, at)
+        is_dead = killed(project.consolidate, at)
         project.consolidate()
         assert project.files() == wanted
         if not is_dead:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import stat
 import sys
 
@@ -21,6 +20,7 @@ from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
+from tests.reflect.grounds import killed
 from tests.reflect.talks import Talk, taught
 
 DAY_MS = 86_400_000
@@ -490,32 +490,6 @@ def reopened(root, clock) -> Workspace:
     return Workspace(root, World(durable=False, wall_ms=clock))
 
 
-def killed_at(root, clock, path, write: int) -> bool:
-    """Reflect in a process that is killed before its so many-th write; tell whether it came to that."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            left = iter(range(write))
-
-            def counted(real):
-                def call(*words, **more):
-                    if next(left, None) is None:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    return real(*words, **more)
-
-                return call
-
-            Files._rename, Files._write_all = counted(Files._rename), counted(Files._write_all)
-            session_end.reflect(reopened(root, clock), "velma", path)
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert status == 0 or os.WTERMSIG(status) == signal.SIGKILL
-    return status != 0
-
-
 def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w, talk, tmp_path, clock):
     (w.home("velma")).mkdir(parents=True, exist_ok=True)
     (w.home("velma") / "memory.md").write_bytes(b"# Mine\n\nkeep this\n")
@@ -525,7 +499,7 @@ def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w,
     saved = shutil.copytree(w.root, tmp_path / "saved", symlinks=True)
     wanted, write, is_killed = None, -1, True
     while is_killed:
-        is_killed = write < 0 or killed_at(w.root, clock, talk.path, write)
+        is_killed = write < 0 or killed(lambda: session_end.reflect(reopened(w.root, clock), "velma", talk.path), write)
         again = reopened(w.root, clock)
         session_end.reflect(again, "velma", talk.path)
         (run,) = [each.id for each in Runs(again).listed()]
