@@ -167,7 +167,7 @@ class Bridge:
         if isinstance(news, Discovery) and news.retracts:
             return self._said(news.retracts) is not None
         if isinstance(news, Line) and isinstance(told, Line):
-            return not told.w.keys().isdisjoint(news.w)
+            return not told.by_writer().keys().isdisjoint(news.by_writer())
         return told is not None
 
     def _put_again(self) -> Updates:
