@@ -407,9 +407,8 @@ def _compress(workspace: Workspace, agent: str) -> int:
 
 def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
     """Return how the three gates stand."""
-    lock = _lock(workspace)
-    now_ms = workspace.world.wall_ms()
-    last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
+    lock, now_ms = _lock(workspace), workspace.world.wall_ms()
+    last = lock.last_before(now_ms)
     blocks = _blocks(workspace, _day(last) if last else "")
     own = Whose.of(agent, session).key if session else ""
     return Gates.of(lock, blocks, now_ms, own)
@@ -477,10 +476,9 @@ def _record(done: Consolidated, session: str) -> Record:
 def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
     """Return the plan from the files as they are now, and those files."""
     now_ms = workspace.world.wall_ms()
-    lock = _lock(workspace)
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
-        last = lock.last_ms if 0 < lock.last_ms <= now_ms else 0
+        last = _lock(workspace).last_before(now_ms)
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, topics.FOLDER, topics.FILE_BYTES_MAX + 1)
     index = _File.of(workspace, topics.INDEX)

@@ -17,11 +17,10 @@ from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import evidence
-from fleet.share import policy
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
-from fleet.share.sync import Exchange, Exchanged, Hooks
+from fleet.share.sync import Exchange, Exchanged, Hooks, warn_of_old_state
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author, is_identity
@@ -146,7 +145,7 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         for warning in remote.warnings:
             workspace.warn(warning)
         _note_answer(workspace, fetched=workspace.wall())
-        policy.warn_of_old_state(workspace, done.lost)
+        warn_of_old_state(workspace, done.lost)
         pages.write_page(workspace)
     return Synced(
         remote=remote.name,
@@ -204,7 +203,7 @@ def synced(
             for warning in remote.warnings:
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
-        policy.warn_of_old_state(workspace, done.lost)
+        warn_of_old_state(workspace, done.lost)
         evidence.Witnesses(workspace).look_up()
     pages.write_page(workspace)
     return Synced(

@@ -24,8 +24,8 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
-from fleet.share import policy
 from fleet.share.outgoing import Outbox
+from fleet.share.sync import stale
 from fleet.store.ingest import clan_sources
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
@@ -49,7 +49,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "last_sync": workspace.state.get("last_sync"),
         "sync_failed": workspace.state.get("sync_failed"),
         "fetched": workspace.state.get("fetched"),
-        "stale": policy.stale(workspace),
+        "stale": stale(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.wrong(),
         "patterns": finding.counted(workspace),

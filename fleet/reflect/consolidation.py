@@ -82,6 +82,10 @@ class Lock(NamedTuple):
         """True where somebody took it and did not give it back."""
         return bool(self.by or self.at_ms)
 
+    def last_before(self, now_ms: int) -> int:
+        """Return when was consolidated last; 0 for never, and by a clock that was ahead: that must close no gate."""
+        return self.last_ms if 0 < self.last_ms <= now_ms else 0
+
     def is_live(self, now_ms: int) -> bool:
         """Tell whether its holder may still be at work.
 
@@ -130,8 +134,7 @@ class Gates(NamedTuple):
 
         ``own``: the key of the session that asks: it has not ended yet, and does not count.
         """
-        # A clock that was ahead when it was consolidated must not close the gate until then.
-        last = lock.last_ms if lock.last_ms <= now_ms else 0
+        last = lock.last_before(now_ms)
         sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
         hours = (now_ms - last) / _HOUR_MS if last else None

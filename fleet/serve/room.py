@@ -304,9 +304,9 @@ class Rooms:
         room.guests.add(guest)
         delivery = asyncio.create_task(guest.deliver())
         try:
-            guest.send(wire.sync(wire.STEP_1, room.document.state()))
+            guest.send(wire.Message(wire.SYNC, wire.STEP_1, room.document.state()).encode())
             if here := room.presence.clients():
-                guest.send(wire.awareness(room.presence.encode(here)))
+                guest.send(wire.Message(wire.AWARENESS, 0, room.presence.encode(here)).encode())
             async for message in socket:
                 if isinstance(message, str) or not self._hear(room, guest, message):
                     self.counts.unreadable += 1
@@ -318,20 +318,20 @@ class Rooms:
             room.guests.discard(guest)
             delivery.cancel()
             if gone := room.presence.leave(guest.clients):
-                self._tell(room, wire.awareness(gone))
+                self._tell(room, wire.Message(wire.AWARENESS, 0, gone).encode())
 
     # --- in a room ------------------------------------------------------------------------------------------------
 
     def _hear(self, room: _Room, guest: _Guest, data: bytes) -> bool:
         """Do what a message asks; tell whether it was one."""
         try:
-            message = wire.decode(data)
+            message = wire.Message.decode(data)
             if message is None:
                 return True
             if message.kind == wire.AWARENESS:
                 self._present(room, guest, message.payload)
             elif message.kind == wire.QUERY_AWARENESS:
-                guest.send(wire.awareness(room.presence.encode(room.presence.clients())))
+                guest.send(wire.Message(wire.AWARENESS, 0, room.presence.encode(room.presence.clients())).encode())
             elif message.step == wire.STEP_1:
                 guest.answer(list(room.document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             else:
@@ -344,7 +344,7 @@ class Rooms:
         news = room.presence.take(update)
         guest.clients.update(news)
         if news:  # to its sender, too, who takes silence for a dead connection
-            self._tell(room, wire.awareness(room.presence.encode(news)))
+            self._tell(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(news)).encode())
 
     def _update(self, room: _Room, guest: _Guest, update: bytes) -> None:
         before = room.document.state()
@@ -364,7 +364,9 @@ class Rooms:
                 renewed.apply(piece)
             room.document = renewed
         if news:
-            self._tell(room, wire.sync(wire.UPDATE, news), guest if news is applied.update else None)
+            self._tell(
+                room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), guest if news is applied.update else None
+            )
         if room.received_bytes > ROOM_BYTES_MAX:
             self._empty(room)
 
@@ -394,7 +396,7 @@ class Rooms:
             await asyncio.sleep(_TIDIED_EVERY_S)
             for room in self.rooms.values():
                 if gone := room.presence.forget_stale():
-                    self._tell(room, wire.awareness(room.presence.encode(gone)))
+                    self._tell(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(gone)).encode())
 
 
 def _not_allowed(changes: Changes, replica: str) -> dict[str, str | None]:

@@ -1,11 +1,13 @@
 """Content of a push: the lines that the fetched tree lacks, and the edition when one is due.
 
 Decided here and done by ``sync``. New content is always made of the fetched tree, never of the files here: so what is
-pushed depends on no local policy, and a line that is held back here never leaves by another way.
+pushed depends on no local policy, and a line that is held back here never leaves by another way. The gate, which live
+sync asks as well, holds every line back that has a secret or an invisible character in it, or that is private.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -17,11 +19,11 @@ from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
-from fleet.share import policy
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Paths, TreeGoneError, members_file, members_of
 from fleet.store.workspace import Workspace
+from fleet.text import screening
 from fleet.text.screening import for_terminal
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
@@ -133,7 +135,7 @@ class Outbox:
             # Nothing of a record leaves that is private, also what does not say so itself.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _addressed(entry, mine):
-                why = [policy.PRIVATE] if is_private else policy.reasons(part)
+                why = [PRIVATE] if is_private else reasons(part)
                 raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
                 if why:
                     out.withheld += [_Withheld(path, raw, "; ".join(why)) for raw in raws]
@@ -145,7 +147,7 @@ class Outbox:
         named = members_of(self._workspace.files.read(self._workspace.clan / MEMBERS))
         if named and named != members_of(self._content(MEMBERS)):
             data = members_file(named)
-            if why := policy.in_texts([data.decode()]):
+            if why := in_texts([data.decode()]):
                 out.withheld.append(_Withheld(MEMBERS, data, "; ".join(why)))
             else:
                 out.files[MEMBERS] = data
@@ -323,3 +325,54 @@ class _Whole:
 def _id_in(raw: bytes) -> bytes:
     at = raw.find(b'"id":"')
     return raw[at + 6 : at + 24] if at >= 0 else b""
+
+
+# --- the gate -------------------------------------------------------------------------------------------------------
+
+PRIVATE = "scope is private"
+
+
+def reasons(entry: Entry) -> list[str]:
+    """Return why an entry must not be sent; empty when it may go."""
+    if isinstance(entry, Line):
+        said = [*entry.said()]
+        if ("scope", "private") in said:
+            return [PRIVATE]
+        return in_texts([text for pair in said for text in _texts(pair)])
+    if isinstance(entry, Discovery):
+        return in_texts([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
+    # Decoded, since JSON's escapes would hide a secret; and as it stands, since a newer version may read it so.
+    found = json.loads(entry.raw)
+    if _says_private(found):
+        return [PRIVATE]
+    return in_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
+
+
+def in_texts(texts: list[str]) -> list[str]:
+    """Return why texts must not be sent."""
+    kinds = sorted({kind for text in texts for kind in screening.screen(text).secrets})
+    found = [f"holds a secret ({', '.join(kinds)})"] if kinds else []
+    if any(screening.strip_controls(text) != text for text in texts):
+        found.append("holds control or invisible characters")
+    return found
+
+
+def _says_private(value: object) -> bool:
+    """Tell whether some object in a newer version's line says private, whatever it stands in."""
+    if isinstance(value, dict):
+        scope = value.get("scope")
+        is_edit = isinstance(scope, list) and "private" in scope
+        return scope == "private" or is_edit or any(_says_private(inner) for inner in value.values())
+    return isinstance(value, list) and any(_says_private(inner) for inner in value)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _texts(key)
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)

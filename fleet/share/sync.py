@@ -2,17 +2,25 @@
 
 Lines go first, alone; an edition is a push of its own, put unchanged on a newer head while that head's edition is the
 one it was made from, else dropped. What goes out is decided by ``outgoing``.
+
+A remote, or who stands in front of it, may serve an old state. Nothing goes back here whatever it serves, and what it
+no longer has is sent again; here that becomes visible. The rows remember what was read. A remote that has lost lines of
+others was *set back*; one that has shown nothing newer for days, while syncs went well, is *stale*: frozen, or the
+others are silent. Which of the two, only a person finds out.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from io import BytesIO
 from random import Random
 
 import msgspec
 
+from crdt.clock import ZERO, Stamp
 from fleet.model import line as codec
+from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
@@ -319,3 +327,56 @@ def _pause(attempt: int, rng: Random, took_s: float) -> float:
     minutes.
     """
     return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))
+
+
+# --- rollback and freeze --------------------------------------------------------------------------------------------
+
+_NAMED_MAX = 3
+
+
+def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
+    """Warn, after a sync, of a remote that was set back or is stale; ``lost`` is what it had had before."""
+    mine, back = _mine(workspace), dict[str, Stamp]()
+    for entry in lost:
+        stamps = entry.newest_by() if isinstance(entry, Line) else {}
+        if isinstance(entry, Discovery) and entry.by and entry.at != ZERO:
+            stamps = {entry.by: entry.at}
+        back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
+    if back:
+        workspace.warn(_set_back_text(back))
+    if told := stale(workspace):
+        workspace.warn(told)
+
+
+def stale(workspace: Workspace) -> str:
+    """Return the staleness warning as of the last sync, or "".
+
+    Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.
+    """
+    mine, last_sync = _mine(workspace), workspace.state.get("last_sync")
+    newest = max((stamp for who, stamp in workspace.db.newest_by().items() if who not in mine), default="")
+    passed = (_day(last_sync) - _day(newest)).days if newest and last_sync else 0
+    if not 0 < workspace.config.share.stale_days <= passed:
+        return ""
+    return (
+        f"nothing new from anybody else for {passed} days: the newest lesson of another replica is of {newest[:10]}. "
+        "Nothing is lost. If others did write since, this remote is frozen or an old copy: compare "
+        "`git ls-remote` here and on their machines"
+    )
+
+
+def _mine(workspace: Workspace) -> set[str]:
+    return {replica.name for replica in workspace.replicas().replicas}
+
+
+def _day(stamp: Stamp) -> datetime:
+    return datetime.fromisoformat(stamp[:10])
+
+
+def _set_back_text(back: Mapping[str, Stamp]) -> str:
+    named = ", ".join(f"{who} (up to {back[who][:16].replace('T', ' ')}Z)" for who in sorted(back)[:_NAMED_MAX])
+    more = f" and {len(back) - _NAMED_MAX} more" if len(back) > _NAMED_MAX else ""
+    return (
+        f"the remote was set back: it no longer had lines of {named}{more} that were read from it before. "
+        "Nothing went back here, and they were sent again"
+    )

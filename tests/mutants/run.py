@@ -270,7 +270,7 @@ MUTANTS = [
     ),
     Mutant(
         "a secret in a hand-written line is sent",
-        "fleet/share/policy.py",
+        "fleet/share/outgoing.py",
         '    found = [f"holds a secret',
         '    found = [] if kinds else [f"holds a secret',
         ("tests/faults/test_sync.py",),

@@ -259,15 +259,15 @@ class Vandal:
         self.document = Document(int.from_bytes(os.urandom(CLIENT_ID_BITS // 8), "big"))
 
     def say(self, told: dict) -> None:
-        self.socket.send(wire.sync(wire.STEP_1, self.document.state()))
+        self.socket.send(wire.Message(wire.SYNC, wire.STEP_1, self.document.state()).encode())
         while True:
-            message = wire.decode(self.socket.recv(timeout=10))
+            message = wire.Message.decode(self.socket.recv(timeout=10))
             if message.kind == wire.SYNC and message.step != wire.STEP_1:
                 self.document.apply(message.payload)
                 if message.step == wire.STEP_2:
                     break
         if update := self.document.put(told(self.document) if callable(told) else told):
-            self.socket.send(wire.sync(wire.UPDATE, update))
+            self.socket.send(wire.Message(wire.SYNC, wire.UPDATE, update).encode())
 
     def close(self) -> None:
         self.socket.close()

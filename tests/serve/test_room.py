@@ -62,13 +62,13 @@ class Guest:
         self.socket = entered(server.where().of("", replica), compression=None, max_size=None)
 
     def say(self, rows: dict) -> None:
-        self.socket.send(wire.sync(wire.UPDATE, self.document.put(rows)))
+        self.socket.send(wire.Message(wire.SYNC, wire.UPDATE, self.document.put(rows)).encode())
 
     def exchange(self) -> dict:
         """Exchange states; return what the room holds then."""
-        self.socket.send(wire.sync(wire.STEP_1, self.document.state()))
+        self.socket.send(wire.Message(wire.SYNC, wire.STEP_1, self.document.state()).encode())
         while True:
-            message = wire.decode(self.socket.recv(timeout=10))
+            message = wire.Message.decode(self.socket.recv(timeout=10))
             if message.kind == wire.SYNC and message.step != wire.STEP_1:
                 self.document.apply(message.payload)
                 if message.step == wire.STEP_2:
@@ -76,7 +76,7 @@ class Guest:
 
     def next(self, kind: int, step: int = 0) -> bytes:
         while True:
-            message = wire.decode(self.socket.recv(timeout=10))
+            message = wire.Message.decode(self.socket.recv(timeout=10))
             if (message.kind, message.step) == (kind, step):
                 return message.payload
 
@@ -282,7 +282,7 @@ def test_a_message_that_is_none_ends_its_connection_alone(server: Served, data: 
 
 def test_a_value_that_would_end_the_server_costs_a_connection(server: Served):
     with Guest(server) as tank, Guest(server, VELMA) as velma:
-        tank.socket.send(wire.sync(wire.UPDATE, DEADLY["lists"]))
+        tank.socket.send(wire.Message(wire.SYNC, wire.UPDATE, DEADLY["lists"]).encode())
         assert tank.ended() == room.UNREADABLE
         velma.say({OTHERS: "still here"})
         assert velma.exchange() == {OTHERS: "still here"}
@@ -324,7 +324,7 @@ def test_messages_of_a_type_that_is_not_known_are_passed_over(server: Served):
 def test_a_message_beyond_the_cap_is_not_read(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "MESSAGE_BYTES_MAX", 100_000)
     with served() as server, Guest(server) as tank:
-        tank.socket.send(wire.sync(wire.UPDATE, b"x" * 200_000))
+        tank.socket.send(wire.Message(wire.SYNC, wire.UPDATE, b"x" * 200_000).encode())
         assert tank.ended() == 1009
         assert server.rows() == {}
 
@@ -333,7 +333,7 @@ def test_what_a_message_unpacks_to_counts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "MESSAGE_BYTES_MAX", 100_000)
     with served() as server:
         packed = entered(server.where().of("", TANK), max_size=None, compression="deflate")
-        packed.send(wire.sync(wire.UPDATE, b"\0" * 50_000_000))  # about 50 KB on the way
+        packed.send(wire.Message(wire.SYNC, wire.UPDATE, b"\0" * 50_000_000).encode())  # about 50 KB on the way
         with pytest.raises(ConnectionClosed) as closed:
             [packed.recv(timeout=10) for _ in range(10)]
         assert closed.value.rcvd.code == 1009
@@ -359,7 +359,7 @@ def test_a_reader_that_takes_nothing_at_all_is_dropped_after_a_time(monkeypatch:
         for number in range(60):
             tank.say({f"p-{number:016x}|{TANK}": "x" * 200_000})
         tank.exchange()
-        slow = raw_guest(server, wire.sync(wire.STEP_1, b"\0"))
+        slow = raw_guest(server, wire.Message(wire.SYNC, wire.STEP_1, b"\0").encode())
         assert until(lambda: server.guests() == 2)
         assert until(lambda: server.guests() == 1)
         slow.close()
@@ -383,7 +383,7 @@ def test_who_asks_again_and_again_and_reads_nothing_is_dropped(monkeypatch: pyte
         for number in range(60):
             tank.say({f"p-{number:016x}|{TANK}": "x" * 200_000})
         tank.exchange()
-        slow = raw_guest(server, wire.sync(wire.STEP_1, b"\0"), times=2)
+        slow = raw_guest(server, wire.Message(wire.SYNC, wire.STEP_1, b"\0").encode(), times=2)
         assert until(lambda: server.guests() == 2)
         assert until(lambda: server.guests() == 1, room.SEND_S_MAX / 3)
         slow.close()
@@ -459,7 +459,9 @@ def test_who_is_here_is_told_to_all_and_to_its_sender_and_taken_back_when_it_lea
     presence = wire.Presence(time.monotonic)
     with Guest(server) as tank:
         with Guest(server, VELMA) as velma:
-            velma.socket.send(wire.awareness(presence.set(7, {"agent": "velma", "on": "日本"})))
+            velma.socket.send(
+                wire.Message(wire.AWARENESS, 0, presence.set(7, {"agent": "velma", "on": "日本"})).encode()
+            )
             seen = wire.Presence(time.monotonic)
             for guest in (velma, tank):
                 seen.take(guest.next(wire.AWARENESS))
@@ -618,11 +620,11 @@ def announced(count: int, tail: bytes = b"") -> bytes:
 @pytest.mark.parametrize(
     "message",
     [
-        wire.sync(wire.STEP_1, announced(2**29)),
-        wire.sync(wire.STEP_1, announced(2**29, bytes(1000))),
-        wire.sync(wire.UPDATE, b"\0" + announced(2**29)),
-        wire.sync(wire.UPDATE, b"\0\1\1" + announced(2**29)),
-        wire.sync(wire.UPDATE, b"\0\1\1" + announced(2**29, bytes(1000))),
+        wire.Message(wire.SYNC, wire.STEP_1, announced(2**29)).encode(),
+        wire.Message(wire.SYNC, wire.STEP_1, announced(2**29, bytes(1000))).encode(),
+        wire.Message(wire.SYNC, wire.UPDATE, b"\0" + announced(2**29)).encode(),
+        wire.Message(wire.SYNC, wire.UPDATE, b"\0\1\1" + announced(2**29)).encode(),
+        wire.Message(wire.SYNC, wire.UPDATE, b"\0\1\1" + announced(2**29, bytes(1000))).encode(),
     ],
 )
 def test_what_announces_more_than_it_brings_costs_nothing(server: Served, message: bytes):

@@ -115,7 +115,7 @@ class Server:
         room, guest = self.rooms.room(socket.visitor.room), _Guest(socket)
         room.guests.add(guest)  # type: ignore[arg-type]
         self.guests[socket] = (room, guest)
-        guest.send(wire.sync(wire.STEP_1, room.document.state()))
+        guest.send(wire.Message(wire.SYNC, wire.STEP_1, room.document.state()).encode())
 
     def hear(self, socket: Socket, message: bytes) -> None:
         if socket in self.guests and not socket.is_dead:

@@ -17,7 +17,7 @@ from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document,
 from fleet.model import discovery, limits, line, names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line, Refused
-from fleet.share import policy
+from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read, entries
 from fleet.store.workspace import Workspace
@@ -195,7 +195,7 @@ class Bridge:
             yield update
 
     def _may_leave(self, entry: Entry) -> bool:
-        if policy.reasons(entry):
+        if outgoing.reasons(entry):
             self.counts.withheld += 1
             return False
         return True

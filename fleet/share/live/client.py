@@ -21,7 +21,7 @@ from websockets.frames import CloseCode
 from crdt.doc import BadUpdateError, TruncatedError
 from fleet.model import limits, names
 from fleet.model.errors import BusyError, FleetError
-from fleet.share import policy
+from fleet.share import outgoing
 from fleet.share.live import wire
 from fleet.share.live.access import Access, Where
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
@@ -143,7 +143,7 @@ class Live:
             is_due = renewed_s >= wire.RENEWED_S or on != self._on
             if is_due and BASE in self._sockets:
                 renewed_s = 0.0
-                await self._send(BASE, wire.awareness(await self._myself()))
+                await self._send(BASE, wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
 
     # --- work -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Live:
                     for room, update in await self._do(self._offer):
                         # Before, it could arrive ahead of what it follows; what the server lacks holds it anyway.
                         if room in self._answered:
-                            await self._send(room, wire.sync(wire.UPDATE, update))
+                            await self._send(room, wire.Message(wire.SYNC, wire.UPDATE, update).encode())
                 self.problem = ""
             except BusyError:  # a sync of a large clan takes its time: no problem
                 asyncio.get_running_loop().call_later(HEAL_S, self._bell.set)
@@ -234,7 +234,7 @@ class Live:
             "agent": self._agent,
             "replica": bridge.writer,
             "since": self._since,
-            "on": "" if policy.in_texts([on]) else on,
+            "on": "" if outgoing.in_texts([on]) else on,
             **({LARGE: 1 + len(DIGITS)} if len(bridge.documents) > 1 or bridge.is_large else {}),
         }
         return self._presence.set(bridge.documents[BASE].client_id, state)
@@ -271,9 +271,11 @@ class Live:
             self._sockets[room] = socket
             self._opened_s[room] = asyncio.get_running_loop().time()
             try:
-                await socket.send(wire.sync(wire.STEP_1, await self._do(self.bridge.documents[room].state)))
+                await socket.send(
+                    wire.Message(wire.SYNC, wire.STEP_1, await self._do(self.bridge.documents[room].state)).encode()
+                )
                 if room == BASE:
-                    await socket.send(wire.awareness(await self._myself()))
+                    await socket.send(wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
                 async for data in socket:
                     if isinstance(data, bytes):
                         await self._hear(room, socket, data)
@@ -283,7 +285,7 @@ class Live:
                     self._answered.discard(room)
 
     async def _hear(self, room: str, socket: ClientConnection, data: bytes) -> None:
-        message = wire.decode(data)
+        message = wire.Message.decode(data)
         if message is None:
             return
         if message.kind == wire.AWARENESS:
@@ -291,7 +293,7 @@ class Live:
             if self._is_clan_large() and len(self.bridge.documents) == 1:
                 self._bell.set()
         elif message.kind == wire.QUERY_AWARENESS:
-            await socket.send(wire.awareness(await self._myself()))
+            await socket.send(wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
         elif message.step == wire.STEP_1:
             document = self.bridge.documents[room]
             lacking = await self._do(lambda: list(document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
@@ -360,7 +362,7 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     async for data in socket:
-                        message = wire.decode(data) if isinstance(data, bytes) else None
+                        message = wire.Message.decode(data) if isinstance(data, bytes) else None
                         if message is not None and message.kind == wire.AWARENESS:
                             presence.take(message.payload)
                             break

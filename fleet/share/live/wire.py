@@ -51,44 +51,38 @@ quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
 
 
-class _Message(NamedTuple):
+class Message(NamedTuple):
     """One message: its type, for a sync the step (else 0), and what it carries."""
 
     kind: int
     step: int
     payload: bytes
 
+    @classmethod
+    def decode(cls, data: bytes) -> "Message | None":
+        """Read one message; None for one of a type that is not known.
 
-def sync(step: int, payload: bytes) -> bytes:
-    """Return the bytes of a sync message."""
-    return bytes((SYNC, step)) + doc.encode_bytes(payload)
+        Raises:
+            TruncatedError: it is none.
+        """
+        reader = doc.Reader(data)
+        kind = reader.number()
+        if kind == QUERY_AWARENESS:
+            return cls(kind, 0, b"")
+        if kind == AWARENESS:
+            return cls(kind, 0, reader.chunk())
+        step = reader.number() if kind == SYNC else UPDATE + 1
+        return cls(kind, step, reader.chunk()) if step <= UPDATE else None
+
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        return bytes((SYNC, self.step) if self.kind == SYNC else (self.kind,)) + doc.encode_bytes(self.payload)
 
 
 def answer(pieces: Iterable[bytes]) -> list[bytes]:
     """Return the messages that answer a state vector, in order: all updates but the last come as ordinary ones."""
     *first, last = pieces
-    return [*(sync(UPDATE, piece) for piece in first), sync(STEP_2, last)]
-
-
-def awareness(payload: bytes) -> bytes:
-    """Return the bytes of an awareness message."""
-    return bytes((AWARENESS,)) + doc.encode_bytes(payload)
-
-
-def decode(data: bytes) -> _Message | None:
-    """Read one message; None for one of a type that is not known.
-
-    Raises:
-        TruncatedError: it is none.
-    """
-    reader = doc.Reader(data)
-    kind = reader.number()
-    if kind == QUERY_AWARENESS:
-        return _Message(kind, 0, b"")
-    if kind == AWARENESS:
-        return _Message(kind, 0, reader.chunk())
-    step = reader.number() if kind == SYNC else UPDATE + 1
-    return _Message(kind, step, reader.chunk()) if step <= UPDATE else None
+    return [*(Message(SYNC, UPDATE, piece).encode() for piece in first), Message(SYNC, STEP_2, last).encode()]
 
 
 class _Known(NamedTuple):
