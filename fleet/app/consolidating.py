@@ -1,7 +1,7 @@
 """Use cases of auto-reflect and consolidation: a session's end, rows for AGENTS.md, topics of daily logs, migration.
 
 Each plans from what it read and applies the plan as a run (``store/runs``): a file that somebody edited meanwhile stops
-it, and it plans anew. Daily logs are appended to.
+it, and it plans anew. Daily logs are appended to. It is one module, since all of them plan with the same pages.
 """
 
 import os

@@ -391,9 +391,8 @@ class Asked(NamedTuple):
         """Return a line for each of the two: its words, who said so, how often it was seen."""
         rows = []
         for number, each in enumerate((self.one, self.other), 1):
-            filed = ", ".join(
-                filter(None, [Listing().author(each.by), f"seen {each.count('seen'):,}", Listing().edits(each)])
-            )
+            told = [Listing().author(each.by), f"seen {each.count('seen'):,}", Listing().edits(each)]
+            filed = ", ".join(filter(None, told))
             rows.append(f"  {number}  {each.text}  ({filed}; {each.id})")
         return rows
 

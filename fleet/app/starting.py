@@ -112,7 +112,7 @@ class SessionStart:
             with suppress(DiskError):  # a read-only disk: it is made each time
                 _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
                 rows = trigger_table(table, Listing(workspace.emoji(), short))
-                _put(workspace, self._ready.triggers_file, ready.rendered_rows(rows, generation) if rows else b"")
+                _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
         return made
 
     def _made(
@@ -120,7 +120,7 @@ class SessionStart:
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace, memory = self._workspace, self._remembered()
-        remembered = set(ready.ids(memory))  # once is enough
+        remembered = set(Start.ids_in(memory))  # once is enough
         # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_weighed()
         against = {each for pair in compared.opposed for each in pair.ids}
@@ -204,7 +204,7 @@ class SessionStart:
             note=_NOT_YET,
             standing=STANDING,
         )
-        return Start(text, ids=ready.ids(text))
+        return Start(text, ids=Start.ids_in(text))
 
     def _remembered(self) -> str:
         """Return the memory as the agent reads it, without the lessons that the clan retired."""
@@ -379,7 +379,7 @@ class Guards:
             table = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
-            _put(self._workspace, ready.GUARDS_FILE, ready.rendered_rows(table, "") if table else b"")
+            _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(table, "") if table else b"")
 
     def _decided(self) -> Iterator[tuple[str, _Guard]]:
         """Yield what was decided, newest first, as it is kept and as it is read. What cannot be one is passed over."""

@@ -107,6 +107,10 @@ class _Streak:
         """True where every command in it may be tried again, whatever the count."""
         return all(each.is_open for each in self.tries.values())
 
+    def is_closed(self, limit: int) -> bool:
+        """Tell whether trying it again unchanged would be stopped, where so many failures close the door."""
+        return self.count >= limit and not self.is_open
+
 
 class Blocked:
     """A command that is stopped: which, in which streak, under which names; ``journal.message`` tells the agent."""

@@ -7,7 +7,7 @@ parser sees a heading, a field, a fence or a rule, and comment marks in it are e
 
 Five kinds of text: an entry; a *record*, the comment that says an entry was counted; a *mark*, the comment that says it
 was undone, or stated again; a *signal*, an entry whose pattern is still to be inferred; and a *statement*, a heading at
-the end of the page that says later what a signal teaches.
+the end of the page that says later what a signal teaches. It is one module, since what is written must read back.
 """
 
 import hashlib

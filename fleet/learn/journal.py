@@ -341,14 +341,7 @@ class Journal:
         limit = 10**9 if settings.off else settings.limit
         found = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
-            _Open(
-                each.session,
-                each.family,
-                each.last.command,
-                each.said,
-                each.count,
-                each.count >= limit and not each.is_open,
-            )
+            _Open(each.session, each.family, each.last.command, each.said, each.count, each.is_closed(limit))
             for each in found[:STREAKS_SHOWN_MAX]
         ]
 

@@ -2,7 +2,8 @@
 
 ``tasks/lessons.md``, ``LEARNINGS.md``, ``gotchas.md``, ``CLAUDE.md``, ``.cursorrules`` and their like: bullets under
 headings, entries with labelled fields in any order, sections of a heading and a paragraph, dated lines, tables. What is
-taken is a sentence that says something; what is not is named with its lines and the reason. Never raises.
+taken is a sentence that says something; what is not is named with its lines and the reason. Never raises. It is one
+module, since pages mix their forms: a section, a list and an entry hand pieces to each other.
 """
 
 import re

@@ -56,6 +56,12 @@ class Start:
         told |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news}
         return f"{json.dumps(told, separators=(',', ':'))}\n{self.text}".encode()
 
+    @staticmethod
+    def ids_in(context: str) -> list[str]:
+        """Return the whole ids of lessons that stand in a text, sorted."""
+        found = {part[:16] for part in context.split("p-")[1:]}
+        return sorted(f"p-{digits}" for digits in found if len(digits) == 16 and _HEX.issuperset(digits))
+
 
 class Ready:
     """Files that lie ready for one agent.
@@ -188,17 +194,11 @@ class Ready:
         except OSError:
             return b""
 
-
-def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
-    """Return the content of a trigger table's file."""
-    return f"{json.dumps({'generation': made_at})}\n{json.dumps(table)}\n".encode()
+    @staticmethod
+    def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
+        """Return the content of a trigger table's file."""
+        return f"{json.dumps({'generation': made_at})}\n{json.dumps(table)}\n".encode()
 
 
 def _only_ids(found: object) -> list[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
-
-
-def ids(context: str) -> list[str]:
-    """Return the whole ids of lessons that stand in a text, sorted."""
-    found = {part[:16] for part in context.split("p-")[1:]}
-    return sorted(f"p-{digits}" for digits in found if len(digits) == 16 and _HEX.issuperset(digits))

@@ -103,9 +103,8 @@ class Listing:
         if chars_max is not None and len(said) > chars_max:
             said = f"{said[:chars_max]} … (it goes on: `fleet show {shown}`)"
         agents, seen = pattern.witnesses(), pattern.count("seen")
-        often = (
-            f"seen {seen:,}" + (f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else "") if seen > 1 else ""
-        )
+        by = f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else ""
+        often = f"seen {seen:,}{by}" if seen > 1 else ""
         filed = ", ".join(filter(None, [self.author(pattern.by), often, self.edits(pattern)]))
         return f"{said} ({filed}; {shown})" if filed else f"{said} ({shown})"
 

@@ -114,7 +114,7 @@ class Evidence:
                 found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         found.sort(key=lambda each: each[0])
         # Screening is dear, and is left to those that have the numbers.
-        standing = ((each, why, told) for _, each, why, told in found if can_be_promoted(each))
+        standing = ((each, why, told) for _, each, why, told in found if self.admits(each))
         return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
 
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
@@ -160,6 +160,13 @@ class Evidence:
             return ""
         return f"these words are {' and '.join(words.agents()) or 'nobody'}'s alone, and others said it in other ones"
 
+    @staticmethod
+    def admits(pattern: Pattern) -> bool:
+        """Tell whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
+        if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
+            return False
+        return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
+
 
 def _independent(pattern: Pattern, witness: Witness) -> _Independent:
     """Return the evidence that does not lean on the lesson itself."""
@@ -187,13 +194,6 @@ def _independent(pattern: Pattern, witness: Witness) -> _Independent:
 def _is_enough(found: _Independent, settings: Promotion) -> bool:
     pairs = zip(found, (settings.clan_seen, settings.clan_agents, settings.clan_sessions), strict=True)
     return all(number >= least for number, least in pairs)
-
-
-def can_be_promoted(pattern: Pattern) -> bool:
-    """Tell whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
-    if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
-        return False
-    return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
 
 
 def _editor(pattern: Pattern, field: str) -> str:

@@ -19,7 +19,6 @@ from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern
-from fleet.reflect import evidence
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
 from fleet.reflect.memory_md import FILE_NAME, Memory
@@ -388,7 +387,7 @@ class _Plan(NamedTuple):
 def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str], instead_of: Sequence[str]) -> None:
     if inside := [each for each in memory.lessons() if each in parts]:
         raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
-    if not evidence.can_be_promoted(pattern):
+    if not Evidence.admits(pattern):
         why = "has no words that can be shown" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
         raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
     if unknown := [each for each in instead_of if each not in memory.lessons()]:

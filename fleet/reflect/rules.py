@@ -135,18 +135,8 @@ class Proposal(NamedTuple):
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
         elif wants_to_be_obeyed(quote):
             worth = 0
-        return cls(
-            cls.id_of(session, kind, text),
-            kind,
-            text,
-            wrong,
-            session,
-            at,
-            times,
-            worth,
-            line,
-            _line(quote or said, 2_000),
-        )
+        supports = _line(quote or said, 2_000)
+        return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, times, worth, line, supports)
 
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:
@@ -255,17 +245,8 @@ def _failed(session: Session) -> Iterator[Proposal]:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     wrong = f"{call.about}: {lines[-1]}"
                     worth = _WORTH["failure"]
-                    yield Proposal.of(
-                        session.id,
-                        "failure",
-                        text,
-                        wrong,
-                        event.at,
-                        worth,
-                        len(lines),
-                        line=event.line,
-                        quote=lines[-1],
-                    )
+                    told = (session.id, "failure", text, wrong, event.at, worth, len(lines))
+                    yield Proposal.of(*told, line=event.line, quote=lines[-1])
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:

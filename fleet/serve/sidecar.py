@@ -6,7 +6,7 @@ that a large clan takes is free again afterwards, and a fetch that hangs can be 
 
 Figures for Prometheus are counted here, and shown as plain text to whoever asks on loopback. The ``Host`` must be this
 machine by a name of its own: else a page in somebody's browser could read them, once its name points here (DNS
-rebinding).
+rebinding). It is one module, since it is one process, whose tasks begin, die and end together.
 """
 
 import asyncio

@@ -338,15 +338,11 @@ class Address(str):
         url = url.strip()
         shown = cls(url).redacted[:200]
         if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
-            raise UsageError(
-                f"{shown!r} is no address of a remote: it is empty, too long or has control characters in it"
-            )
+            raise UsageError(f"{shown!r} is no address of a remote: empty, too long or with control characters in it")
         if url.startswith("-"):
             raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
         if _HELPER.match(url):
-            raise UsageError(
-                f"{shown!r} would make git run a helper program; use one of {', '.join(SCHEMES)}, or a path"
-            )
+            raise UsageError(f"{shown!r} would make git run a program; use one of {', '.join(SCHEMES)}, or a path")
         with_scheme = _SCHEME.fullmatch(url)
         if with_scheme:
             scheme, rest = with_scheme.groups()

@@ -839,7 +839,7 @@ def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
 def with_lessons(place, *rows: tuple[str, str, str]) -> None:
     folder = place.folder / ".fleet" / "ready"
     folder.mkdir(exist_ok=True)
-    (folder / "triggers-tank.json").write_bytes(ready.rendered_rows([list(row) for row in rows], "7"))
+    (folder / "triggers-tank.json").write_bytes(ready.Ready.rendered_rows([list(row) for row in rows], "7"))
 
 
 def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(place):
