@@ -61,7 +61,7 @@ class CountedLog:
         return corrections_md.Log.parse(self._workspace.files.read(self.log_file()))
 
     def unfilled(self, days: float = 0.0) -> int:
-        """Return how many entries of an agent's log wait for a lesson that somebody is asked for (``signals.waiting``).
+        """Return how many entries of an agent's log wait for a lesson that somebody is asked for (``Signals.waiting``).
 
         They count for nothing until it is stated.
 

@@ -340,7 +340,7 @@ def test_an_edit_while_it_runs_wins_and_the_plan_is_made_anew(project, monkeypat
     project.consolidate()
     (path,) = topic_files(project)
     log(project, 0, {"id": "new", "Patterns Learned": ["the orders table needs an index"]})
-    real, edited = consolidation.planned, []
+    real, edited = consolidation.Plan.of, []
 
     def planned(*words):
         plan = real(*words)
@@ -349,7 +349,7 @@ def test_an_edit_while_it_runs_wins_and_the_plan_is_made_anew(project, monkeypat
             project.write(path, project.read(path).replace("## Where\n", "## Where\n\nA person's words.\n"))
         return plan
 
-    monkeypatch.setattr(consolidation, "planned", planned)
+    monkeypatch.setattr(consolidation.Plan, "of", planned)
     assert project.consolidate(force=True).run
     assert "A person's words." in project.read(path)
     assert "merged from session tank new" in project.read(path)
