@@ -30,6 +30,7 @@ AUTO, FORCE = "auto-consolidation", "force-consolidation"
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
+_FIELDS = ("last_consolidated_at", "locked_by", "locked_at")
 _LOCK_BYTES_MAX = 64 * 1024
 _SNIPPET_SHARE = 0.5
 _SNIPPET_CHARS_MIN = 25
@@ -71,7 +72,9 @@ class Lock(NamedTuple):
             return cls(trouble="holds no JSON, or half of it")
         if not isinstance(found, dict):
             return cls(trouble="holds no JSON object")
-        last, by, at = (found.get(name) for name in ("last_consolidated_at", "locked_by", "locked_at"))
+        if found and found.keys().isdisjoint(_FIELDS):  # somebody's own: it may be held, and nobody could tell
+            return cls(trouble=f"has none of the fields {', '.join(_FIELDS)}")
+        last, by, at = (found.get(name) for name in _FIELDS)
         if last is not None and not _ms(last) and last not in (0, ""):
             return cls(trouble="tells no time of the last consolidation that can be read")
         holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
@@ -95,12 +98,8 @@ class Lock(NamedTuple):
 
     def render(self) -> bytes:
         """Return the bytes of the file, as they are documented."""
-        told = {
-            "last_consolidated_at": self.last_ms or None,
-            "locked_by": self.by or None,
-            "locked_at": self.at_ms or None,
-        }
-        return json.dumps(told).encode() + b"\n"
+        told = zip(_FIELDS, (self.last_ms or None, self.by or None, self.at_ms or None), strict=True)
+        return json.dumps(dict(told)).encode() + b"\n"
 
 
 def _ms(value: object) -> int:

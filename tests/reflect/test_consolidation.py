@@ -177,6 +177,7 @@ def test_every_known_lock_is_read(text, last, taken):
         '{"last_consolidated_at": "soon"}',
         "[" * 100_000,
         '{"last_consolidated_at": true}',
+        '{"lastConsolidatedAt": 1774952228616, "lockedBy": "another", "lockedAt": 1774952228616}',
     ],
 )
 def test_a_lock_that_cannot_be_read_never_opens_a_gate(project, text):
