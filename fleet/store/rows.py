@@ -151,6 +151,9 @@ class Rows:
             if isinstance(entry, Carried):
                 self._carry(DISCOVERIES, entry, in_tree=in_tree)
             elif isinstance(entry, Discovery):
+                # In another file it may be an import, whose author is nobody that writes here.
+                if path == DISCOVERIES.shard(entry.by) and entry.at != clock.ZERO:
+                    self._writers[entry.by] = max(entry.at, self._writers.get(entry.by, ""))
                 self._join_discovery(entry, in_tree=in_tree)
 
     def _join_discovery(self, entry: Discovery, *, in_tree: bool) -> None:
@@ -166,8 +169,6 @@ class Rows:
             return
         self.changed = True
         told = DISCOVERIES.decode(least)
-        if told.by and told.at != clock.ZERO:
-            self._writers[told.by] = max(told.at, self._writers.get(told.by, ""))
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
         self._put_words(

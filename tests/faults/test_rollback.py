@@ -4,6 +4,7 @@ Nothing goes back, a warning says whose lines the remote no longer had, and a re
 anybody else for `[share] stale_days` days is told of, in `fleet sync` and in `fleet status`.
 """
 
+import json
 import shutil
 
 import pytest
@@ -152,6 +153,26 @@ def test_a_finding_without_author_or_time_stops_no_sync_and_is_nobodys(tmp_path)
     assert "" not in {each["replica"] for each in status["replicas"]}
     replayed(bench)
     assert "up to 0Z" not in bench.run("velma", "sync").stderr
+
+
+def test_who_imports_what_others_found_long_ago_is_alone_all_the_same(tmp_path):
+    bench = Bench(tmp_path)
+    bench.now_ms = NOON_MS
+    bench.join("velma")
+    found = {"type": "gotcha", "problem": "p", "solution": "s", "agent": "tank", "timestamp": "2025-01-01T00:00:00Z"}
+    (tmp_path / "velma/discoveries.jsonl").write_text(json.dumps(found) + "\n")
+    bench.run("velma", "import", "discoveries.jsonl")
+    for _ in range(2):
+        assert "nothing new" not in bench.run("velma", "sync").stderr
+    assert [each["replica"] for each in bench.status("velma")["replicas"]] == [bench.replica("velma")]
+
+
+def test_who_only_finds_things_is_heard_of(clan):
+    for day in (7, 14, 21):
+        days_later(clan, day)
+        clan.run("tank", "discover", "--problem", f"what broke on day {day}", "--solution", "s")
+        clan.sync("tank")
+        assert "nothing new" not in clan.run("velma", "sync").stderr
 
 
 def test_how_long_is_too_long_is_configured(clan):
