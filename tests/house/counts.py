@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,15 +55,15 @@ class Module:
     Attributes:
         name: dotted, as it is imported.
         text: the source.
-        tree: the same, parsed.
     """
 
     name: str
     text: str
-    tree: ast.Module = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.tree = ast.parse(self.text)
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The source, parsed: not before it is asked for, since each worker of the tests collects all of them."""
+        return ast.parse(self.text)
 
 
 def sources(root: Path = ROOT) -> dict[str, Module]:
