@@ -3,12 +3,12 @@
 import json
 import os
 import re
-import shutil
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +19,14 @@ from tests.faults.test_read_only import allow
 LESSON = "Quote every path that comes from user input before a shell script reads it"
 SIMILAR = "Quote each path which comes from user input before some shell script reads it"
 PATTERNS = 1_600  # 11 MB: so much that nobody waits for it who is in a hurry
+SOME = 120  # enough where it is all the same how long the database takes
 DELIMITER = re.compile(r"fleet-[0-9a-f]{16}")
 
 
-def edition() -> bytes:
+def edition(patterns: int) -> bytes:
     """Return an edition of so many patterns of other machines."""
     rows = []
-    for number in range(PATTERNS):
+    for number in range(patterns):
         first = {
             "correct": f"Do it the other way, {number}. And look twice.",
             "log": "x" * 6_800,
@@ -37,12 +38,11 @@ def edition() -> bytes:
     return ("\n".join(rows) + "\n").encode()
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Stage:
-    """A large clan in ``w`` with its database, and a lesson that another one is near to."""
-    stage = Stage(tmp_path_factory.mktemp("large"))
+def clan(folder: Path, patterns: int) -> Stage:
+    """Return a clan in ``w`` with its database, and a lesson that another one is near to."""
+    stage = Stage(folder)
     stage.run("w", "init", "--agent", "velma")
-    (stage.folder / "w/clan-learnings/patterns.jsonl").write_bytes(edition())
+    (stage.folder / "w/clan-learnings/patterns.jsonl").write_bytes(edition(patterns))
     stage.correct("w", LESSON)
     stage.run("w", "discover", "--type", "tip", "--problem", "a finding", "--solution", "s")
     stage.run("w", "sync")
@@ -50,19 +50,14 @@ def large(tmp_path_factory) -> Stage:
     return stage
 
 
-@pytest.fixture
-def indexed(large, tmp_path_factory) -> Stage:
-    """The large clan with its database, as it was when it was made: nobody waits for another one."""
-    aside = tmp_path_factory.getbasetemp() / "indexed"
-    here = large.folder / "w/.fleet"
-    if not aside.exists():
-        aside.mkdir()
-        for path in here.glob("state-*"):
-            shutil.copy(path, aside)
-    forget(large)
-    for path in aside.iterdir():
-        shutil.copy(path, here)
-    return large
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Stage:
+    return clan(tmp_path_factory.mktemp("large"), PATTERNS)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Stage:
+    return clan(tmp_path_factory.mktemp("small"), SOME)
 
 
 @pytest.fixture
@@ -106,21 +101,20 @@ def said(stage: Stage, *words: str) -> str:
     ],
     ids=" ".join,
 )
-def test_what_is_read_without_a_database_is_what_is_read_with_one(indexed, words):
-    large = indexed
-    pattern = lesson_id(large)
+def test_what_is_read_without_a_database_is_what_is_read_with_one(small, words):
+    pattern = lesson_id(small)
     asked = [pattern if word == "ID" else word for word in words]
-    with_it = said(large, *asked)
-    forget(large)
-    assert said(large, *asked) == with_it
+    with_it = said(small, *asked)
+    forget(small)
+    assert said(small, *asked) == with_it
 
 
-def test_what_is_written_is_written_and_near_lessons_are_told(large):
-    lesson = lesson_id(large)
+def test_what_is_written_is_written_and_near_lessons_are_told(small):
+    lesson = lesson_id(small)
     words = ("correct", "--wrong", "w", "--right", "r", "--json", "--pattern")
-    before = json.loads(large.run("w", *words, f"{SIMILAR}, always").stdout)
-    forget(large)
-    after = json.loads(large.run("w", *words, f"{SIMILAR}, ever").stdout)
+    before = json.loads(small.run("w", *words, f"{SIMILAR}, always").stdout)
+    forget(small)
+    after = json.loads(small.run("w", *words, f"{SIMILAR}, ever").stdout)
     assert before["near"][0]["id"] == lesson
     assert before["near"][0]["text"] == LESSON
     one = after["id"]
@@ -135,10 +129,10 @@ def test_what_is_written_is_written_and_near_lessons_are_told(large):
         ("retire", one),
         ("discover", "--type", "tip", "--problem", "another", "--solution", "s"),
     ):
-        forget(large)
-        large.run("w", *done)
-    forget(large)
-    shown = json.loads(large.run("w", "show", one, "--json").stdout)
+        forget(small)
+        small.run("w", *done)
+    forget(small)
+    shown = json.loads(small.run("w", "show", one, "--json").stdout)
     assert (shown["state"], shown["category"], shown["helped"], shown["seen"]) == ("retired", "shell", 1, 1)
 
 
@@ -175,11 +169,11 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
     disk, stage = tmp_path / "disk", Stage(tmp_path)
     disk.mkdir()
     is_mount = os.geteuid() == 0
-    if is_mount and not mounted(disk, "80m"):
+    if is_mount and not mounted(disk, "20m"):
         pytest.skip("tmpfs cannot be mounted here")
     try:
         stage.run("disk/w", "init", "--agent", "velma")
-        (disk / "w/clan-learnings/patterns.jsonl").write_bytes(edition())
+        (disk / "w/clan-learnings/patterns.jsonl").write_bytes(edition(SOME))
         stage.correct("disk/w", LESSON)
         stage.run("disk/w", "sync")
         for path in (disk / "w/.fleet").glob("state-*"):
@@ -188,7 +182,7 @@ def test_a_disk_that_can_only_be_read(large, tmp_path):
         one = json.loads(stage.run("disk/w", "patterns", "-n", "1", "--json").stdout)["patterns"][0]["id"]
         assert json.loads(stage.run("disk/w", "show", one, "--json").stdout)["id"] == one
         assert stage.run("disk/w", "start").stdout
-        assert "1,601 lessons" in stage.run("disk/w", "status").stdout
+        assert f"{SOME + 1} lessons" in stage.run("disk/w", "status").stdout
         assert LESSON in stage.run("disk/w", "search", LESSON).stdout
     finally:
         allow(disk, may_write=True, is_mount=is_mount)

@@ -554,13 +554,15 @@ def test_folding_is_idempotent_and_blind_to_white_space():
 
 
 def milliseconds(text):
-    """The best of five, in CPU time: what other processes do on this machine is not measured."""
-    best = 1e9
-    for _ in range(5):
-        start = time.process_time()
-        Log.parse(text)
-        best = min(best, (time.process_time() - start) * 1000)
-    return best
+    """How long a page takes, in CPU time: what other processes do on this machine is not measured."""
+    start = time.process_time()
+    Log.parse(text)
+    return (time.process_time() - start) * 1000
+
+
+def is_parsed_within(limit_ms, text):
+    """Tell whether the best of five stays under a limit: the first that does is enough."""
+    return any(milliseconds(text) < limit_ms for _ in range(5))
 
 
 @pytest.mark.parametrize(
@@ -569,21 +571,21 @@ def milliseconds(text):
 @pytest.mark.parametrize("start", ["", "## ", "## 2026-03-15 ", "## a\n**Wrong:** ", "## a\n", "<!-- fleet "])
 def test_a_line_of_64_kib_costs_under_50_ms(letter, start):
     line = (letter * 65536)[:65536]
-    assert milliseconds(f"{start}{line}x\n") < 50
+    assert is_parsed_within(50, f"{start}{line}x\n")
 
 
 @pytest.mark.parametrize(
     "line", ["<!--", "```a", "```", "a <!-- b", "<!-- fleet", "~~~\n```a", "<!-- x --> <!--", "#", "Wrong:"]
 )
 def test_time_grows_with_the_page_and_not_faster(line):
-    small, large = (milliseconds(f"{line}\n" * count) for count in (4_000, 32_000))
-    assert large < 40 * small + 20
+    small = min(milliseconds(f"{line}\n" * 4_000) for _ in range(3))
+    assert is_parsed_within(40 * small + 20, f"{line}\n" * 32_000)
 
 
 def test_3000_entries_parse_well_under_200_ms():
     page = "".join(USUAL.replace("sed", f"sed {number}") + record(number) + "\n\n" for number in range(3000))
     assert len(Log.parse(page).entries) == 3000
-    assert milliseconds(page) < 200
+    assert is_parsed_within(200, page)
 
 
 def test_a_letter_that_only_looks_like_one_of_a_label_makes_none():

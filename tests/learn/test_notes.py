@@ -9,20 +9,18 @@ from fleet.learn.notes import Left, Note, read_notes
 
 
 def seconds(line: str, count: int) -> float:
-    """The best of three, in CPU time."""
-    best = 1e9
-    for _ in range(3):
-        start = time.process_time()
-        list(read_notes(line * count, "lessons.md"))
-        best = min(best, time.process_time() - start)
-    return best
+    """How long a page takes, in CPU time."""
+    start = time.process_time()
+    list(read_notes(line * count, "lessons.md"))
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize(
     "line", ["#\n", "- a\n", "# a\n## Fix\nx\n", "**a**: b\n", "- **Mistake:** a **Rule:** b\n", "[ "]
 )
 def test_time_grows_with_the_page_and_not_faster(line):
-    assert seconds(line, 4_000) < 30 * seconds(line, 400) + 0.02
+    small = min(seconds(line, 400) for _ in range(3))
+    assert any(seconds(line, 4_000) < 30 * small + 0.02 for _ in range(3))
 
 
 def test_lists_within_lists_without_end_are_read():
