@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,6 +28,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.remote = folder / "clan.git"
+        self.kept: tuple[str, ...] = ()
 
     def environment(self, **more: str) -> dict[str, str]:
         """Return an environment without a word of this machine's own fleet or git."""
@@ -73,6 +75,19 @@ class Stage:
         os.close(ours)
         assert done.returncode == 0
         return b"".join(parts).decode().replace("\r\n", "\n")
+
+    def keep(self, *names: str) -> None:
+        """Keep folders as they are now, for ``again``."""
+        for name in names:
+            shutil.copytree(self.folder / name, self.folder / "kept" / name, symlinks=True)
+        self.kept = names
+
+    def again(self) -> None:
+        """Lay out what was kept as it was; the folders themselves stay where they are, as what names them does."""
+        for name in self.kept:
+            for path in (self.folder / name).iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            shutil.copytree(self.folder / "kept" / name, self.folder / name, symlinks=True, dirs_exist_ok=True)
 
     def git(self, *words: str, where: str = ".") -> str:
         """Run git and return what it says."""

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,17 +24,6 @@ COMMANDS = {
 }
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB of its own."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if not mounted(folder):
-        pytest.skip("tmpfs cannot be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 def mounted(folder: Path, size: str = "1m") -> bool:
     """Mount so much of memory at a folder, if this machine lets us."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
@@ -43,22 +32,46 @@ def mounted(folder: Path, size: str = "1m") -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
+@contextmanager
+def disk(folder: Path) -> Iterator[Path]:
+    """A file system of 1 MB of its own."""
+    folder.mkdir()
+    if not mounted(folder):
+        pytest.skip("tmpfs cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 @pytest.fixture
-def bench(tmp_path: Path, small: Path) -> Bench:
-    """Velma works on the small disk, tank and the remote beside it; each has a lesson that the other has not."""
-    bench = Bench(tmp_path)
-    bench.join("velma", "small/w")
-    bench.join("tank")
-    bench.correct("small/w", LESSON)
-    bench.correct("small/w", LESSON)
-    bench.run("small/w", "sync")
-    bench.correct("tank", "The first lesson of tank")
-    bench.run("tank", "compact")  # from now on it stands in the edition alone
-    bench.run("small/w", "sync")
-    bench.correct("tank", "The lesson of tank")
-    bench.run("tank", "sync")
-    bench.correct("small/w", "The lesson of velma")
-    return bench
+def small(tmp_path: Path) -> Iterator[Path]:
+    with disk(tmp_path / "small") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def clan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """Velma works on a small disk, tank and the remote beside it; each has a lesson that the other has not."""
+    bench = Bench(tmp_path_factory.mktemp("clan"))
+    with disk(bench.folder / "small"):
+        bench.join("velma", "small/w")
+        bench.join("tank")
+        bench.correct("small/w", LESSON)
+        bench.correct("small/w", LESSON)
+        bench.run("small/w", "sync")
+        bench.correct("tank", "The first lesson of tank")
+        bench.run("tank", "compact")  # from now on it stands in the edition alone
+        bench.run("small/w", "sync")
+        bench.correct("tank", "The lesson of tank")
+        bench.run("tank", "sync")
+        bench.correct("small/w", "The lesson of velma")
+        bench.keep("small", "tank", "clan.git")
+        yield bench
+
+
+@pytest.fixture
+def bench(clan: Bench) -> Bench:
+    clan.again()
+    return clan
 
 
 def fill(folder: Path, left_bytes: int) -> None:
@@ -80,8 +93,8 @@ def kept(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("left_kib", [0, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_on_a_full_disk_nothing_is_acknowledged_and_with_room_again_all_goes_on(bench, small, command, left_kib):
-    where, root = "small/w", small / "w"
+def test_on_a_full_disk_nothing_is_acknowledged_and_with_room_again_all_goes_on(bench, command, left_kib):
+    where, small, root = "small/w", bench.folder / "small", bench.folder / "small/w"
     before, known = kept(root), bench.seen(where)
     fill(small, left_kib * 1024)
     words = COMMANDS[command]
@@ -135,8 +148,8 @@ def test_a_workspace_that_begins_on_a_full_disk_says_so_and_begins_when_there_is
 
 
 @pytest.mark.parametrize("command", ["patterns", "start", "gossip", "status", "search"])
-def test_a_full_disk_is_no_hindrance_to_reading(bench, small, command):
-    fill(small, 0)
+def test_a_full_disk_is_no_hindrance_to_reading(bench, command):
+    fill(bench.folder / "small", 0)
     words = [command, "awk"] if command == "search" else [command]
     done = bench.run("small/w", *words)
     assert command not in ("patterns", "start", "search") or LESSON[:20] in done.stdout
