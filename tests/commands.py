@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import subprocess
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 _TIMEOUT_S = 120
 _REQUEST_BYTES_MAX = 4 * 1024 * 1024
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "COVERAGE")
+_NO_MATTER = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+"""What is read at the start too, and makes no difference to who has imported everything."""
 
 
 def run(
@@ -64,6 +67,11 @@ def hook(
     return _run("fleet.hook", words, cwd, environment, data, (), timeout_s)
 
 
+def spent_s() -> float:
+    """Return the processor time of all processes so far that were waited for, those of commands among them."""
+    return sum(os.times()[2:4]) + sum(each.spent_s for each in _servers)
+
+
 def _run(
     program: str,
     words: Sequence[str],
@@ -99,7 +107,7 @@ def _run(
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that an interpreter reads when it starts."""
-    return {name: value for name, value in environment.items() if name.startswith(_AT_START) and name != "PYTHONPATH"}
+    return {name: value for name, value in environment.items() if name.startswith(_AT_START) and name not in _NO_MATTER}
 
 
 def _text(data: bytes) -> str:
@@ -111,6 +119,7 @@ class _Server:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.spent_s = 0.0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "GIT_"))}
         self._process = subprocess.Popen(
@@ -134,7 +143,9 @@ class _Server:
             self._socket.settimeout(timeout_s)
             try:
                 pid = int(self._socket.recv(64))
-                return int(self._socket.recv(64))
+                code, spent_s = self._socket.recv(64).split()
+                self.spent_s = float(spent_s)
+                return int(code)
             except TimeoutError:
                 os.kill(pid, signal.SIGKILL)
                 self._socket.settimeout(10)
@@ -181,7 +192,8 @@ def _serve(handle: int) -> str:
         connection.send(str(pid).encode())
         for each in handles:
             os.close(each)
-        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        connection.send(f"{code} {sum(os.times()[2:4])}".encode())
 
 
 def _get_ready() -> None:
@@ -224,6 +236,9 @@ def _become(handles: list[int]) -> str:
     sys.path[0] = asked["cwd"]  # as `python -m` has it
     tempfile.tempdir = None
     time.tzset()
+    customize = Path(os.environ.get("PYTHONPATH", "").partition(os.pathsep)[0]) / "sitecustomize.py"
+    if customize.is_file():  # as an interpreter does when it starts
+        runpy.run_path(str(customize))
     return str(asked["program"])
 
 
