@@ -26,6 +26,8 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 
 setup: $(VENV)/.dev
 
+# Each of some thousand interpreters would compile all of the program again.
+test laws sim: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 

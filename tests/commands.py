@@ -176,7 +176,7 @@ def _serve(handle: int) -> str:
     Args:
         handle: the socket that is asked by.
     """
-    _get_ready()
+    get_ready()
     connection = socket.socket(fileno=handle)
     while True:
         word, sent, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(4 * array.array("i").itemsize))
@@ -196,7 +196,7 @@ def _serve(handle: int) -> str:
         connection.send(f"{code} {sum(os.times()[2:4])}".encode())
 
 
-def _get_ready() -> None:
+def get_ready() -> None:
     """Import all of the program, and do once what each command would do again: lists of words, patterns, a parser."""
     import fleet
     from fleet.cli import main

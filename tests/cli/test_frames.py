@@ -143,6 +143,7 @@ def _texts(value):
 
 
 def test_no_page_has_a_frame_in_it(place):
+    place.run("velma", "restore", PATTERN, expect=None)  # whatever was tried on it before
     place.run("velma", "promote", PATTERN, expect=None)
     pages = [*(place.folder / "velma/clan-learnings").glob("*.md"), place.folder / "velma/agents/velma/memory.md"]
     assert len([page for page in pages if page.is_file()]) == 2

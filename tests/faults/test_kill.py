@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.cli.conftest import Stage
 from tests.faults.test_sync import LESSON, Bench
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
@@ -37,8 +38,14 @@ WAIT_S = 60.0
 
 NURSERY = """
 import ctypes, json, os, sys, time, traceback
-import fleet.cli.corrections, fleet.cli.clan, fleet.cli.lessons, fleet.share.git, rapidfuzz.fuzz
 from fleet.cli import main
+from tests import commands
+
+out = os.dup(1)
+os.dup2(2, 1)  # what is said to get ready is said to nobody
+commands.get_ready()
+os.dup2(out, 1)
+os.close(out)
 
 PR_SET_PTRACER, PR_SET_CHILD_SUBREAPER = 0x59616D61, 36
 prctl = ctypes.CDLL(None).prctl
@@ -101,16 +108,10 @@ class Ended(NamedTuple):
 class Nursery:
     """Runs fleet commands in forked children, each killed where it is told to be."""
 
-    def __init__(self, bench: Bench, strace: str) -> None:
+    def __init__(self, bench: Bench, strace: str, parent: "subprocess.Popen[str]") -> None:
         self.bench = bench
         self._strace = strace
-        self._parent = subprocess.Popen(
-            [sys.executable, "-c", NURSERY],
-            env=bench.environment(PYTHONDONTWRITEBYTECODE="1"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._parent = parent
 
     def run(self, where: str, *words: str, calls: str, number: int, follow: bool = False) -> Ended:
         """Run a command that is killed on its way into the Nth of these calls; ``follow``: its children's as well."""
@@ -144,29 +145,39 @@ class Nursery:
         assert "Traceback" not in said, said
         return Ended(code, said)
 
-    def close(self) -> None:
-        """End the parent; it has no children then."""
-        self._parent.stdin.close()  # type: ignore[union-attr]
-        self._parent.wait(WAIT_S)
-        self._parent.stdout.close()  # type: ignore[union-attr]
-
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "stage")
 
 
-@pytest.fixture
-def nursery(bench: Bench) -> Iterator[Nursery]:
+@pytest.fixture(scope="module")
+def strace() -> str:
     found = shutil.which("strace")
     if found is None:
         pytest.skip("strace is not installed here")
     if not _can_kill(found):
         pytest.skip("strace cannot trace here")
+    return found
+
+
+@pytest.fixture(scope="module")
+def parent(strace: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator["subprocess.Popen[str]"]:
+    """The process that forks; it has no children between two tests."""
+    with subprocess.Popen(
+        [sys.executable, "-c", NURSERY],
+        env=Stage(tmp_path_factory.mktemp("nursery")).environment(PYTHONDONTWRITEBYTECODE="1"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
+
+
+@pytest.fixture
+def nursery(bench: Bench, strace: str, parent: "subprocess.Popen[str]") -> Nursery:
     bench.folder.mkdir()
-    nursery = Nursery(bench, found)
-    yield nursery
-    nursery.close()
+    return Nursery(bench, strace, parent)
 
 
 def _can_kill(strace: str) -> bool:
@@ -240,7 +251,7 @@ def pages(folder: Path) -> dict[str, bytes]:
 
 CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson")
 APPENDS = {"the first ever": False, "one more": True}
-PAGES_STEP = 1 if EVERY else 4
+PAGES_STEPS = {} if EVERY else {"pwrite": 8, "fdatasync": 2}
 """SQLite writes a new database by its pages, and each looks like the one before."""
 
 
@@ -257,7 +268,7 @@ def test_a_correction_that_was_acknowledged_survives_a_kill_at_any_call_and_coun
     before = {LESSON: 1} if is_settled else {}
     log = bench.folder / "w/agents/velma/corrections.md"
     points = 0
-    step = PAGES_STEP if calls == "pwrite" else 1
+    step = PAGES_STEPS.get(calls, 1)
     for ended in killed(nursery, stock, "w", *CORRECT, calls=CALLS[calls], step=step):
         points += ended.code == -9
         is_logged = log.exists() and log.read_text().count("**Pattern:** Another lesson") == 1
@@ -377,7 +388,7 @@ BRIEFLY = {
     "edition at once": [],
     "render": ["data", "rename", "fsync"],
 }
-STEPS = {("sync", "data"): 3, ("edition and truncate", "unlink"): 2}
+STEPS = {("sync", "data"): 4, ("edition and truncate", "data"): 2, ("edition and truncate", "unlink"): 3}
 """Where the calls are many, and most of them alike."""
 LONG_POINTS = [(name, calls) for name in LONG for calls in (CALLS if EVERY else BRIEFLY[name])]
 STATE = re.compile(rb'"state":\["[^"]*"')

@@ -45,16 +45,24 @@ PLACES = [
 ]
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    bench = Bench(tmp_path)
+@pytest.fixture(scope="module")
+def clan(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    bench = Bench(tmp_path_factory.mktemp("clan"))
     bench.join("velma")
     bench.correct("velma", LESSON)
     bench.run("velma", "discover", "--problem", "p", "--solution", "a way")
     bench.sync("velma")
     bench.correct("velma", LESSON)
     (bench.folder / "outside").mkdir()
+    (bench.folder / "aside").mkdir()
+    bench.keep("velma", "clan.git", "outside", "aside")
     return bench
+
+
+@pytest.fixture
+def bench(clan: Bench) -> Bench:
+    clan.again()
+    return clan
 
 
 def everything(folder: Path) -> dict[str, bytes | None]:
@@ -67,7 +75,7 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 def link_in_place_of(bench: Bench, place: str, kind: str) -> tuple[Path, Path]:
     """Put a link there; return it and what stood there before, which lies aside."""
     path = bench.folder / "velma" / place.replace("{replica}", bench.replica("velma"))
-    aside = bench.folder / "aside"
+    aside = bench.folder / "aside/it"
     if path.exists():
         path.rename(aside)
     path.parent.mkdir(parents=True, exist_ok=True)

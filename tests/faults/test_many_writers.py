@@ -24,7 +24,7 @@ from fleet.store import config
 from fleet.store.workspace import Workspace, World
 from tests.pulling import PullingRemote
 
-WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "25"))
+WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "16"))
 ATTEMPTS_MAX = 15
 HELD_S = 0.3  # git itself waits 0.1 s for the lock of a ref
 LESSON = "Always use awk over sed for user-provided input substitution"

@@ -526,8 +526,8 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
         wanted = promised(events, moment)
         known = [data for at, data in clan.databases if at <= moment]
         for number, outcome in enumerate(outcomes(events[:moment], rng)):
-            if number > 1 and moment % STEP != number % STEP and not EVERY:
-                continue  # the two extremes at every moment, of the rest a ninth
+            if number and moment % STEP != number % STEP and not EVERY:
+                continue  # the certain alone at every moment, of the rest a ninth: a kill leaves everything, see there
             files = list(after(outcome).files(folders))
             database = (known[-1], b"", rng.choice(known))[(moment + number) % 3]
             key = (tuple(files), database if EVERY else b"", server_at(clan, moment).head, str(wanted))
@@ -540,7 +540,7 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
                         if content:
                             (clan.root / name).write_bytes(content)
                 check(clan, wanted, server_at(clan, moment), tree_at(clan, moment), with_peer)
-    assert len(seen) > 50
+    assert len(seen) > 40
 
 
 def check(clan: Clan, wanted: Promised, server: MemoryServer, tree: MemoryTree, with_peer: dict[str, int]) -> None:

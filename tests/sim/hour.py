@@ -147,7 +147,6 @@ class Machine:
         self.sidecar = SimSidecar(
             root=str(self.root),
             agent=self.agent,
-            agents=lambda: [self.agent],
             looks=partial(schedule.looks, self.workspace),
             configured=lambda: config.load(self.root / config.FILE_NAME),
             marks=Memory(self.workspace.files, self.workspace.local).read,
