@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.store import config, relevant
 from fleet.store.workspace import Workspace, World
 
@@ -30,7 +30,9 @@ def main(halves: list[str]) -> None:
         root = Path(folder)
         (root / config.FILE_NAME).write_text(config.render("", "fleet"))
         workspace = Workspace(root, World(durable=False))
-        numbers = {correct(workspace, "a", Correction("w", "r", text)).id: n for n, text in enumerate(lessons, 1)}
+        numbers = {
+            Corrections(workspace, "a").log(Correction("w", "r", text)).id: n for n, text in enumerate(lessons, 1)
+        }
         workspace.db.refresh()
         workspace.close()
         for half in halves or ["tuned", "final"]:

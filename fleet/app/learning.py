@@ -32,7 +32,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         lesson = _known(workspace, same)
         known, told = lesson.id, told._replace(pattern=told.pattern or lesson.text)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
-        logged = corrections.correct(workspace, agent, told, session=session, same=known, is_own=True)
+        logged = corrections.Corrections(workspace, agent).log(told, session=session, same=known, is_own=True)
         _promote(workspace, agent, logged)
         _note_logged(noted, logged)
     return logged
@@ -89,8 +89,8 @@ def state_lesson(
         triggers.check(trigger, "logged")
     known = _known(workspace, same).id if same else ""
     with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
-        logged = corrections.state_lesson(
-            workspace, agent, entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True
+        logged = corrections.Corrections(workspace, agent).state(
+            entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True
         )
         _promote(workspace, agent, logged)
         _note_logged(noted, logged)

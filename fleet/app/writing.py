@@ -321,10 +321,10 @@ class Writing:
         if each.is_logged:
             return self._logged_before(each)
         if each.entry:
-            return corrections.state_lesson(workspace, self._agent, each.entry, lesson.text, right, same=each.same)
+            return corrections.Corrections(workspace, self._agent).state(each.entry, lesson.text, right, same=each.same)
         source = f"session-end reflection, {lesson.by or 'self'} {each.key}"
         told = Correction(lesson.wrong, right, lesson.text, source=source)
-        return corrections.correct(workspace, self._agent, told, session=self._session.id, same=each.same)
+        return corrections.Corrections(workspace, self._agent).log(told, session=self._session.id, same=each.same)
 
     def _logged_before(self, planned: _Planned) -> Logged:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""

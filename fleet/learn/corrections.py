@@ -96,116 +96,6 @@ class Logged(msgspec.Struct, dict=True):
 # --- logging --------------------------------------------------------------------------------------------------------
 
 
-def correct(
-    workspace: Workspace,
-    agent: str,
-    told: Correction,
-    *,
-    session: str = "",
-    same: str = "",
-    is_own: bool = False,
-) -> Logged:
-    """Log one correction, durable before this returns.
-
-    ``same``: id of an existing pattern that this is another occurrence of.
-    ``is_own``: the agent tells it itself: whether it had been shown the lesson makes an echo, or a relapse, of it.
-
-    Raises:
-        RefusedError: a field is too long.
-        NoError: there is no pattern ``same``.
-        DiskError: it did not reach the disk.
-    """
-    entry, secrets = _screened(told)
-    target = _target(workspace, agent, entry.pattern, same)
-    now_ms = workspace.world.wall_ms()
-    was_shown = is_own and workspace.state.was_shown(agent, target.members, now_ms)
-    if echo := _echoed(entry, target, was_shown=was_shown):
-        return _as_echo(workspace, echo, entry.pattern, secrets)
-    extra = (RELAPSED,) if was_shown else ()
-    named, trouble = _session(workspace, agent, session)
-    writer, missing = _writer_or_why(workspace, agent)
-    path = CountedLog(workspace, agent).log_file()
-    with workspace.log_lock(agent):
-        page, at = workspace.files.read(path), ""
-        if writer is not None:
-            try:
-                at = writer.tick()
-            except FleetError as why:
-                missing = str(why)
-        now = workspace.wall()
-        draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
-        entry_id = draft.id_in(page) if at else ""
-        head = "" if page else f"# Corrections — {agent}\n"
-        block = f"{head}\n{draft.render().rstrip()}\n"
-        if writer is not None and at:
-            record = Record(entry_id, target.id, writer.name, at, named, extra)
-            block += f"{record.render()}\n"
-        workspace.files.append(path, block.encode())
-    if missing:  # it counts like an entry that a person wrote, as soon as somebody may count here
-        workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {missing}")
-        return _answered(workspace, target, page, entry.pattern, secrets, "")
-    if trouble:
-        workspace.warn(f"the correction is logged without a session: {trouble}")
-    _count_now(workspace, agent)
-    return _answered(workspace, target, page, entry.pattern, secrets, entry_id)
-
-
-def state_lesson(
-    workspace: Workspace,
-    agent: str,
-    prefix: str,
-    pattern: str,
-    right: str = "",
-    *,
-    trigger: str = "",
-    same: str = "",
-    session: str = "",
-    is_own: bool = False,
-) -> Logged:
-    """State what a signal teaches, durable before this returns: from then on it counts like any correction.
-
-    Append-only: the entry stays as it was written. Its lesson goes to the end of the log, with the record that counts
-    it, in one write.
-
-    ``prefix``: the entry's id, or the beginning of it, with or without ``c-``.
-    ``pattern``: the lesson, unscreened. "" with ``same``: that pattern's own words.
-    ``same``: id of an existing pattern that this is another occurrence of.
-    ``session``: the host's session; the one in which the signal was flagged comes first.
-
-    Raises:
-        NoError: no entry, or more than one, begins like that; or its lesson is stated already.
-        RefusedError: a text is too long.
-        DiskError: it did not reach the disk.
-    """
-    said = Text.lesson(pattern) if pattern or not same else Text("", ())
-    way, step = Text.enter("right", right), Text.enter("trigger", trigger)
-    path = CountedLog(workspace, agent).log_file()
-    first = workspace.files.read(path)
-    bound = _unfilled_entry(workspace, agent, prefix, first)
-    target = _target(workspace, agent, said.text, same)
-    text = said.text or (target.lesson.text if target.lesson else "")
-    flagged_in, flagged_ms = Signals(workspace, agent).origin(bound.id)
-    # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
-    when_ms = flagged_ms if flagged_ms is not None else workspace.world.wall_ms()
-    extra = (RELAPSED,) if is_own and workspace.state.was_shown(agent, target.members, when_ms) else ()
-    named, trouble = (flagged_in, "") if flagged_in else _session(workspace, agent, session)
-    writer = _writer(workspace, agent)
-    told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
-    statements = [Statement(bound.id, "pattern", text), *(each for each in told if each.text)]
-    head = ("head", bound.entry.heading_mark)
-    with workspace.log_lock(agent):
-        page = workspace.files.read(path)
-        if page != first and _is_filled(bound.id, page):
-            raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
-        record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
-        block = "".join(each.render() for each in statements) + record.render()
-        workspace.files.append(path, f"\n{block}\n".encode())
-    if trouble:
-        workspace.warn(f"the correction is logged without a session: {trouble}")
-    _count_now(workspace, agent)
-    return _answered(workspace, target, page, text, secrets_in([said, way, step]), bound.id)
-
-
 class _Target(NamedTuple):
     """The pattern that an occurrence counts for.
 
@@ -221,60 +111,258 @@ class _Target(NamedTuple):
     is_same: bool
 
 
-def _target(workspace: Workspace, agent: str, lesson: str, same: str) -> _Target:
-    """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
-    patterns = workspace.patterns
-    found, members = same or pattern_id(lesson), []
-    try:
-        with workspace.snapshot(WAIT_S):
-            found = same or workspace.same_text(agent, lesson)
-            group = patterns.groups().get(found, [found])
-            members = [line for each in group if (line := workspace.whole(agent, each)) is not None]
-    except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
-        workspace.warn(f"what is known already could not be read: {why}")
-    else:
-        if same and not members:
-            raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
-    policy = workspace.policy()
-    whole = united([fold(line, policy) for line in members]) if members else None
-    return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, bool(same))
+class Corrections:
+    """Corrections of an agent: logged, and stated for the signals in its log."""
 
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace = workspace
+        self._agent = agent
 
-def _writer(workspace: Workspace, agent: str) -> Writer:
-    """Return the agent's writer for the log alone. Only where a replica has to be minted the write lock is taken."""
-    if name := workspace.replica_name(agent):
-        return Writer(workspace, name)
-    with workspace.writing(agent) as writer:
-        return writer
+    def log(
+        self,
+        told: Correction,
+        *,
+        session: str = "",
+        same: str = "",
+        is_own: bool = False,
+    ) -> Logged:
+        """Log one correction, durable before this returns.
 
+        ``same``: id of an existing pattern that this is another occurrence of.
+        ``is_own``: the agent tells it itself: whether it had been shown the lesson makes an echo, or a relapse, of it.
 
-def _writer_or_why(workspace: Workspace, agent: str) -> tuple[Writer | None, str]:
-    """Return the agent's writer, or why there is none: what is wrong elsewhere costs no correction.
+        Raises:
+            RefusedError: a field is too long.
+            NoError: there is no pattern ``same``.
+            DiskError: it did not reach the disk.
+        """
+        entry, secrets = _screened(told)
+        target = self._target(entry.pattern, same)
+        now_ms = self._workspace.world.wall_ms()
+        was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
+        if echo := _echoed(entry, target, was_shown=was_shown):
+            return self._as_echo(echo, entry.pattern, secrets)
+        extra = (RELAPSED,) if was_shown else ()
+        named, trouble = self._session(session)
+        writer, missing = self._writer_or_why()
+        path = CountedLog(self._workspace, self._agent).log_file()
+        with self._workspace.log_lock(self._agent):
+            page, at = self._workspace.files.read(path), ""
+            if writer is not None:
+                try:
+                    at = writer.tick()
+                except FleetError as why:
+                    missing = str(why)
+            now = self._workspace.wall()
+            draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
+            entry_id = draft.id_in(page) if at else ""
+            head = "" if page else f"# Corrections — {self._agent}\n"
+            block = f"{head}\n{draft.render().rstrip()}\n"
+            if writer is not None and at:
+                record = Record(entry_id, target.id, writer.name, at, named, extra)
+                block += f"{record.render()}\n"
+            self._workspace.files.append(path, block.encode())
+        if missing:  # it counts like an entry that a person wrote, as soon as somebody may count here
+            self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {missing}")
+            return self._answered(target, page, entry.pattern, secrets, "")
+        if trouble:
+            self._workspace.warn(f"the correction is logged without a session: {trouble}")
+        self._count_now()
+        return self._answered(target, page, entry.pattern, secrets, entry_id)
 
-    Raises:
-        UsageError: the workspace is only read, as somebody wanted it.
-    """
-    try:
-        return _writer(workspace, agent), ""
-    except FleetError as why:
-        if workspace.is_only_read():
-            raise
-        return None, str(why)
+    def state(
+        self,
+        prefix: str,
+        pattern: str,
+        right: str = "",
+        *,
+        trigger: str = "",
+        same: str = "",
+        session: str = "",
+        is_own: bool = False,
+    ) -> Logged:
+        """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
+        Append-only: the entry stays as it was written. Its lesson goes to the end of the log, with the record that
+        counts it, in one write.
 
-def _session(workspace: Workspace, agent: str, named: str) -> tuple[str, str]:
-    """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while.
+        ``prefix``: the entry's id, or the beginning of it, with or without ``c-``.
+        ``pattern``: the lesson, unscreened. "" with ``same``: that pattern's own words.
+        ``same``: id of an existing pattern that this is another occurrence of.
+        ``session``: the host's session; the one in which the signal was flagged comes first.
 
-    Beside it, why there is none: the log comes first, and only then what is missing in it is told.
-    """
-    if named:
-        return corrections_md.session_word(named), ""
-    idle_ms = workspace.config.recall.session_idle_minutes * 60_000
-    fresh: Callable[[], str] = lambda: "s-" + workspace.world.entropy(6).hex()  # noqa: E731
-    try:
-        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, fresh), ""
-    except FleetError as why:
-        return "", str(why)
+        Raises:
+            NoError: no entry, or more than one, begins like that; or its lesson is stated already.
+            RefusedError: a text is too long.
+            DiskError: it did not reach the disk.
+        """
+        said = Text.lesson(pattern) if pattern or not same else Text("", ())
+        way, step = Text.enter("right", right), Text.enter("trigger", trigger)
+        path = CountedLog(self._workspace, self._agent).log_file()
+        first = self._workspace.files.read(path)
+        bound = self._unfilled_entry(prefix, first)
+        target = self._target(said.text, same)
+        text = said.text or (target.lesson.text if target.lesson else "")
+        flagged_in, flagged_ms = Signals(self._workspace, self._agent).origin(bound.id)
+        # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
+        when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()
+        extra = (RELAPSED,) if is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms) else ()
+        named, trouble = (flagged_in, "") if flagged_in else self._session(session)
+        writer = self._writer()
+        told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
+        statements = [Statement(bound.id, "pattern", text), *(each for each in told if each.text)]
+        head = ("head", bound.entry.heading_mark)
+        with self._workspace.log_lock(self._agent):
+            page = self._workspace.files.read(path)
+            if page != first and _is_filled(bound.id, page):
+                raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
+            record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
+            block = "".join(each.render() for each in statements) + record.render()
+            self._workspace.files.append(path, f"\n{block}\n".encode())
+        if trouble:
+            self._workspace.warn(f"the correction is logged without a session: {trouble}")
+        self._count_now()
+        return self._answered(target, page, text, secrets_in([said, way, step]), bound.id)
+
+    def _target(self, lesson: str, same: str) -> _Target:
+        """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
+        patterns = self._workspace.patterns
+        found, members = same or pattern_id(lesson), []
+        try:
+            with self._workspace.snapshot(WAIT_S):
+                found = same or self._workspace.same_text(self._agent, lesson)
+                group = patterns.groups().get(found, [found])
+                members = [line for each in group if (line := self._workspace.whole(self._agent, each)) is not None]
+        except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
+            self._workspace.warn(f"what is known already could not be read: {why}")
+        else:
+            if same and not members:
+                raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
+        policy = self._workspace.policy()
+        whole = united([fold(line, policy) for line in members]) if members else None
+        return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, bool(same))
+
+    def _writer(self) -> Writer:
+        """Return the agent's writer for the log alone. Only to mint a replica the write lock is taken."""
+        if name := self._workspace.replica_name(self._agent):
+            return Writer(self._workspace, name)
+        with self._workspace.writing(self._agent) as writer:
+            return writer
+
+    def _writer_or_why(self) -> tuple[Writer | None, str]:
+        """Return the agent's writer, or why there is none: what is wrong elsewhere costs no correction.
+
+        Raises:
+            UsageError: the workspace is only read, as somebody wanted it.
+        """
+        try:
+            return self._writer(), ""
+        except FleetError as why:
+            if self._workspace.is_only_read():
+                raise
+            return None, str(why)
+
+    def _session(self, named: str) -> tuple[str, str]:
+        """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while.
+
+        Beside it, why there is none: the log comes first, and only then what is missing in it is told.
+        """
+        if named:
+            return corrections_md.session_word(named), ""
+        idle_ms = self._workspace.config.recall.session_idle_minutes * 60_000
+        fresh: Callable[[], str] = lambda: "s-" + self._workspace.world.entropy(6).hex()  # noqa: E731
+        try:
+            return self._workspace.state.session(self._agent, self._workspace.world.wall_ms(), idle_ms, fresh), ""
+        except FleetError as why:
+            return "", str(why)
+
+    def _as_echo(self, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
+        lesson = next(iter(self._workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
+        found = self._workspace.patterns.lesson(lesson)
+        if found is None:
+            return Logged(lesson, text, 0, secrets, is_echo=True)
+        return Logged(found.id, found.text, found.count("seen"), secrets, is_echo=True)
+
+    def _answered(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> Logged:
+        """Return what is told of an occurrence that was just logged.
+
+        ``page``: the log before it: what stands in there and is not counted in ``target`` came earlier.
+        ``entry``: its id in the log, "" where it is not counted yet.
+        """
+        whole = target.lesson
+        seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
+        lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
+        look: Callable[[], list[Near]] = list if target.is_same else lambda: self._near(target.members, text)
+        is_first = seen == 1 if whole is None else not whole.is_present
+        return Logged(lesson, known_as, seen, secrets, look, entry=entry, is_first=is_first)
+
+    def _near(self, ids: Collection[str], text: str) -> list[Near]:
+        """Return the lessons nearest to a text, other than the one that it was logged under; of a merged set only one.
+
+        By words, and where lessons have embeddings, by meaning: never before the correction is durable, nor in a hook.
+        """
+        patterns = self._workspace.patterns
+        with self._workspace.snapshot(WAIT_S):
+            stands_for = {member: group[0] for member, group in patterns.groups().items()}
+            meaning = dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
+            known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
+        found = [(each, said) for each, said in known.items() if each not in ids]
+        closest: dict[str, Near] = {}
+        for each in near(text, found, len(found), meaning):
+            closest.setdefault(stands_for.get(each.id, each.id), each)
+        return list(closest.values())[:NEAR_MAX]
+
+    def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
+        """Return the entry that an id, or the unique beginning of one, names: it waits for its lesson.
+
+        Raises:
+            UsageError: a beginning of no characters.
+            NoError: no entry, or more than one; or its lesson is stated.
+        """
+        wanted = prefix if prefix.startswith("c-") else f"c-{prefix}"
+        if wanted == "c-":
+            raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
+        bound = corrections_md.Log.parse(page).bound()
+        # An entry whose text was mended since it was counted is known by what it was called then, too.
+        found = [
+            b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))
+        ]
+        if not found:
+            raise NoError(
+                f"no correction of {self._agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
+                "--waiting` lists those that wait for their lesson"
+            )
+        if len(found) > 1:
+            some = ", ".join(b.id for b in found[:_SHOWN_MAX]) + (", ..." if len(found) > _SHOWN_MAX else "")
+            raise NoError(f"{prefix[:40]} is not unique: {some}. Give more of the id; nothing was logged")
+        self._check_unfilled(found[0])
+        return found[0]
+
+    def _check_unfilled(self, bound: Bound) -> None:
+        if bound.record is not None:
+            pattern = bound.record.pattern
+            known = self._workspace.patterns.get(pattern)
+            told = (known.text if known is not None else "") or bound.entry.pattern
+            raise NoError(
+                f"{bound.id} is filled already, and counted as {pattern}: {told[:200]}. Nothing was logged. To say it "
+                f"better: `fleet edit {pattern} --set text=...`; if it is the same lesson as another: "
+                f"`fleet merge {pattern} OTHER`"
+            )
+        if bound.entry.pattern:
+            raise NoError(
+                f"{bound.id} is filled already, by hand: {bound.entry.pattern[:200]}. Nothing was logged; it counts "
+                "with the next `fleet correct` or `fleet sync`"
+            )
+
+    def _count_now(self) -> None:
+        """Count what was just logged, if nobody else is at work. It has succeeded either way: the log is there."""
+        try:
+            with self._workspace.writing(self._agent, WAIT_S) as writer:
+                reconcile(writer)
+        except BusyError:
+            pass  # the next command counts it
+        except (FleetError, sqlite3.Error) as why:
+            self._workspace.warn(f"the correction is logged, but not counted yet: {why}")
 
 
 def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
@@ -339,30 +427,6 @@ def _bare(said: str) -> str:
     return normalise(" ".join(_BEFORE.sub("", row) for row in left.split("\n")))
 
 
-def _as_echo(workspace: Workspace, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
-    lesson = next(iter(workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
-    found = workspace.patterns.lesson(lesson)
-    if found is None:
-        return Logged(lesson, text, 0, secrets, is_echo=True)
-    return Logged(found.id, found.text, found.count("seen"), secrets, is_echo=True)
-
-
-def _answered(
-    workspace: Workspace, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str
-) -> Logged:
-    """Return what is told of an occurrence that was just logged.
-
-    ``page``: the log before it: what stands in there and is not counted in ``target`` came earlier.
-    ``entry``: its id in the log, "" where it is not counted yet.
-    """
-    whole = target.lesson
-    seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
-    lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
-    look: Callable[[], list[Near]] = list if target.is_same else lambda: _near(workspace, target.members, text)
-    is_first = seen == 1 if whole is None else not whole.is_present
-    return Logged(lesson, known_as, seen, secrets, look, entry=entry, is_first=is_first)
-
-
 def _uncounted(target: _Target, page: bytes) -> int:
     """Return how many occurrences stand in a log that the record does not count yet: others log at the same time."""
 
@@ -377,76 +441,6 @@ def _uncounted(target: _Target, page: bytes) -> int:
     return len(news([each for each in log.records if not log.is_undone(each.id)]))
 
 
-def _near(workspace: Workspace, ids: Collection[str], text: str) -> list[Near]:
-    """Return the lessons nearest to a text, other than the one that it was logged under; of a merged set only one.
-
-    By words, and where lessons have embeddings, by meaning: never before the correction is durable, nor in a hook.
-    """
-    patterns = workspace.patterns
-    with workspace.snapshot(WAIT_S):
-        stands_for = {member: group[0] for member, group in patterns.groups().items()}
-        meaning = dict(Embeddings(workspace).nearest(text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
-        known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
-    found = [(each, said) for each, said in known.items() if each not in ids]
-    closest: dict[str, Near] = {}
-    for each in near(text, found, len(found), meaning):
-        closest.setdefault(stands_for.get(each.id, each.id), each)
-    return list(closest.values())[:NEAR_MAX]
-
-
 def _is_filled(entry: str, page: bytes) -> bool:
     bound = corrections_md.Log.parse(page).bound()
     return any(each.id == entry and (each.record is not None or each.entry.pattern) for each in bound)
-
-
-def _unfilled_entry(workspace: Workspace, agent: str, prefix: str, page: bytes) -> Bound:
-    """Return the entry that an id, or the unique beginning of one, names: it waits for its lesson.
-
-    Raises:
-        UsageError: a beginning of no characters.
-        NoError: no entry, or more than one; or its lesson is stated.
-    """
-    wanted = prefix if prefix.startswith("c-") else f"c-{prefix}"
-    if wanted == "c-":
-        raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
-    bound = corrections_md.Log.parse(page).bound()
-    # An entry whose text was mended since it was counted is known by what it was called then, too.
-    found = [b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))]
-    if not found:
-        raise NoError(
-            f"no correction of {agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn --waiting` "
-            "lists those that wait for their lesson"
-        )
-    if len(found) > 1:
-        some = ", ".join(b.id for b in found[:_SHOWN_MAX]) + (", ..." if len(found) > _SHOWN_MAX else "")
-        raise NoError(f"{prefix[:40]} is not unique: {some}. Give more of the id; nothing was logged")
-    _check_unfilled(workspace, found[0])
-    return found[0]
-
-
-def _check_unfilled(workspace: Workspace, bound: Bound) -> None:
-    if bound.record is not None:
-        pattern = bound.record.pattern
-        known = workspace.patterns.get(pattern)
-        told = (known.text if known is not None else "") or bound.entry.pattern
-        raise NoError(
-            f"{bound.id} is filled already, and counted as {pattern}: {told[:200]}. Nothing was logged. To say it "
-            f"better: `fleet edit {pattern} --set text=...`; if it is the same lesson as another: "
-            f"`fleet merge {pattern} OTHER`"
-        )
-    if bound.entry.pattern:
-        raise NoError(
-            f"{bound.id} is filled already, by hand: {bound.entry.pattern[:200]}. Nothing was logged; it counts with "
-            "the next `fleet correct` or `fleet sync`"
-        )
-
-
-def _count_now(workspace: Workspace, agent: str) -> None:
-    """Count what was just logged, if nobody else is at work. It has succeeded either way: the log is what counts."""
-    try:
-        with workspace.writing(agent, WAIT_S) as writer:
-            reconcile(writer)
-    except BusyError:
-        pass  # the next command counts it
-    except (FleetError, sqlite3.Error) as why:
-        workspace.warn(f"the correction is logged, but not counted yet: {why}")

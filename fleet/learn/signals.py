@@ -1,7 +1,7 @@
 """Signals: entries of ``corrections.md`` whose pattern is still to be inferred, durable before the next reply.
 
 Somebody objected, a command failed, an agent noticed its own mistake: that is logged at once, and counts for nothing
-until the lesson is stated (``corrections.state_lesson``). A hook does this while its host waits, so nothing here opens
+until the lesson is stated (``Corrections.state``). A hook does this while its host waits, so nothing here opens
 a database, or parses the whole log.
 
 Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... key=... -->``: by it a

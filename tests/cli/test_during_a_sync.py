@@ -50,7 +50,7 @@ class Clan:
         return workspace
 
     def correct(self, agent, lesson):
-        corrections.correct(self.open(agent), agent, Correction("w", "r", lesson))
+        corrections.Corrections(self.open(agent), agent).log(Correction("w", "r", lesson))
 
     def by_hand(self, agent, lesson):
         path = self.folder / agent / "agents" / agent / "corrections.md"

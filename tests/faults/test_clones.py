@@ -7,7 +7,7 @@ import time
 import pytest
 
 from fleet.app import reviewing, sharing
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.learn.restore import _is_foreign
 from fleet.model.names import pattern_id
 from fleet.store.files import Files
@@ -54,7 +54,7 @@ class Clan:
 
     def log(self, name, lesson, agent="velma"):
         self.now_ms += 1_000
-        return correct(self.open(name), agent, Correction("w", "r", lesson), session=str(self.now_ms))
+        return Corrections(self.open(name), agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
 
     def sync(self, name, agent="velma", remote=None):
         self.now_ms += 1_000

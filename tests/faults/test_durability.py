@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError
 from fleet.store import config
@@ -48,7 +48,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /
 
 @needs_proc
 def test_a_correction_is_on_the_disk_before_it_is_acknowledged(workspace, calls):
-    correct(workspace, "velma", LESSON, session="s")
+    Corrections(workspace, "velma").log(LESSON, session="s")
     log = [name for name, file in calls if file == "corrections.md"]
     assert log == ["write", "fsync"], "one write(2), then fsync"
     folders = [file for name, file in calls if name == "fsync"]
@@ -65,7 +65,7 @@ def test_a_page_is_synced_before_it_takes_the_old_one_s_place(tmp_path, calls):
 @pytest.mark.parametrize("broken", ["write", "fsync"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, monkeypatch, broken, number):
-    correct(workspace, "velma", LESSON, session="s")
+    Corrections(workspace, "velma").log(LESSON, session="s")
     before = CountedLog(workspace, "velma").log_file().read_bytes()
 
     def refuse(*_):
@@ -74,11 +74,11 @@ def test_what_the_disk_refuses_is_not_acknowledged_and_harms_nothing(workspace, 
     with monkeypatch.context() as patch:
         patch.setattr(os, broken, refuse)
         with pytest.raises(DiskError) as told:
-            correct(workspace, "velma", Correction("w", "r", "Another lesson"), session="s")
+            Corrections(workspace, "velma").log(Correction("w", "r", "Another lesson"), session="s")
     assert str(told.value)
     assert CountedLog(workspace, "velma").log_file().read_bytes().startswith(before)
     # When there is room again, everything goes on, and nothing is counted twice.
-    logged = correct(workspace, "velma", LESSON, session="s")
+    logged = Corrections(workspace, "velma").log(LESSON, session="s")
     assert logged.seen == 2
 
 

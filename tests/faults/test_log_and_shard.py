@@ -57,7 +57,7 @@ def opened(root: Path) -> Workspace:
 
 def log(root: Path, lesson: str) -> str:
     workspace = opened(root)
-    logged = corrections.correct(workspace, "velma", Correction("w", "r", lesson))
+    logged = corrections.Corrections(workspace, "velma").log(Correction("w", "r", lesson))
     workspace.close()
     return logged.id
 
@@ -453,7 +453,7 @@ def append_many(root: Path, me: int, appends: int) -> None:
                 PATTERNS,
                 [edits.confirm(codec.Line(pattern_id(text)), writer.name, writer.tick(), fields={"text": text})],
             )
-    corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
+    corrections.Corrections(workspace, "velma").log(Correction("w", "r", LESSON))
     workspace.close()
 
 

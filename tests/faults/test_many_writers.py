@@ -62,7 +62,7 @@ class Writer:
         self.refusals: list[str] = []
         self.trouble: BaseException | None = None
         for lesson in (LESSON, f"The lesson of agent {number}"):
-            corrections.correct(self.workspace, self.agent, Correction("w", "r", lesson))
+            corrections.Corrections(self.workspace, self.agent).log(Correction("w", "r", lesson))
         self.workspace.close()  # another thread will open it
 
     def sync(self, start: threading.Barrier) -> None:

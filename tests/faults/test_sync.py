@@ -171,12 +171,12 @@ def test_a_retry_after_a_lost_reply_counts_nothing_twice(tmp_path):
     server = MemoryServer()
     workspace = Workspace(tmp_path)
     rng = random.Random(1)
-    corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
+    corrections.Corrections(workspace, "velma").log(Correction("w", "r", LESSON))
     for _ in range(3):
         server.drops_next_reply = True
         with pytest.raises(RemoteUnavailable):
             sharing.synced(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
-        corrections.correct(workspace, "velma", Correction("w", "r", LESSON))
+        corrections.Corrections(workspace, "velma").log(Correction("w", "r", LESSON))
     done = sharing.synced(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
     assert not done.is_partial
     assert [r.name for r in workspace.replicas().replicas] == [workspace.current_replicas()[0]], "taken for a clone"

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleet.learn import corrections, counting
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.learn.corrections_md import Record, _read_record
 from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
@@ -59,7 +59,7 @@ def workspace(tmp_path):
 
 
 def tell(workspace, lesson, session="s", wrong="w"):
-    return correct(workspace, "velma", Correction(wrong, "r", lesson), session=session)
+    return Corrections(workspace, "velma").log(Correction(wrong, "r", lesson), session=session)
 
 
 def counted(root):
@@ -103,7 +103,7 @@ def test_no_hint_goes_over_the_end_of_a_line_so_one_look_tells_it_of_all_fields(
 def test_a_secret_in_one_field_is_found_beside_harmless_ones(workspace, field):
     said = {"wrong": "w", "right": "r", "pattern": "Check the version first"}
     secret = SECRETS[0]
-    logged = correct(workspace, "velma", Correction(**said | {field: (secret,) if field == "tags" else secret}))
+    logged = Corrections(workspace, "velma").log(Correction(**said | {field: (secret,) if field == "tags" else secret}))
     assert logged.secrets
     assert secret not in CountedLog(workspace, "velma").log_file().read_text()
 
@@ -171,7 +171,7 @@ def test_a_lesson_that_another_process_brings_is_seen_by_the_next_correction(wor
     tell(workspace, "lesson 1")
     tell(workspace, "lesson 0")
     other = opened(workspace.root)
-    correct(other, "tank", Correction("w", "r", "lesson 2"), session="s")
+    Corrections(other, "tank").log(Correction("w", "r", "lesson 2"), session="s")
     other.close()
     assert tell(workspace, "lesson 2").seen == 2
 
@@ -208,7 +208,7 @@ def test_near_lessons_are_looked_for_when_somebody_asks(workspace, monkeypatch):
     tell(workspace, "Quote every path that may hold blanks")
     logged = tell(workspace, "Always quote every path that may hold blanks")
     assert [(near.text, near.differs) for near in logged.near] == [("Quote every path that may hold blanks", ())]
-    monkeypatch.setattr(corrections, "_near", lambda *_: pytest.fail("nobody asked"))
+    monkeypatch.setattr(corrections.Corrections, "_near", lambda *_: pytest.fail("nobody asked"))
     assert tell(workspace, "Never quote every path that may hold blanks").seen == 1
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.learn import corrections_md, counting
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
 from fleet.store import config
@@ -45,7 +45,7 @@ def pages(monkeypatch):
 
 
 def tell(workspace, lesson=LESSON, session="s", wrong="w"):
-    return correct(workspace, "velma", Correction(wrong, "r", lesson), session=session)
+    return Corrections(workspace, "velma").log(Correction(wrong, "r", lesson), session=session)
 
 
 def counted(workspace):

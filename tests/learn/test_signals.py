@@ -190,7 +190,7 @@ def test_another_session_and_another_kind_are_new(ground):
 
 def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
     first = Signals(ground, "velma").flag(SAID, session="s")
-    corrections.state_lesson(ground, "velma", first.id, "Use pnpm")
+    corrections.Corrections(ground, "velma").state(first.id, "Use pnpm")
     second = Signals(ground, "velma").flag(SAID, session="s")
     assert second.is_new
     assert not Signals(ground, "velma").flag(SAID, session="s").is_new
@@ -489,7 +489,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     assert [each.title for each in Signals(ground, "velma").waiting(days=7)] == ["stop"]
     assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in Signals(ground, "velma").waiting(everything=True)) == old.id
-    assert corrections.state_lesson(ground, "velma", old.id, "Use pnpm").seen == 1
+    assert corrections.Corrections(ground, "velma").state(old.id, "Use pnpm").seen == 1
 
 
 def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
@@ -502,7 +502,7 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert len(signals.Signals(ground, "velma").dismiss("")) == 1
     assert Signals(ground, "velma").waiting() == signals.Signals(ground, "velma").dismiss("") == []
     assert CountedLog(ground, "velma").unfilled() == 0
-    assert corrections.state_lesson(ground, "velma", other.id, "Stop when told").seen == 1
+    assert corrections.Corrections(ground, "velma").state(other.id, "Stop when told").seen == 1
 
 
 @pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])

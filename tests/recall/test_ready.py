@@ -13,7 +13,7 @@ from fleet.app import starting
 from fleet.app.finding import find
 from fleet.app.starting import SessionStart
 from fleet.learn.attempts import AttemptLog
-from fleet.learn.corrections import Correction, correct
+from fleet.learn.corrections import Correction, Corrections
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
@@ -41,7 +41,7 @@ def workspace(tmp_path):
     (tmp_path / config.FILE_NAME).write_text(config.render("", "fleet"))
     made = Workspace(tmp_path, World(durable=False))
     made.files.replace(made.home("velma") / "memory.md", b"- remembered\n")
-    correct(made, "velma", Correction("w", "r", "the first lesson"), session="s")
+    Corrections(made, "velma").log(Correction("w", "r", "the first lesson"), session="s")
     yield made
     made.close()
 
@@ -175,7 +175,7 @@ def test_what_is_written_while_it_is_made_is_not_missed(workspace, monkeypatch):
     render = starting.session_context
 
     def late(**words):
-        correct(workspace, "velma", Correction("w", "r", "a lesson in between"), session="s")
+        Corrections(workspace, "velma").log(Correction("w", "r", "a lesson in between"), session="s")
         return render(**words)
 
     monkeypatch.setattr(starting, "session_context", late)

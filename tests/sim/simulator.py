@@ -384,7 +384,7 @@ class Simulation:
         lesson = f"The code of the {words} is written under the mat"
         workspace = self.open(machine)
         known = words in self.ledger.private
-        corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
+        corrections.Corrections(workspace, machine.agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
         if workspace.notes(machine.agent).line(pattern_id(lesson)) is None:
             lessons.edit(workspace, machine.agent, pattern_id(lesson), ["scope=private"])
             machine.kept.records.pop(pattern_id(lesson), None)
@@ -401,7 +401,9 @@ class Simulation:
         if each in {purged[0] for purged in self.ledger.purged}:
             return False
         if record is None:
-            corrections.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
+            corrections.Corrections(workspace, machine.agent).log(
+                Correction("w", "r", lesson), session=str(self.now_ms)
+            )
             self._note_words(machine, each, "text", f"qzsecret{machine.agent}", lesson)
             return True
         for _ in range(self.rng.choice([1, 2])):

@@ -127,7 +127,7 @@ def agent(root: Path, number: int) -> Workspace:
         tree=lambda _: tree,
     )
     workspace = Workspace(root, world, SimFiles(root))
-    corrections.correct(workspace, f"agent{number}", Correction("w", "r", COMMON), session=str(number))
+    corrections.Corrections(workspace, f"agent{number}").log(Correction("w", "r", COMMON), session=str(number))
     return workspace
 
 

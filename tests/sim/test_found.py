@@ -54,7 +54,7 @@ class Agent:
 
     def correct(self, lesson: str) -> None:
         workspace = self.open()
-        corrections.correct(workspace, self.name, Correction("w", "r", lesson), session="s")
+        corrections.Corrections(workspace, self.name).log(Correction("w", "r", lesson), session="s")
         workspace.close()
 
     def sync(self, *, crash_at: int = -1, torn_share: float = 0.0, compact: bool = False) -> sharing.Synced:
