@@ -10,7 +10,7 @@ from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import counted, not_working
-from fleet.reflect import clusters, evidence, exposure
+from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
@@ -166,7 +166,7 @@ def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
     """Return a lesson with the evidence of its cluster; None for an unknown one."""
     lesson = lessons.lesson(pattern_id)
     wordings = lessons.wordings(lesson.id) if lesson is not None else []
-    return clusters.spoken_for(wordings, agent) if len(wordings) > 1 else lesson
+    return Clusters.spoken_for(wordings, agent) if len(wordings) > 1 else lesson
 
 
 def promote_all(workspace: Workspace) -> list[Due]:

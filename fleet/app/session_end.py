@@ -340,8 +340,7 @@ def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Dige
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
     answer = Answer(trouble="it was not asked")
     try:
-        asked = reflection.prompt(made.text, mark, known)
-        answer = reflection.ask(record.reflector, settings, asked)
+        answer = reflection.ask(record.reflector, settings, made.text, mark, known)
     finally:
         told = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
         read, written = answer.tokens_in, answer.tokens_out

@@ -111,6 +111,16 @@ class Clusters(NamedTuple):
         spoken = tuple(sorted(tuple(sorted(group, key=lambda each: _use(known[each]))) for group in groups))
         return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
+    @staticmethod
+    def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
+        """Return a cluster as one lesson: its evidence added up, in the words that are used most.
+
+        For an agent's memory that is the most used of the words that it logged itself: what others say they count for
+        nothing there.
+        """
+        own = (each for each in members if agent and each.seen_by(agent))
+        return united(members, next(own, members[0]))
+
     def of(self, pattern_id: str) -> tuple[str, ...]:
         """Return the ids of the cluster that a lesson belongs to: its own alone, when there is none."""
         return next((group for group in self.groups if pattern_id in group), (pattern_id,))
@@ -134,7 +144,7 @@ class Clusters(NamedTuple):
             wordings = sorted((one for one in known if one is not None and one.is_listed), key=_use)
             done |= {one.id for one in wordings}
             against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
-            whole = spoken_for(wordings) if len(wordings) > 1 else each
+            whole = self.spoken_for(wordings) if len(wordings) > 1 else each
             found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), against))
         return found
 
@@ -178,16 +188,6 @@ def _linked(pairs: Sequence[_Pair]) -> list[set[str]]:
 def _use(lesson: Pattern) -> tuple[int, str, str]:
     """Return the place of a wording in its cluster: the most used first, of equals the one that was there first."""
     return -lesson.count("seen"), lesson.at, lesson.id
-
-
-def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
-    """Return a cluster as one lesson: its evidence added up, in the words that are used most.
-
-    For an agent's memory that is the most used of the words that it logged itself: what others say they count for
-    nothing there.
-    """
-    own = (each for each in members if agent and each.seen_by(agent))
-    return united(members, next(own, members[0]))
 
 
 class Wordings(NamedTuple):

@@ -228,7 +228,7 @@ def _fresh(
     """Return new topics, path to text."""
     made: dict[str, str] = {}
     for each in recurred:
-        path, text = topics.fresh(each, partial(_dated, each, absolute), {*taken, *made})
+        path, text = Topic.fresh(each, partial(_dated, each, absolute), {*taken, *made})
         made[path] = text
     return made
 

@@ -308,11 +308,8 @@ class Answer(NamedTuple):
     model: str = ""
 
 
-def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
-    """Return what a reflector is asked about a session.
-
-    ``mark``: drawn at random, between which the record stands.
-    """
+def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
+    """Return what a reflector is asked about a session."""
     told = (
         f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {inert(each)}' for each in known)}"
         if known
@@ -321,8 +318,13 @@ def prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
     return f"{_SHAPE}{told}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 
-def ask(reflector: str, settings: Reflect, asked: str) -> Answer:
-    """Return what a reflector says to a prompt; whatever goes wrong with it is its trouble. Never raises for it."""
+def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
+    """Return what a reflector says of a session; whatever goes wrong with it is its trouble. Never raises for it.
+
+    ``mark``: drawn at random, between which the digest stands.
+    ``known``: lessons that it is not to say anew.
+    """
+    asked = _prompt(digest, mark, known)
     if reflector == "endpoint":
         return _from_endpoint(settings, asked)
     if reflector == "command":

@@ -86,6 +86,31 @@ class Topic(NamedTuple):
         count = len(self.sessions)
         return f"(seen {count} session{'' if count == 1 else 's'})" if count else ""
 
+    @staticmethod
+    def fresh(found: Recurrence, absolute: Callable[[str], str], taken: Collection[str]) -> tuple[str, str]:
+        """Return the path and the text of a new topic file about something that recurred.
+
+        ``absolute``: returns a wording with its relative dates made absolute.
+        ``taken``: paths of the others.
+        """
+        said, *others = map(absolute, (found.text, *found.others))
+        spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
+        first, *later = found.sessions
+        days = {each.session: each.at[:10] for each in reversed(found.said)}
+        text = "\n".join(
+            [
+                *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
+                *(f"# {_title_of(said)}", "", "## What", "", said, ""),
+                *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
+                *("## Why", "", f"It came up in {len(found.sessions)} separate sessions.", ""),
+                *("## Example", "", *([f"- {each}" for each in others] or ["None in other words."]), ""),
+                *("## History", "", f"- Added: {days[first]} (first seen) <!-- {_mark(first)} -->"),
+                *(_merged(days[each], each) for each in later),
+                "",
+            ]
+        )
+        return _free_path(_title_of(found.text), taken), text
+
     def merged(self, text: str, said: Iterable[Said]) -> str:
         """Return the file's text with a History line for each session that it does not name yet."""
         firsts: dict[str, str] = {}
@@ -151,31 +176,6 @@ def _type_of(found: Recurrence) -> str:
     if "decided" in kinds or likes:
         return "preference"
     return "gotcha" if found.category in (GOTCHA, BOUNDARY) else "pattern"
-
-
-def fresh(found: Recurrence, absolute: Callable[[str], str], taken: Collection[str]) -> tuple[str, str]:
-    """Return the path and the text of a new topic file about something that recurred.
-
-    ``absolute``: returns a wording with its relative dates made absolute.
-    ``taken``: paths of the others.
-    """
-    said, *others = map(absolute, (found.text, *found.others))
-    spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
-    first, *later = found.sessions
-    days = {each.session: each.at[:10] for each in reversed(found.said)}
-    text = "\n".join(
-        [
-            *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
-            *(f"# {_title_of(said)}", "", "## What", "", said, ""),
-            *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
-            *("## Why", "", f"It came up in {len(found.sessions)} separate sessions.", ""),
-            *("## Example", "", *([f"- {each}" for each in others] or ["None in other words."]), ""),
-            *("## History", "", f"- Added: {days[first]} (first seen) <!-- {_mark(first)} -->"),
-            *(_merged(days[each], each) for each in later),
-            "",
-        ]
-    )
-    return _free_path(_title_of(found.text), taken), text
 
 
 def _front(kind: str, created: str, updated: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, Clusters, same_text_among, spoken_for
+from fleet.reflect.clusters import MEMBERS_MAX, Clusters, same_text_among
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -66,8 +66,8 @@ def test_the_most_used_wording_speaks_and_in_a_memory_the_most_used_of_the_own()
     [group] = Clusters.among([mine, theirs]).groups
     assert group == (theirs.id, mine.id)
     members = [theirs, mine]
-    assert (spoken_for(members).text, spoken_for(members).count("seen")) == (AGAIN, 11)
-    assert spoken_for(members, "velma").text == AWK
+    assert (Clusters.spoken_for(members).text, Clusters.spoken_for(members).count("seen")) == (AGAIN, 11)
+    assert Clusters.spoken_for(members, "velma").text == AWK
 
 
 def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
