@@ -9,17 +9,17 @@ import os
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts.calls import (
+from fleet.hosts.local import (
     AT_THE_END,
     AT_THE_START,
     GUEST,
     Alarm,
     Call,
+    LocalFolder,
+    Reflog,
     TimeUpError,
     explained,
-    is_own,
 )
-from fleet.hosts.local import LocalFolder, Reflog
 from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
@@ -115,11 +115,9 @@ def _has_work(call: Call, payload: Payload) -> bool:
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json")) or (
-            is_own(payload.command)
-            or Ready(call.root, call.agent).has_rows()
-            or Ready(call.root, call.agent).has_guards()
+            payload.is_own or Ready(call.root, call.agent).has_rows() or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
-            else payload.may_have_failed or is_own(payload.command) or _has_happened(call, payload)
+            else payload.may_have_failed or payload.is_own or _has_happened(call, payload)
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
@@ -148,9 +146,9 @@ def _has_happened(call: Call, payload: Payload) -> bool:
 
 
 def _might_signal(call: Call, prompt: str) -> bool:
-    from fleet.text.prompts import might_signal
+    from fleet.text.prompts import Prompt
 
-    return might_signal(prompt) or call.sets("triggers")
+    return Prompt(prompt).might_signal() or call.sets("triggers")
 
 
 def _might_know(call: Call, prompt: str) -> bool:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.hosts import local
-from fleet.hosts.calls import Alarm, Call, TimeUpError
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import Alarm, Call, LocalFolder, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn import signals

@@ -15,8 +15,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fleet.hosts import local
-from fleet.hosts.calls import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, TimeUpError, explained, is_own
-from fleet.hosts.local import LocalFolder, Reflog
+from fleet.hosts.local import (
+    AT_THE_END,
+    AT_THE_START,
+    GUEST,
+    Alarm,
+    Call,
+    LocalFolder,
+    Reflog,
+    TimeUpError,
+    explained,
+    is_own,
+)
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.hosts import local
-from fleet.hosts.calls import Call
-from fleet.hosts.local import LocalFolder, Reflog
+from fleet.hosts.local import Call, LocalFolder, Reflog
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import auto_reflect, observations
 from fleet.reflect.auto_reflect import DailyLog, Scratchpad

@@ -20,8 +20,7 @@ from fleet.app import consolidating, inbox, learning, reflecting, session_end, s
 from fleet.app.hearing import PROMOTED, opened
 from fleet.app.session_end import Reflected
 from fleet.hosts import local
-from fleet.hosts.calls import GUEST, Call
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError

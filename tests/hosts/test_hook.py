@@ -14,7 +14,7 @@ import pytest
 
 from fleet import hook as entry
 from fleet.hosts import local
-from fleet.hosts.calls import Alarm, Call, TimeUpError
+from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
 from fleet.store.database import Local

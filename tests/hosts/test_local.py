@@ -56,7 +56,7 @@ def test_a_hostile_sessions_id_names_no_file_elsewhere(tmp_path):
 
 def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch):
     from fleet.app import flagging
-    from fleet.hosts.calls import Call
+    from fleet.hosts.local import Call
     from fleet.hosts.payloads import Payload
 
     monkeypatch.setattr(flagging, "_LOCK_WAIT_S", 0.1)
