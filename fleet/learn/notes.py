@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fleet.text.advice import SAID, Field, Label, Passage, fields
 from fleet.text.dates import WHEN
-from fleet.text.outline import BLOCK_CHARS_MAX, Block, Section, outline
+from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, outline
 
 
 class Note(NamedTuple):
