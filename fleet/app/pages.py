@@ -18,7 +18,7 @@ from fleet.model.pattern import Pattern, fold, groups, united
 from fleet.recall.wording import Pages, Share
 from fleet.reflect.clusters import Clusters
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, PATTERNS, Read, entries
+from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.query import ranked
 from fleet.store.tree import (
     DISCOVERIES_PAGE,
@@ -175,7 +175,7 @@ def _whole(lessons: bytes) -> Iterator[Pattern]:
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
-    found = (entry for _, entry in entries(PATTERNS, [lessons], "", Read()))
+    found = (entry for _, entry in Read().entries(PATTERNS, [lessons], ""))
     records = (entry for entry in found if isinstance(entry, Line))
     for _, parts in groupby(records, key=lambda record: record.id):  # a long one stands on several lines
         yield fold(reduce(codec.join, parts))
@@ -183,7 +183,7 @@ def _folded(lessons: bytes) -> Iterator[Pattern]:
 
 def _discoveries(told: bytes) -> list[Discovery]:
     """Return the discoveries of an edition that nobody retracted."""
-    found = [entry for _, entry in entries(DISCOVERIES, [told], "", Read()) if isinstance(entry, Discovery)]
+    found = [entry for _, entry in Read().entries(DISCOVERIES, [told], "") if isinstance(entry, Discovery)]
     retracted = {each.retracts for each in found}
     return [each for each in found if not each.retracts and each.id not in retracted]
 

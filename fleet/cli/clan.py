@@ -61,11 +61,11 @@ def _init(
 
     On a terminal it asks one thing after the other; a flag is an answer.
     """
-    root = output.root_for()
+    root = output.chosen.root_to_be()
     check_version(root)
     if host not in ("", "none"):
         install.check_host(host)
-    named = output.agent_named(agent)
+    named = output.chosen.agent_named(agent)
     if _is_asked() and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
@@ -499,7 +499,7 @@ def _doctor(
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
-        worst, found = doctor.examine(workspace, output.agent_named(), fix=fix, online=online)
+        worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix, online=online)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
         if as_json:

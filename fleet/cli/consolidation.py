@@ -36,7 +36,7 @@ def _observe(
         kind, text = "dead-end", text[1:]
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        named = observing.session_of(workspace, who, output.session_named(session))
+        named = observing.session_of(workspace, who, output.chosen.session_named(session))
         done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
         found = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
         output.tell(output.cleaned(found), f"in {done.path}: {done.line}", as_json=as_json)
@@ -63,11 +63,11 @@ def _consolidate(
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
         try:
-            output.find_root()
+            output.chosen.root()
         except NoError as why:  # its exit code would say that a gate is closed
             raise UsageError(str(why)) from why
     with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
         if check:
             _tell_gates(consolidating.check(workspace, who, named), as_json=as_json)
             return

@@ -12,7 +12,7 @@ from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
 from fleet.model import names
 from fleet.model.discovery import TYPES
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.advice import Passage
 
@@ -64,8 +64,8 @@ def _correct(
     heard = " — ".join(filter(None, [told_by, source]))
     told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
     with output.opened() as workspace:
-        who = output.agent_to_log(workspace, agent)
-        logged = learning.correct(workspace, who, told, session=output.session_named(session), same=same)
+        who = _agent_to_log(workspace, agent)
+        logged = learning.correct(workspace, who, told, session=output.chosen.session_named(session), same=same)
         _tell_logged(logged, {}, as_json=as_json)
 
 
@@ -85,7 +85,7 @@ def _discover(
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened() as workspace:
-        who, named = output.agent_to_log(workspace, agent), output.session_named(session)
+        who, named = _agent_to_log(workspace, agent), output.chosen.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Passage(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
@@ -134,7 +134,7 @@ def _learn(
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         if not pattern and not same:
             raise UsageError(_STATE_IT)
-        session = output.session_named(session)
+        session = output.chosen.session_named(session)
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
@@ -189,3 +189,18 @@ def _as_near(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> 
     if differs:
         return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
+
+
+def _agent_to_log(workspace: Workspace, named: str) -> str:
+    """Return the agent to log as; where what is wrong lies elsewhere, and not in the words, a guest: nothing is lost.
+
+    Raises:
+        UsageError: ``--agent`` itself names none.
+    """
+    try:
+        return output.agent_in(workspace, named, or_guest=True)
+    except FleetError as why:
+        if named or output.chosen.agent:
+            raise
+        workspace.warn(f"logged as the guest {names.GUEST}, and `fleet init` hands it over once this is mended: {why}")
+        return names.GUEST

@@ -102,7 +102,7 @@ def _file(*, project: bool, user: bool) -> SettingsFile:
     """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return SettingsFile.of(None if user else output.find_root())
+    return SettingsFile.of(None if user else output.chosen.root())
 
 
 def _ask_to_reflect(host: str) -> None:

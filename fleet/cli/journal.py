@@ -119,7 +119,7 @@ def _mutate(
             "--proposed, --drop ID and --worked. Nothing was written"
         )
     with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent, or_guest=True), output.session_named(session)
+        who, named = output.agent_in(workspace, agent, or_guest=True), output.chosen.session_named(session)
         if listed:
             rows = [each._asdict() for each in Journal(workspace, who).strategies()]
             text = "\n".join("{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows)
@@ -204,7 +204,7 @@ def _handover(agent: output.Agent = "", session: output.Session = "", as_json: o
     """Show the end of this branch's journal, and what is open."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        left = searching.handover(workspace, who, output.session_named(session))
+        left = searching.handover(workspace, who, output.chosen.session_named(session))
         text = "\n".join(_as_rows(left, workspace.own_path(who, "corrections.md")))
         output.tell(output.cleaned(left), output.cleaned(text), as_json=as_json)
 

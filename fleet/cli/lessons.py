@@ -328,7 +328,7 @@ def _feedback(
     if helped == hurt:
         raise UsageError("say one of --helped and --hurt; nothing was counted")
     with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
         lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
@@ -375,7 +375,7 @@ def _start(as_json: output.Json = False, agent: output.Agent = "", session: outp
     """Print what an agent reads when its session starts."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        context = starting.SessionStart(workspace, who).text(output.session_named(session))
+        context = starting.SessionStart(workspace, who).text(output.chosen.session_named(session))
         output.tell({"context": context}, context, as_json=as_json)
 
 

@@ -228,7 +228,7 @@ def _restore_backup(
     yes: output.Yes = False,
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
-    root = output.root_for()
+    root = output.chosen.root_to_be()
     output.confirm(f"Join {source} into {root}? Nothing that is there will be overwritten.", yes=yes)
     moving.prepare(root, source)
     with output.opened() as workspace:

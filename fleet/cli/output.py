@@ -17,7 +17,6 @@ import msgspec
 import typer
 
 from crdt import clock
-from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.workspace import Workspace, check_version
@@ -109,6 +108,44 @@ class _Chosen(msgspec.Struct):
     agent: str = ""
     session: str = ""
 
+    def root(self) -> Path:
+        """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
+
+        Raises:
+            NoError: there is none.
+        """
+        if named := self.directory or os.environ.get("FLEET_DIR", ""):
+            root = Path(named).expanduser().absolute()
+            if not is_root(str(root)):
+                raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
+            return root
+        start = Path.cwd()
+        if found := root_around(str(start)):
+            return Path(found)
+        for folder in (start, *start.parents):
+            if (folder / ".fleet/replica.toml").exists():
+                told = "Put it back, or run `fleet init` there: what was logged is kept"
+                raise NoError(f"{folder} is a workspace without its {CONFIG}: .fleet is there. {told}")
+        raise NoWorkspaceError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
+
+    def root_to_be(self) -> Path:
+        """Return the folder in which a command would make a workspace: a named one, the one around, or this one."""
+        if named := self.directory or os.environ.get("FLEET_DIR", ""):
+            return Path(named).expanduser().absolute()
+        return Path(root_around(str(Path.cwd())) or Path.cwd())
+
+    def agent_named(self, named: str = "") -> str:
+        """Return the agent that the command or the environment names, "" if neither does."""
+        return named or self.agent or os.environ.get("FLEET_AGENT", "")
+
+    def session_named(self, named: str = "") -> str:
+        """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else the one that a host tells of.
+
+        Claude Code sets its variable for every command that it runs.
+        """
+        said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
+        return named or self.session or next(filter(None, said), "")
+
 
 chosen = _Chosen()
 
@@ -125,7 +162,7 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
     Raises:
         NoError: there is none here, or it is of another version and ``of_any_version`` is not set.
     """
-    root = find_root()
+    root = chosen.root()
     if not of_any_version:
         check_version(root)
     workspace = Workspace(root)
@@ -141,78 +178,21 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
         workspace.close()
 
 
-def find_root() -> Path:
-    """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
-
-    Raises:
-        NoError: there is none.
-    """
-    if named := chosen.directory or os.environ.get("FLEET_DIR", ""):
-        root = Path(named).expanduser().absolute()
-        if not is_root(str(root)):
-            raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
-        return root
-    start = Path.cwd()
-    if found := root_around(str(start)):
-        return Path(found)
-    for folder in (start, *start.parents):
-        if (folder / ".fleet/replica.toml").exists():
-            told = "Put it back, or run `fleet init` there: what was logged is kept"
-            raise NoError(f"{folder} is a workspace without its {CONFIG}: .fleet is there. {told}")
-    raise NoWorkspaceError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
-
-
-def root_for() -> Path:
-    """Return the folder that a command means which can make a workspace: a named one, the one around, or this one."""
-    if named := chosen.directory or os.environ.get("FLEET_DIR", ""):
-        return Path(named).expanduser().absolute()
-    return Path(root_around(str(Path.cwd())) or Path.cwd())
-
-
 def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -> str:
     """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may.
 
     A name that nobody here has, and that looks like a slip of the pen, is asked about; where nobody can be asked, said:
     nothing that is logged is lost for it.
     """
-    who = workspace.agent(agent_named(named), or_guest=or_guest)
+    who = workspace.agent(chosen.agent_named(named), or_guest=or_guest)
     here = workspace.agents_here()
-    is_known = not agent_named(named) or who in here or workspace.home(who).exists()
+    is_known = not chosen.agent_named(named) or who in here or workspace.home(who).exists()
     meant = "" if is_known else next(iter(difflib.get_close_matches(who, here, n=1, cutoff=0.8)), "")
     if meant and sys.stdin.isatty():
         confirm(f"{who} is no member here. Make it one? ({meant} is: did you mean that?)", yes=False)
     elif meant:
         note(f"{who} is new here, and {meant} is not: if that was meant, pass `--agent {meant}` from now on")
     return who
-
-
-def agent_to_log(workspace: Workspace, named: str = "") -> str:
-    """Return the agent to log as; where what is wrong lies elsewhere, and not in the words, a guest: nothing is lost.
-
-    Raises:
-        UsageError: ``--agent`` itself names none.
-    """
-    try:
-        return agent_in(workspace, named, or_guest=True)
-    except FleetError as why:
-        if named or chosen.agent:
-            raise
-        workspace.warn(f"logged as the guest {names.GUEST}, and `fleet init` hands it over once this is mended: {why}")
-        return names.GUEST
-
-
-def agent_named(named: str = "") -> str:
-    """Return the agent that the command or the environment names, "" if neither does."""
-    return named or chosen.agent or os.environ.get("FLEET_AGENT", "")
-
-
-def session_named(named: str = "") -> str:
-    """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else the one that a host tells of.
-
-    Claude Code sets its variable for every command that it runs.
-    """
-    said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
-    return named or chosen.session or next(filter(None, said), "")
 
 
 def say(text: str) -> None:

@@ -74,7 +74,7 @@ def _reflect(
 def _done(session: output.Session = "", agent: output.Agent = "", as_json: output.Json = False) -> None:
     """End the session that runs here: reflect on it now, and log it in the day's log. `/done` runs this."""
     with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.session_named(session)
+        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
         try:
             path = session_end.transcript_of(workspace, session or output.chosen.session)
         except NoError:  # a session without a transcript has been observed, perhaps

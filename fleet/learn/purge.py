@@ -23,7 +23,6 @@ from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import AUTHOR_OF_IMPORT, fold
-from fleet.store import lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.workspace import Workspace, Writer
@@ -121,7 +120,7 @@ class Purge:
             for source in clan_sources(self._workspace.clan):
                 if source.kind is DISCOVERIES:
                     data = self._workspace.files.read(source.file)
-                    found = lines.entries(DISCOVERIES, [data], source.path, Read())
+                    found = Read().entries(DISCOVERIES, [data], source.path)
                     gone = {raw for raw, entry in found if entry.id == discovery}
                     kept = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in gone)
                     self._put(source.file, kept if gone else data, data)
@@ -251,7 +250,7 @@ def _holds(carried: Carried, texts: Iterable[str]) -> bool:
 def _without_marked(data: bytes, whole: Line) -> bytes:
     rows = []
     for raw in data.split(b"\n"):
-        entry = lines.entry(PATTERNS, raw, "", 0, Read()) if whole.id.encode() in raw else None
+        entry = Read().entry(PATTERNS, raw, "", 0) if whole.id.encode() in raw else None
         is_ours = isinstance(entry, Line) and entry.id == whole.id
         rows.append(codec.encode(entry.without_purged(whole)) if isinstance(entry, Line) and is_ours else raw)
     return b"\n".join(rows)

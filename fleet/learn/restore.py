@@ -25,7 +25,7 @@ from fleet.model.line import Line, Refused
 from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read, entries
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.store.tree import MEMBERS, members_file, members_of
 from fleet.store.workspace import Workspace
 
@@ -191,7 +191,7 @@ class _Restore:
         target, read = self._workspace.root / path, Read()
         known = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         missing = []
-        for raw, entry in lines.entries(kind, [data], f"backup: {path}", read):
+        for raw, entry in read.entries(kind, [data], f"backup: {path}"):
             if raw not in known and not covers(entry):
                 missing.append(raw)
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
@@ -383,7 +383,7 @@ def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
     if pattern.encode() not in data:
         return set()
-    lines = [entry for _, entry in entries(PATTERNS, iter([data]), "", Read()) if isinstance(entry, Line)]
+    lines = [entry for _, entry in Read().entries(PATTERNS, iter([data]), "") if isinstance(entry, Line)]
     return {line.add_of(replica) for line in lines if line.id == pattern}
 
 

@@ -20,7 +20,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of, raw_lines
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Paths, TreeGoneError, members_file, members_of
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -229,7 +229,7 @@ class Outbox:
         shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
         if not any(shards.values()):
             return {}
-        ids = {entry.id for path, data in shards.items() for _, entry in entries(kind, [data], path, Read())}
+        ids = {entry.id for path, data in shards.items() for _, entry in Read().entries(kind, [data], path)}
         whole = _Whole(kind, content(kind.edition), ids)
         return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
 
@@ -298,8 +298,8 @@ class _Whole:
         self._carried: set[bytes] = set()
         wanted = {each.encode() for each in ids}
         # Most lines are about other ids, and those need not be read to know that.
-        some = (raw for _, raw in raw_lines([data], kind.edition, Read()) if _id_in(raw) in wanted)
-        for raw, entry in entries(kind, [b"\n".join(some)], kind.edition, Read()):
+        some = (raw for _, raw in Read().raw_lines([data], kind.edition) if _id_in(raw) in wanted)
+        for raw, entry in Read().entries(kind, [b"\n".join(some)], kind.edition):
             if isinstance(entry, Line):
                 known = self._records.get(entry.id)
                 self._records[entry.id] = entry if known is None else codec.join(known, entry)
@@ -310,7 +310,7 @@ class _Whole:
 
     def uncovered(self, data: bytes, path: str) -> bytes:
         """Return the lines of a shard that it does not cover; what cannot be read is covered by nothing."""
-        covered = {raw for raw, entry in entries(self._kind, [data], path, Read()) if self._covers(raw, entry)}
+        covered = {raw for raw, entry in Read().entries(self._kind, [data], path) if self._covers(raw, entry)}
         kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
         return _joined(kept) if covered else data
 

@@ -26,7 +26,7 @@ from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
-from fleet.store.lines import PATTERNS, Entry, Read, entries, kind_of
+from fleet.store.lines import PATTERNS, Entry, Read, kind_of
 from fleet.store.tree import (
     FORMAT,
     FORMAT_NUMBER,
@@ -294,7 +294,7 @@ def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Lin
     found = []
     for path, oid in changed.items():
         news = [raw for raw in _having(workspace, oid, marks) if hash(raw) not in known]
-        found += [entry for _, entry in entries(PATTERNS, news, path, Read()) if isinstance(entry, Line)]
+        found += [entry for _, entry in Read().entries(PATTERNS, news, path) if isinstance(entry, Line)]
     return found
 
 
@@ -302,7 +302,7 @@ def _record(workspace: Workspace, paths: Paths, each: str) -> Line | None:
     """Return what a tree says of a lesson. Reads all of it: asked for where somebody else may write under our name."""
     found: Line | None = None
     for path, oid in _pattern_files(paths).items():
-        for _, entry in entries(PATTERNS, _having(workspace, oid, [each.encode()]), path, Read()):
+        for _, entry in Read().entries(PATTERNS, _having(workspace, oid, [each.encode()]), path):
             if isinstance(entry, Line) and entry.id == each:
                 found = entry if found is None else codec.join(found, entry)
     return found

@@ -23,7 +23,6 @@ from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Held
-from fleet.store import lines
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, is_plain, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
@@ -697,7 +696,7 @@ def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Seque
     """Return a file's bytes without parts of one writer's column of a record, and these; what ``base`` has stays."""
     kept, gone = [], []
     for raw in data.split(b"\n"):
-        entry = lines.entry(PATTERNS, raw, "", 0, Read()) if raw else None
+        entry = Read().entry(PATTERNS, raw, "", 0) if raw else None
         if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
             kept.append(raw)
             continue

@@ -3,7 +3,7 @@
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
 reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
 
-Also append-only files of an agent's own, a JSON line for each thing that was decided, paid or said (``said_in``).
+Also append-only files of an agent's own, a JSON line for each thing that was decided, paid or said (``JsonLines``).
 """
 
 import base64
@@ -45,23 +45,23 @@ class Kind(NamedTuple):
         """Path of one replica's own lines."""
         return f"{self.name}.d/{replica}.jsonl"
 
+    @classmethod
+    def of(cls, path: str) -> "Kind | None":
+        """Return the kind of log that a path of the clan's tree belongs to."""
+        for kind in KINDS:
+            folder, _, name = path.rpartition("/")
+            if path == kind.edition or (folder == f"{kind.name}.d" and names.is_replica(name.removesuffix(".jsonl"))):
+                return kind
+        return None
+
 
 PATTERNS = Kind("patterns", line.decode, line.encode)
 DISCOVERIES = Kind("discoveries", discovery.decode, discovery.encode)
 KINDS = (PATTERNS, DISCOVERIES)
 
 
-def kind_of(path: str) -> Kind | None:
-    """Return the kind of log that a path of the clan's tree belongs to."""
-    for kind in KINDS:
-        folder, _, name = path.rpartition("/")
-        if path == kind.edition or (folder == f"{kind.name}.d" and names.is_replica(name.removesuffix(".jsonl"))):
-            return kind
-    return None
-
-
 class Read(msgspec.Struct):
-    """Account of what reading came upon besides good lines.
+    """Reader of lines, and what it came upon besides good ones.
 
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
@@ -86,45 +86,42 @@ class Read(msgspec.Struct):
             self.refused.append(refused)
             self._bytes += len(refused.raw)
 
-
-def raw_lines(data: Iterable[bytes], path: str, read: Read, first: int = 1) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker."""
-    number = first - 1
-    for block in _blocks(data):
-        if isinstance(block, _Oversize):
-            number += 1
-            reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
-            read.refuse(Refused(path, number, reason, block.head))
-            continue
-        if not block.strip():
-            number += block.count(b"\n") + 1
-            continue
-        for raw in block.split(b"\n"):
-            number += 1
-            if not raw.strip():
+    def raw_lines(self, data: Iterable[bytes], path: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker."""
+        number = first - 1
+        for block in _blocks(data):
+            if isinstance(block, _Oversize):
+                number += 1
+                reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
+                self.refuse(Refused(path, number, reason, block.head))
                 continue
-            if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
-                read.markers += 1
+            if not block.strip():
+                number += block.count(b"\n") + 1
                 continue
-            yield number, raw
+            for raw in block.split(b"\n"):
+                number += 1
+                if not raw.strip():
+                    continue
+                if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
+                    self.markers += 1
+                    continue
+                yield number, raw
 
+    def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
+        """Return what one line says; None for one that is refused, which is noted."""
+        try:
+            found: Entry = kind.decode(raw)
+        except BadLineError as why:
+            self.refuse(Refused(path, number, str(why), raw[: limits.LINE_BYTES_MAX]))
+            return None
+        return found
 
-def entry(kind: Kind, raw: bytes, path: str, number: int, read: Read) -> Entry | None:
-    """Return what one line says; None for one that is refused, which is noted in ``read``."""
-    try:
-        found: Entry = kind.decode(raw)
-    except BadLineError as why:
-        read.refuse(Refused(path, number, str(why), raw[: limits.LINE_BYTES_MAX]))
-        return None
-    return found
-
-
-def entries(kind: Kind, data: Iterable[bytes], path: str, read: Read) -> Iterator[tuple[bytes, Entry]]:
-    """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted in ``read``."""
-    for number, raw in raw_lines(data, path, read):
-        found = entry(kind, raw, path, number, read)
-        if found is not None:
-            yield raw, found
+    def entries(self, kind: Kind, data: Iterable[bytes], path: str) -> Iterator[tuple[bytes, Entry]]:
+        """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted."""
+        for number, raw in self.raw_lines(data, path):
+            found = self.entry(kind, raw, path, number)
+            if found is not None:
+                yield raw, found
 
 
 class _Oversize(NamedTuple):
@@ -212,7 +209,7 @@ class Quarantine:
     def all(self) -> list[_Kept]:
         """Return what is kept, oldest first."""
         # What a crash tore is refused anew at the next load.
-        return list(said_in(self._files, self._path, _Kept))
+        return list(JsonLines(self._files, self._path).read(_Kept))
 
     def _size(self) -> int:
         return self._path.stat().st_size if self._path.exists() else 0
@@ -234,28 +231,33 @@ _TEXT_CHARS_MAX = 32_000
 _CUT = " … (cut)"
 
 
-def said_in(files: Files, path: Path, line: type[T]) -> Iterator[T]:
-    """Yield the lines of a file that are of this type (a struct, or a union of tagged ones), oldest first.
+class JsonLines:
+    """An append-only file of an agent's own, a JSON line for each thing that was decided, paid or said."""
 
-    What a crash tore, somebody spoiled, or a newer version wrote is passed over and costs nothing but itself.
-    """
-    decoder = msgspec.json.Decoder(line)
-    for raw in files.read(path).splitlines():
-        try:
-            yield decoder.decode(raw)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            continue
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files, self._path = files, path
 
+    def read(self, line: type[T]) -> Iterator[T]:
+        """Yield the lines that are of this type (a struct, or a union of tagged ones), oldest first.
 
-def say_in(files: Files, path: Path, lines: Iterable[msgspec.Struct]) -> None:
-    """Add lines, screened, in one write that is on the disk when this returns. The caller holds the file's lock.
+        What a crash tore, somebody spoiled, or a newer version wrote is passed over and costs nothing but itself.
+        """
+        decoder = msgspec.json.Decoder(line)
+        for raw in self._files.read(self._path).splitlines():
+            try:
+                yield decoder.decode(raw)
+            except (msgspec.MsgspecError, RecursionError, UnicodeError):
+                continue
 
-    Raises:
-        DiskError: none of them is there.
-    """
-    encoded = b"".join(msgspec.json.encode(screened(msgspec.to_builtins(each))) + b"\n" for each in lines)
-    if encoded:
-        files.append(path, encoded)
+    def add(self, lines: Iterable[msgspec.Struct]) -> None:
+        """Add lines, screened, in one write that is on the disk when this returns. The caller holds the file's lock.
+
+        Raises:
+            DiskError: none of them is there.
+        """
+        encoded = b"".join(msgspec.json.encode(screened(msgspec.to_builtins(each))) + b"\n" for each in lines)
+        if encoded:
+            self._files.append(self._path, encoded)
 
 
 def screened(value: Any) -> Any:

@@ -18,7 +18,6 @@ from fleet.model.line import Carried, Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Arrivals
-from fleet.store import lines
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
@@ -91,7 +90,7 @@ class Rows:
         """
         read = Read() if in_tree else self.read
         before = len(read.refused)
-        numbered = lines.raw_lines(data, path, read, first)
+        numbered = read.raw_lines(data, path, first)
         while batch := list(islice(numbered, _AT_ONCE)):
             if kind is PATTERNS:
                 self._join_patterns(path, batch, read, in_tree=in_tree)
@@ -113,7 +112,7 @@ class Rows:
                     del found.bases[quick]
                     covered.append(quick)
                 continue
-            entry = lines.entry(PATTERNS, raw, path, number, read)
+            entry = read.entry(PATTERNS, raw, path, number)
             if isinstance(entry, Carried):
                 self._carry(PATTERNS, entry, in_tree=in_tree)
             elif isinstance(entry, Line):
@@ -147,7 +146,7 @@ class Rows:
 
     def _join_discoveries(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
         for number, raw in batch:
-            entry = lines.entry(DISCOVERIES, raw, path, number, read)
+            entry = read.entry(DISCOVERIES, raw, path, number)
             if isinstance(entry, Carried):
                 self._carry(DISCOVERIES, entry, in_tree=in_tree)
             elif isinstance(entry, Discovery):
@@ -355,7 +354,7 @@ class Rows:
 
     def is_wanted(self, kind: Kind, raw: bytes) -> bool:
         """Tell whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
-        entry = lines.entry(kind, raw, "", 0, Read())
+        entry = Read().entry(kind, raw, "", 0)
         if entry is None:
             return True  # what cannot be read stays where it is
         if isinstance(entry, Carried):
@@ -380,7 +379,7 @@ class Rows:
         quick = _quick_id(raw)
         if not raw or (kind is PATTERNS and quick and quick not in marked and not hashes):
             return raw
-        entry = lines.entry(kind, raw, "", 0, Read())
+        entry = Read().entry(kind, raw, "", 0)
         if isinstance(entry, Carried):
             return None if entry.hash in hashes else raw
         if not isinstance(entry, Line) or entry.id not in marked:
@@ -402,7 +401,7 @@ class Rows:
         waiting = self.connection.execute(_WAITING).fetchall()
         wanted, said = {row[0] for row in waiting}, dict[str, Line]()
         for data in contents:
-            for _, entry in lines.entries(PATTERNS, [data], "", Read()):
+            for _, entry in Read().entries(PATTERNS, [data], ""):
                 if isinstance(entry, Line) and entry.id in wanted:
                     said[entry.id] = line.join(said[entry.id], entry) if entry.id in said else entry
         found: list[bytes] = []

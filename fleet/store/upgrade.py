@@ -39,7 +39,7 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
 
     An edition is joined and sorted, and behind it stands what is no line of this version; a shard goes line by line.
     """
-    rows = [(raw, converted(raw)) for _, raw in lines.raw_lines([data], path, lines.Read())]
+    rows = [(raw, converted(raw)) for _, raw in lines.Read().raw_lines([data], path)]
     count = sum(made is not None for _, made in rows)
     if not count:
         return data, 0
@@ -152,7 +152,7 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 
 
 def _records(contents: Iterable[bytes]) -> dict[str, Line]:
-    read = (entry for data in contents for _, entry in lines.entries(PATTERNS, [data], "", lines.Read()))
+    read = (entry for data in contents for _, entry in lines.Read().entries(PATTERNS, [data], ""))
     return _joined(entry for entry in read if isinstance(entry, Line))
 
 
@@ -186,7 +186,7 @@ def _without_private(workspace: Workspace, clan: Mapping[str, bytes], private: M
 
 
 def _without(data: bytes, private: Collection[str], shared: list[bytes]) -> bytes:
-    kept = [(raw, _line(raw)) for _, raw in lines.raw_lines([data], "", lines.Read())]
+    kept = [(raw, _line(raw)) for _, raw in lines.Read().raw_lines([data], "")]
     kept = [(raw, found) for raw, found in kept if found is None or found.id not in private]
     if shared:
         kept += [(raw, _line(raw)) for raw in shared]

@@ -13,7 +13,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.line import Carried, Line
 from fleet.share.remote import Files, Mark
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, entries, kind_of
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
 from tests.memory_remote import MemoryServer
 from tests.sim.union import merge_trees
 
@@ -88,7 +88,7 @@ def held_in(tree: Files) -> Held:
     for path, data in sorted(tree.items()):
         kind = kind_of(path)
         if kind is not None:
-            for _, entry in entries(kind, [data], path, Read()):
+            for _, entry in Read().entries(kind, [data], path):
                 held.add(entry)
     return held.without_purged()
 

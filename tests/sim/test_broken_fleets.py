@@ -18,7 +18,7 @@ from fleet.share import outgoing, sync
 from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows
 from fleet.store.ingest import Ingest
-from fleet.store.lines import PATTERNS, Read, entries, kind_of
+from fleet.store.lines import PATTERNS, Read, kind_of
 from fleet.store.workspace import Writer
 from tests.memory_remote import MemoryTree
 from tests.sim.simulator import Simulation, history
@@ -294,7 +294,7 @@ class FirstCopy(Reading):
         if "/" in path or kind is None:
             return data
         found: dict[str, bytes] = {}
-        for raw, entry in entries(kind, [data], path, Read()):
+        for raw, entry in Read().entries(kind, [data], path):
             found.setdefault(raw.decode() if isinstance(entry, Carried) else entry.id, raw)
         return b"".join(raw + b"\n" for raw in found.values())
 

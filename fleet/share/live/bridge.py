@@ -19,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line, Refused
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read, entries
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -336,10 +336,10 @@ def _parsed(key: str, text: str) -> _Row:
         return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((_kind_of(entry) for _, entry in entries(PATTERNS, [raw], path, Read())), PATTERNS)
+        kind = next((_kind_of(entry) for _, entry in Read().entries(PATTERNS, [raw], path)), PATTERNS)
     read = Read()
     good: list[tuple[bytes, Entry]] = []
-    for one, entry in entries(kind, [raw], path, read):
+    for one, entry in read.entries(kind, [raw], path):
         if _name_of(entry) == name and _kind_of(entry) is kind:
             good.append((one, entry))
         else:
