@@ -12,7 +12,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, Pattern, Policy, fold, groups, united
+from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, united
 from fleet.recall.session_context import ROW_CHARS_MAX
 from fleet.recall.wording import Listing, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
@@ -20,7 +20,7 @@ from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
-from fleet.text import dates, mentions
+from fleet.text import dates, similarity
 from fleet.text.screening import screened
 from fleet.text.similarity import Near, near
 
@@ -95,6 +95,30 @@ def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
         workspace.close()
 
 
+class _Listing(NamedTuple):
+    """The lessons that were asked for.
+
+    Attributes:
+        lessons: each with the id that it is merged into, "" for none, and with its other wordings; best first.
+        total: how many there are in all.
+        refused: how many lines could not be read.
+    """
+
+    lessons: list[tuple[Wordings, str]]
+    total: int
+    refused: int
+
+    def as_found(self) -> dict[str, Any]:
+        """Return them as ``--json`` shows them, each with what says the same in other words, or the opposite."""
+        rows = []
+        for each, into in self.lessons:
+            said = [{"id": one.id, "text": screened(one.text), "seen": one.count("seen")} for one in each.wordings]
+            more = {"wordings": said, "contradicts": list(each.opposites)}
+            shown = lesson_as_json(each.lesson) | {name: value for name, value in more.items() if value}
+            rows.append(shown | ({"state": "merged"} if into else {}))
+        return {"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": self.refused}
+
+
 class Wanted(NamedTuple):
     """Filter of a list: "" for any. A lesson's kind is its category, a discovery's its type."""
 
@@ -120,70 +144,55 @@ class Wanted(NamedTuple):
             and last >= first_stamp(self.since)
         )
 
+    def lessons(
+        self,
+        workspace: Workspace,
+        count: int | None,
+        clusters: Clusters = NOT_COMPARED,
+        *,
+        everything: bool = False,
+    ) -> _Listing:
+        """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
 
-class _Listing(NamedTuple):
-    """The lessons that were asked for.
+        What the logs owe is counted first, where anything may be written.
 
-    Attributes:
-        lessons: each with the id that it is merged into, "" for none, and with its other wordings; best first.
-        total: how many there are in all.
-        refused: how many lines could not be read.
-    """
+        Raises:
+            UsageError: the day since which they were seen is none.
+        """
+        first_stamp(self.since)  # also where nothing is there to be compared with it
+        with suppress(FleetError):
+            reconcile_all(workspace)
+        patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
+        is_narrowed = any(self)
+        if everything:
+            into = {each.id: (each, other) for each, other in _everything(patterns)}
+            into |= {each: (own, "") for each, own in mine.items()}
+            best = ranked((each for each, _ in into.values()), "sight")
+            shown = [(Wordings(each), into[each.id][1]) for each in best]
+            total = len(shown)
+        else:
+            mine = {each: own for each, own in mine.items() if own.value(STAGE) != Stage.CONSOLIDATED}
+            spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
+            is_all = count is None or is_narrowed
+            shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(mine) + spare)
+            own = [each for each in mine.values() if each.is_listed]
+            found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
+            shown = [(each, "") for each in clusters.grouped(found, patterns.lesson)]
+            total = _count(patterns, mine) - spare + len(clusters.groups)
+        if is_narrowed:
+            shown = [row for row in shown if self.admits(row[0].lesson)]
+            total = len(shown)
+        return _Listing(shown[:count], total, refused)
 
-    lessons: list[tuple[Wordings, str]]
-    total: int
-    refused: int
+    def discoveries(self, workspace: Workspace, count: int) -> list[Discovery]:
+        """Return the newest discoveries, newest first.
 
-    def as_found(self) -> dict[str, Any]:
-        """Return them as ``--json`` shows them, each with what says the same in other words, or the opposite."""
-        rows = []
-        for each, into in self.lessons:
-            said = [{"id": one.id, "text": screened(one.text), "seen": one.count("seen")} for one in each.wordings]
-            more = {"wordings": said, "contradicts": list(each.opposites)}
-            shown = lesson_as_json(each.lesson) | {name: value for name, value in more.items() if value}
-            rows.append(shown | ({"state": "merged"} if into else {}))
-        return {"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": self.refused}
-
-
-def listed(
-    workspace: Workspace,
-    count: int | None,
-    wanted: Wanted,
-    clusters: Clusters = NOT_COMPARED,
-    *,
-    everything: bool = False,
-) -> _Listing:
-    """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
-
-    What the logs owe is counted first, where anything may be written.
-
-    Raises:
-        UsageError: the day since which they were seen is none.
-    """
-    first_stamp(wanted.since)  # also where nothing is there to be compared with it
-    with suppress(FleetError):
-        reconcile_all(workspace)
-    patterns, mine, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
-    is_narrowed = any(wanted)
-    if everything:
-        into = {each.id: (each, other) for each, other in _everything(patterns)}
-        into |= {each: (own, "") for each, own in mine.items()}
-        best = ranked((each for each, _ in into.values()), "sight")
-        shown = [(Wordings(each), into[each.id][1]) for each in best]
-        total = len(shown)
-    else:
-        mine = {each: own for each, own in mine.items() if own.value(STAGE) != Stage.CONSOLIDATED}
-        spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
-        is_all = count is None or is_narrowed
-        shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(mine) + spare)
-        own = [each for each in mine.values() if each.is_listed]
-        found = ranked([*(each for each in shared if each.id not in mine), *own], "sight")
-        shown = [(each, "") for each in clusters.grouped(found, patterns.lesson)]
-        total = _count(patterns, mine) - spare + len(clusters.groups)
-    if is_narrowed:
-        shown = [row for row in shown if wanted.admits(row[0].lesson)]
-        total = len(shown)
-    return _Listing(shown[:count], total, refused)
+        Raises:
+            UsageError: the day since which they were found is none.
+        """
+        first_stamp(self.since)
+        found = workspace.discoveries.shown() if any(self) else workspace.discoveries.newest(count)
+        return list(islice(filter(self.admits, reversed(found)), count))
 
 
 def first_stamp(since: str) -> clock.Stamp:
@@ -196,17 +205,6 @@ def first_stamp(since: str) -> clock.Stamp:
     if since_ms is None:
         raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
     return clock.pack(since_ms)
-
-
-def discovered(workspace: Workspace, count: int, wanted: Wanted) -> list[Discovery]:
-    """Return the newest discoveries, newest first.
-
-    Raises:
-        UsageError: the day since which they were found is none.
-    """
-    first_stamp(wanted.since)
-    found = workspace.discoveries.shown() if any(wanted) else workspace.discoveries.newest(count)
-    return list(islice(filter(wanted.admits, reversed(found)), count))
 
 
 def counted(workspace: Workspace) -> int:
@@ -235,7 +233,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
     A record that stands for others is the whole lesson, the others are as they were logged.
     """
     whole: dict[str, Pattern] = {}
-    for group in groups(patterns.pointing()):
+    for group in Merges(patterns.pointing()).groups():
         if members := patterns.some(group):
             whole |= dict.fromkeys([member.id for member in members], united(members))
     for each in patterns.records():
@@ -284,7 +282,7 @@ def _details(lesson: Pattern) -> dict[str, Any]:
 
 def _moment(lesson: Pattern) -> dict[str, Any]:
     """Return before which step a lesson is shown, and whether its words or a person named it; nothing for none."""
-    found = mentions.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
+    found = similarity.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
     return {"trigger": found, "trigger_derived": not lesson.trigger} if found else {}
 
 

@@ -13,7 +13,7 @@ from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Pattern, merging, united, unmerging
+from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, united
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.store.homes import MEMORY
@@ -246,7 +246,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         before = _members(workspace, first)
         pointing = workspace.patterns.pointing()
         here = (each.id for each in workspace.patterns.some(sorted(pointing)))
-        source, into = merging(pointing, {first.id, second.id, *here}, first.id, second.id)
+        source, into = Merges(pointing).merging({first.id, second.id, *here}, first.id, second.id)
         if not force:
             _refuse_difference(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
@@ -314,7 +314,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
         before = workspace.patterns.group(known.id)
         stamp, cut = writer.tick(), workspace.policy().cut
         pointing = workspace.patterns.pointing()
-        cleared = unmerging(pointing, known.id)
+        cleared = Merges(pointing).unmerging(known.id)
         with Runs(workspace).noting(agent, "unmerge") as noted:
             writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
             changed = _own_words_back(writer, workspace.patterns.some(before))

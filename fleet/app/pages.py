@@ -14,7 +14,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, fold, groups, united
+from fleet.model.pattern import Merges, Pattern, fold, united
 from fleet.recall.wording import Pages, Share
 from fleet.reflect.clusters import Clusters
 from fleet.share.remote import Files
@@ -27,8 +27,7 @@ from fleet.store.tree import (
     FRONT_PAGE,
     MEMBERS,
     PAGE,
-    emoji_of,
-    members_of,
+    Members,
 )
 from fleet.store.workspace import Workspace
 
@@ -101,7 +100,7 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     lessons, told = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not told:
         return {}
-    members = emoji_of(members_of(read(MEMBERS)))
+    members = Members.parse(read(MEMBERS)).emoji
     clan = _Clan(lessons)
     found = _discoveries(told)
     best = {each.id: each for each in clan.best}
@@ -162,7 +161,8 @@ class _Clan:
 def _whole(lessons: bytes) -> Iterator[Pattern]:
     """Yield the listed lessons of an edition, merged records as one: these are all that it holds."""
     has_merged = b'"merged_into"' in lessons
-    sets = groups({each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {})
+    pointing = {each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {}
+    sets = Merges(pointing).groups()
     inside: dict[str, Pattern | None] = dict.fromkeys(member for group in sets for member in group)
     for each in _folded(lessons):
         if each.id in inside:

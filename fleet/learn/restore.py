@@ -26,7 +26,7 @@ from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
-from fleet.store.tree import MEMBERS, members_file, members_of
+from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
 
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -292,9 +292,9 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
 
 def _join_members(workspace: Workspace, data: bytes) -> None:
     file = workspace.clan / MEMBERS
-    mine = members_of(workspace.files.read(file))
-    if joined := members_of(data) | mine:
-        workspace.files.replace(file, members_file(joined))
+    mine = Members.parse(workspace.files.read(file))
+    if joined := Members(Members.parse(data) | mine):
+        workspace.files.replace(file, joined.render())
 
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:

@@ -423,28 +423,6 @@ def author_field(part: str) -> str:
 # --- merged lessons -------------------------------------------------------------------------------------------------
 
 
-def groups(pointing: Mapping[str, str]) -> list[list[str]]:
-    """Return the merged sets, each sorted, ids that are not here among them.
-
-    ``pointing`` tells which record is merged into which.
-    """
-    root: dict[str, str] = {}
-
-    def find(member: str) -> str:
-        while root.setdefault(member, member) != member:
-            root[member] = root[root[member]]
-            member = root[member]
-        return member
-
-    for one, other in pointing.items():
-        a, b = find(one), find(other)
-        root[max(a, b)] = min(a, b)
-    grouped: dict[str, list[str]] = defaultdict(list)
-    for member in sorted(root):
-        grouped[find(member)].append(member)
-    return list(grouped.values())
-
-
 def _representative(patterns: Iterable[Pattern]) -> Pattern:
     """Return the record that stands for a set: the smallest id that is listed.
 
@@ -526,60 +504,85 @@ def _together(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str,
     return together
 
 
-def merging(pointing: Mapping[str, str], here: Container[str], one: str, other: str) -> tuple[str, str]:
-    """Return which record has to point to which, so that two lessons are one.
+class Merges:
+    """Merged lessons.
 
-    The larger id points to the smaller. Where one of them points elsewhere already, the end of its chain does, since a
-    field holds one id: overwriting it would take a third record out of the set.
-
-    Of two ends, one whose record is ``here`` points.
-
-    Raises:
-        NoError: they are one lesson already.
+    Args:
+        pointing: tells which record is merged into which.
     """
-    if one == other:
-        raise NoError(f"{one} is one lesson already; nothing was changed")
-    sets = {member: group for group in groups(pointing) for member in group}
-    mine, theirs = sets.get(one, [one]), sets.get(other, [other])
-    if other in mine:
-        raise NoError(f"{one} and {other} are merged already; nothing was changed")
-    ends = [(_end(mine, pointing), theirs), (_end(theirs, pointing), mine)]
-    source, into = max(ends, key=lambda end: (end[0] in here, end[0]))
-    return source, _end(into, pointing)
 
+    def __init__(self, pointing: Mapping[str, str]) -> None:
+        self._pointing = pointing
 
-def _end(group: Iterable[str], pointing: Mapping[str, str]) -> str:
-    """Return the one that points nowhere; in a cycle, which has none, the largest: it can be spared there."""
-    members = sorted(group)
-    free = next((member for member in members if member not in pointing), "")
-    return free or max(_cycle(members[0], pointing))
+    def groups(self) -> list[list[str]]:
+        """Return the merged sets, each sorted, ids that are not here among them."""
+        root: dict[str, str] = {}
 
+        def find(member: str) -> str:
+            while root.setdefault(member, member) != member:
+                root[member] = root[root[member]]
+                member = root[member]
+            return member
 
-def _cycle(start: str, pointing: Mapping[str, str]) -> list[str]:
-    """Return the ids of the cycle that a walk from here ends in; none, if it ends at one that points nowhere."""
-    seen: dict[str, int] = {}
-    at = start
-    while at in pointing and at not in seen:
-        seen[at] = len(seen)
-        at = pointing[at]
-    return list(seen)[seen[at] :] if at in seen else []
+        for one, other in self._pointing.items():
+            a, b = find(one), find(other)
+            root[max(a, b)] = min(a, b)
+        grouped: dict[str, list[str]] = defaultdict(list)
+        for member in sorted(root):
+            grouped[find(member)].append(member)
+        return list(grouped.values())
 
+    def merging(self, here: Container[str], one: str, other: str) -> tuple[str, str]:
+        """Return which record has to point to which, so that two lessons are one.
 
-def unmerging(pointing: Mapping[str, str], pattern_id: str) -> list[str]:
-    """Return the records whose pointing has to be cleared to undo a merge.
+        The larger id points to the smaller. Where one of them points elsewhere already, the end of its chain does,
+        since a field holds one id: overwriting it would take a third record out of the set.
 
-    That is what this record was merged into, or else what was merged into it. What was merged into it before stays with
-    it, as it was before the merge.
+        Of two ends, one whose record is ``here`` points.
 
-    Raises:
-        NoError: it is not merged.
-    """
-    cleared = (
-        [pattern_id] if pattern_id in pointing else sorted(m for m, into in pointing.items() if into == pattern_id)
-    )
-    if not cleared:
-        raise NoError(f"{pattern_id} is not merged with another; nothing was changed")
-    cycle = _cycle(pattern_id, pointing)
-    if pattern_id in cycle:  # the way back has to go as well
-        cleared += [member for member in cycle if pointing[member] == pattern_id and member not in cleared]
-    return cleared
+        Raises:
+            NoError: they are one lesson already.
+        """
+        if one == other:
+            raise NoError(f"{one} is one lesson already; nothing was changed")
+        sets = {member: group for group in self.groups() for member in group}
+        mine, theirs = sets.get(one, [one]), sets.get(other, [other])
+        if other in mine:
+            raise NoError(f"{one} and {other} are merged already; nothing was changed")
+        ends = [(self._end(mine), theirs), (self._end(theirs), mine)]
+        source, into = max(ends, key=lambda end: (end[0] in here, end[0]))
+        return source, self._end(into)
+
+    def unmerging(self, pattern_id: str) -> list[str]:
+        """Return the records whose pointing has to be cleared to undo a merge.
+
+        That is what this record was merged into, or else what was merged into it. What was merged into it before stays
+        with it, as it was before the merge.
+
+        Raises:
+            NoError: it is not merged.
+        """
+        pointing = self._pointing
+        into_it = sorted(member for member, into in pointing.items() if into == pattern_id)
+        cleared = [pattern_id] if pattern_id in pointing else into_it
+        if not cleared:
+            raise NoError(f"{pattern_id} is not merged with another; nothing was changed")
+        cycle = self._cycle(pattern_id)
+        if pattern_id in cycle:  # the way back has to go as well
+            cleared += [member for member in cycle if pointing[member] == pattern_id and member not in cleared]
+        return cleared
+
+    def _end(self, group: Iterable[str]) -> str:
+        """Return the one that points nowhere; in a cycle, which has none, the largest: it can be spared there."""
+        members = sorted(group)
+        free = next((member for member in members if member not in self._pointing), "")
+        return free or max(self._cycle(members[0]))
+
+    def _cycle(self, start: str) -> list[str]:
+        """Return the ids of the cycle that a walk from here ends in; none, if it ends at one that points nowhere."""
+        seen: dict[str, int] = {}
+        at = start
+        while at in self._pointing and at not in seen:
+            seen[at] = len(seen)
+            at = self._pointing[at]
+        return list(seen)[seen[at] :] if at in seen else []

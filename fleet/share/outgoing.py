@@ -20,8 +20,8 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
-from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Paths, TreeGoneError, members_file, members_of
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read
+from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.screening import for_terminal
@@ -144,9 +144,9 @@ class Outbox:
                     out.entries.append(part)
 
     def _add_members(self, out: Outgoing) -> None:
-        named = members_of(self._workspace.files.read(self._workspace.clan / MEMBERS))
-        if named and named != members_of(self._content(MEMBERS)):
-            data = members_file(named)
+        named = Members.parse(self._workspace.files.read(self._workspace.clan / MEMBERS))
+        if named and named != Members.parse(self._content(MEMBERS)):
+            data = named.render()
             if why := in_texts([data.decode()]):
                 out.withheld.append(_Withheld(MEMBERS, data, "; ".join(why)))
             else:
@@ -181,7 +181,7 @@ class Outbox:
         clean = tree.paths(before) if known == out.stripped and tree.descends(tree.head(), before) else {}
         found = {}
         for path, (oid, _) in self._paths.items():
-            kind = kind_of(path)
+            kind = Kind.of(path)
             if kind is not None and clean.get(path, ("", 0))[0] != oid:
                 data = tree.read(oid)
                 if (left := workspace.db.stripped(kind, data)) != data:
@@ -195,7 +195,7 @@ class Outbox:
             self._workspace.state.put(**{_STRIPPED: f"{self._tree.head()} {out.stripped}"})
 
     def _is_small(self) -> bool:
-        size = sum(size for path, (_, size) in self._paths.items() if kind_of(path))
+        size = sum(size for path, (_, size) in self._paths.items() if Kind.of(path))
         return size < self._workspace.config.keep.edition_always_bytes
 
     def _is_heavy(self, kind: Kind) -> bool:
@@ -256,7 +256,7 @@ class Outbox:
         if self._is_small() or not self._is_heavy(kind):
             return self._is_small()
         share = self._workspace.config.keep.edition_uncovered_share
-        looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(self._paths.items()) if kind_of(path) is kind)
+        looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(self._paths.items()) if Kind.of(path) is kind)
         mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
         if self._workspace.db.noted(f"not due: {kind.name}") == mark:
             return False

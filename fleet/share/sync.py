@@ -36,8 +36,6 @@ from fleet.store.tree import (
     GitTree,
     Members,
     Paths,
-    members_file,
-    members_of,
 )
 from fleet.store.workspace import Workspace
 from fleet.text.screening import for_terminal
@@ -147,7 +145,7 @@ class Exchange:
                 self.done.put_back = workspace.take(head).put_back
                 paths = workspace.tree.paths(head)
                 if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
-                    self._write_members(paths, {})
+                    self._write_members(paths, Members())
                     self.done.put_back.append(MEMBERS)
 
     def _pull(self) -> Mark:
@@ -174,15 +172,17 @@ class Exchange:
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
             self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
-                self._write_members(after, members_of(tree.read(before[MEMBERS][0])) if MEMBERS in before else {})
+                base = tree.read(before[MEMBERS][0]) if MEMBERS in before else b""
+                self._write_members(after, Members.parse(base))
 
     def _write_members(self, paths: Paths, base: Members) -> None:
         workspace = self.workspace
         file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS][0])
-        mine = members_of(workspace.files.read(file))
+        mine = Members.parse(workspace.files.read(file))
         # Three ways, agent by agent: what changed here since the tree before stands, all else is theirs.
-        joined = members_of(data) | {agent: table for agent, table in mine.items() if table != base.get(agent)}
-        workspace.files.replace(file, members_file(joined) if joined else data)
+        changed = {agent: table for agent, table in mine.items() if table != base.get(agent)}
+        joined = Members(Members.parse(data) | changed)
+        workspace.files.replace(file, joined.render() if joined else data)
 
     def _confirm(self, pushed: Mark) -> None:
         """Take in what was pushed: it is what the remote holds now."""

@@ -10,7 +10,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, Policy, fold, groups, is_blocked, united
+from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, united
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
@@ -132,7 +132,7 @@ class Patterns(_Table):
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of merged records, each with those of all that are one lesson with it, sorted."""
-        return {member: group for group in groups(self.pointing()) for member in group}
+        return {member: group for group in Merges(self.pointing()).groups() for member in group}
 
     def pointing(self) -> dict[str, str]:
         """Return which record is merged into which."""
@@ -168,7 +168,7 @@ class Patterns(_Table):
         return list({each.id: each for each in whole if each is not None}.values())
 
     def _united(self, order: Order) -> Iterator[Pattern]:
-        for group in groups(self.pointing()):
+        for group in Merges(self.pointing()).groups():
             members = self.some(group)
             if members and _is_listed(whole := united(members), order):
                 yield whole

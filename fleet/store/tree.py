@@ -56,8 +56,6 @@ _LINKS = ("120000", "160000")
 
 Paths = dict[str, tuple[str, int]]
 """Path under clan-learnings -> (id of its content, size)."""
-Members = dict[str, dict[str, str]]
-"""Agent -> what ``members.toml`` says of it."""
 
 _EMOJI_CHARS_MAX = 8
 
@@ -285,38 +283,41 @@ def _gone() -> Iterator[None]:
 # --- its members ----------------------------------------------------------------------------------------------------
 
 
-def members_of(data: bytes) -> Members:
-    """Read ``members.toml``. What cannot be used is left out: it came from somebody else, and only decorates."""
-    if len(data) > limits.LINE_BYTES_MAX:
-        return {}
-    try:
-        found = tomllib.loads(data.decode().removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        return {}
-    return {
-        agent: {key: screening.one_line(value)[:200] for key, value in table.items() if isinstance(value, str)}
-        for agent, table in sorted(found.items())
-        if names.is_agent(agent) and isinstance(table, dict)
-    }
+class Members(dict[str, dict[str, str]]):
+    """The agents of a clan, each with what ``members.toml`` says of it."""
 
+    @classmethod
+    def parse(cls, data: bytes) -> "Members":
+        """Read ``members.toml``. What cannot be used is left out: it came from somebody else, and only decorates."""
+        if len(data) > limits.LINE_BYTES_MAX:
+            return cls()
+        try:
+            found = tomllib.loads(data.decode().removeprefix("\ufeff"))
+        except (ValueError, RecursionError):
+            return cls()
+        return cls(
+            {
+                agent: {key: screening.one_line(value)[:200] for key, value in table.items() if isinstance(value, str)}
+                for agent, table in sorted(found.items())
+                if names.is_agent(agent) and isinstance(table, dict)
+            }
+        )
 
-def members_file(members: Members) -> bytes:
-    """Return the bytes of ``members.toml``, agents and keys sorted."""
-    tables = []
-    for agent, table in sorted(members.items()):
-        lines = [
-            f"{key} = {msgspec.json.encode(value).decode()}" for key, value in sorted(table.items()) if _is_key(key)
-        ]
-        tables.append("\n".join([f"[{agent}]", *lines]) + "\n")
-    return "\n".join(tables).encode()
+    def render(self) -> bytes:
+        """Return the bytes of ``members.toml``, agents and keys sorted."""
+        tables = []
+        for agent, table in sorted(self.items()):
+            said = [(key, value) for key, value in sorted(table.items()) if _is_key(key)]
+            lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in said]
+            tables.append("\n".join([f"[{agent}]", *lines]) + "\n")
+        return "\n".join(tables).encode()
 
-
-def emoji_of(members: Members) -> Mapping[str, str]:
-    """Return agent to emoji, of those that have a short one."""
-    found = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in members.items()}
-    return {
-        agent: mark for agent, mark in found.items() if mark and len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable()
-    }
+    @property
+    def emoji(self) -> Mapping[str, str]:
+        """Agent to emoji, of those that have a short one."""
+        found = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
+        is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in found.items()}
+        return {agent: mark for agent, mark in found.items() if is_short[agent]}
 
 
 def _is_key(key: str) -> bool:

@@ -28,7 +28,7 @@ from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
-from fleet.store.tree import FORMAT, MEMBERS, GitTree, emoji_of, members_of
+from fleet.store.tree import FORMAT, MEMBERS, GitTree, Members
 from fleet.store.trust import DECIDED, Trust
 
 VERSION_1_FILES = (
@@ -250,7 +250,7 @@ class Workspace:
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""
-        return emoji_of(members_of(self.files.read(self.clan / MEMBERS)))
+        return Members.parse(self.files.read(self.clan / MEMBERS)).emoji
 
     # --- identity ----------------------------------------------------------------------------------------------------
 

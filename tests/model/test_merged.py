@@ -10,7 +10,7 @@ from crdt import clock
 from fleet.model import edits, line
 from fleet.model.errors import NoError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, Policy, fold, groups, merging, united, unmerging
+from fleet.model.pattern import Merges, Pattern, Policy, fold, united
 
 IDS = [f"p-{n:016x}" for n in range(1, 8)]
 A, B, C, D = IDS[:4]
@@ -52,7 +52,7 @@ class Book:
         return {each: into for each, found in self.records.items() if (into := fold(found).merged_into)}
 
     def group(self, pattern: str) -> list[str]:
-        found = next((group for group in groups(self.pointing()) if pattern in group), [pattern])
+        found = next((group for group in Merges(self.pointing()).groups() if pattern in group), [pattern])
         return [member for member in found if member in self.records]
 
     def whole(self, pattern: str) -> Pattern:
@@ -70,14 +70,14 @@ class Book:
         return {pattern.id: pattern.count("seen") for pattern in self.shown()}
 
     def merge(self, one: str, other: str, by: str, tick: Ticks) -> Line:
-        source, into = merging(self.pointing(), self.records, one, other)
+        source, into = Merges(self.pointing()).merging(self.records, one, other)
         known = self.records.get(source, Line(source))
         delta = edits.merge_into(known, into, by, tick(), FOREVER)
         self.add(delta)
         return delta
 
     def unmerge(self, pattern: str, by: str, tick: Ticks) -> list[Line]:
-        cleared = unmerging(self.pointing(), pattern)
+        cleared = Merges(self.pointing()).unmerging(pattern)
         deltas = [edits.unmerge(self.records[member], by, tick(), FOREVER) for member in cleared]
         self.add(*deltas)
         return deltas
@@ -193,8 +193,8 @@ def test_records_that_point_to_one_that_is_not_here_yet_are_one_set_now_and_late
 
 
 def test_a_merge_with_one_that_is_not_here_points_from_the_one_that_is():
-    assert merging({}, {A}, A, B) == (A, B)
-    assert merging({}, {A, B}, A, B) == (B, A)
+    assert Merges({}).merging({A}, A, B) == (A, B)
+    assert Merges({}).merging({A, B}, A, B) == (B, A)
 
 
 def test_a_merge_never_takes_a_third_record_out():
