@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from fleet.hosts import transcripts
 from fleet.text import shell
-from fleet.text.prompts import SAID_CHARS_MAX, Event, is_typed
+from fleet.text.prompts import SAID_CHARS_MAX, Event, Prompt
 from fleet.text.signals import PRAISE, detect, objections
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
@@ -139,7 +139,7 @@ def prompts(chosen: list[Session]) -> list[str]:
             words = event.text.strip()[:SAID_CHARS_MAX]
             is_heard = by_phrases(event.text)
             heard = (is_heard, is_heard or words in refused, is_heard or words in refused or words in stopped)
-            typed = [typed[0] + 1, typed[1] + is_typed(event.text), typed[2] + heard[-1]]
+            typed = [typed[0] + 1, typed[1] + Prompt(event.text).is_typed, typed[2] + heard[-1]]
             label = labels.get((session.name, place), "unclear")
             if label != "unclear":
                 for counts, is_one in zip(ways.values(), heard, strict=True):

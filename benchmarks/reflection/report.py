@@ -16,7 +16,7 @@ from fleet.hosts import sessions
 from fleet.reflect import rules
 from fleet.reflect.digest import Support
 from fleet.reflect.reflection import Lesson
-from fleet.text.prompts import is_typed
+from fleet.text.prompts import Prompt
 
 LABELS = Path(__file__).with_name("labels.jsonl")
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpora" / "transcripts"
@@ -79,7 +79,7 @@ def _one(path: Path, label: dict[str, Any]) -> Scores:
     kept = [each for each in lessons if _is_in(each, label["keep"])]
     may = [each for each in lessons if each not in kept and _is_in(each, label["may"])]
     found = [words for words in label["keep"] if any(_is_in(each, [words]) for each in lessons)]
-    typed = [each.text for each in session.events if each.kind == "prompt" and is_typed(each.text)]
+    typed = [each.text for each in session.events if each.kind == "prompt" and Prompt(each.text).is_typed]
     typed += [each.text for each in session.events if each.kind == "refused" and each.text]
     worth = [text for text in typed if any(_flat(words) in _flat(text) for words in label["keep"])]
     return Scores(1, len(lessons), len(kept), len(may), len(label["keep"]), len(found), len(typed), len(worth))

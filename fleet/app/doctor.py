@@ -23,7 +23,7 @@ from fleet.model.errors import FleetError
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
 from fleet.store import config, git, replica
-from fleet.store.database import TROUBLE, examined, is_damage
+from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
@@ -133,13 +133,13 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     path = workspace.db.database.path
     if path is None or not path.exists():
         yield _Finding("state", "ok", "no database yet; it is made when it is needed")
-    elif trouble := examined(path):
+    elif trouble := workspace.db.database.examined():
         if fix:
             _make_anew(workspace)
         yield _told("state", f"{path.name} is damaged: {trouble}", fixed=fix)
     else:
         yield _Finding("state", "ok", f"{path.name} is whole")
-    if trouble := examined(workspace.state.path) if workspace.state.path.exists() else "":
+    if trouble := Database(workspace.state.path).examined():
         yield _told("local", f"local.db is damaged: {trouble}")
 
 

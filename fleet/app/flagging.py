@@ -201,7 +201,7 @@ class Flagging:
             return True, Reply(self._turned_green(payload, red))
         if not self._count(payload, printed):
             return False, Reply()
-        same = f"{family}\n{shell.error_fingerprint(printed) or payload.exit_code}"
+        same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
         flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
@@ -303,7 +303,7 @@ class _Ground:
     def __init__(self, root: str) -> None:
         self.root = Path(root)
         self.files = Files(self.root)
-        self.files.homes = homes.current(root)
+        self.files.homes = homes.Homes(root).current()
         self.world = self
         self.wall_ms = local.now_ms
 

@@ -25,7 +25,6 @@ from fleet.hosts.local import (
     Reflog,
     TimeUpError,
     explained,
-    is_own,
 )
 from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
@@ -252,10 +251,10 @@ class _Hearing:
         Beside them the line that tells the person; "" and "" for none.
         """
         from fleet.store.relevant import relevant
-        from fleet.text.prompts import own_words
+        from fleet.text.prompts import Prompt
 
         call = self._call
-        sender, said = own_words(self._payload.prompt)
+        sender, said = Prompt(self._payload.prompt).own_words()
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not said or not most:
             return "", ""
@@ -300,7 +299,7 @@ class _Hearing:
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
             reply.context, reply.note = self._lessons_for()
-        if is_own(payload.command) and payload.tool == "Bash":
+        if payload.is_own and payload.tool == "Bash":
             with call.guarded("a command of fleet's own waits for a person's yes"):
                 reply.runs = _run_by_path(payload.command)
         return reply
@@ -449,7 +448,7 @@ def _run_by_path(command: str) -> str:
     """
     from fleet.text import shell
 
-    words = shell.simple_words(command)
+    words = shell.Command(command).plain_words
     if (
         words[:1] != ["fleet"]
         or not _ASKED_OF_AGENTS.intersection(words[1:2])
@@ -457,7 +456,8 @@ def _run_by_path(command: str) -> str:
     ):
         return ""
     program = _program()
-    return f"{program}{command.lstrip(' ').removeprefix('fleet')}" if shell.simple_words(program) == [program] else ""
+    is_plain = shell.Command(program).plain_words == [program]
+    return f"{program}{command.lstrip(' ').removeprefix('fleet')}" if is_plain else ""
 
 
 def _program() -> str:
@@ -478,7 +478,7 @@ def _observing() -> "ModuleType":
 
 def _logged_by(payload: Payload) -> str:
     """Return the line that tells the person what a command of fleet's own logged, and how often that is known now."""
-    if not is_own(payload.command) or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
+    if not payload.is_own or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
         return ""
     id_, _, told = payload.printed.partition("\n")[0].partition(" ")
     if id_[:2] not in ("p-", "d-") or not told:

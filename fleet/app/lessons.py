@@ -22,7 +22,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
 
-class Changed(NamedTuple):
+class _Changed(NamedTuple):
     """A lesson and its change.
 
     Attributes:
@@ -123,7 +123,7 @@ def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
 # --- it changes -----------------------------------------------------------------------------------------------------
 
 
-def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
+def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """Retire a lesson, with all records that it is merged with. Confirmations that are not known here survive it.
 
     Raises:
@@ -141,7 +141,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> Changed:
     return done
 
 
-def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
+def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """Bring a retired lesson back, with its history.
 
     Raises:
@@ -157,7 +157,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> Changed:
 
 def _turned(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
-) -> Changed:
+) -> _Changed:
     """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
     # What the logs owe goes first: an add that is still owed must not undo this edit later.
     counting.reconcile_all(workspace)
@@ -168,7 +168,7 @@ def _turned(
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
         writer.say([change(writer.line(each), writer) for each in changing])
-    return Changed(whole, [each for each in changing if each != whole.id], whole.id)
+    return _Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 
 def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> _Edited:
@@ -232,7 +232,7 @@ def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> lis
     return [each.id for each in found if each.is_present and normalise(each.text) == normalise(said)]
 
 
-def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> Changed:
+def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _Changed:
     """Make two lessons one, in the words of the first: both records are kept, their counts add up.
 
     Unmerging the changed record undoes it.
@@ -257,7 +257,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             noted.fields += _keep_words(writer, united(before), first.id)
     members = _members(workspace, find(workspace, first.id))
     whole = united(members)
-    return Changed(whole, [each.id for each in members if each.id != whole.id], source)
+    return _Changed(whole, [each.id for each in members if each.id != whole.id], source)
 
 
 _WORDS = ("text", "correct")
@@ -300,7 +300,7 @@ def _refuse_difference(one: Pattern, other: Pattern) -> None:
         )
 
 
-def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
+def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """Undo a merge; either of the two ids will do. Returned is the lesson that the record is now.
 
     Here the two are not grouped by their words either: somebody said that they are two.
@@ -326,7 +326,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> Changed:
             noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
             noted.fields += changed
             noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
-    return Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
+    return _Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:

@@ -25,7 +25,7 @@ from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflection import Answer
 from fleet.share.notices import Notice, Notices
-from fleet.store import config, consent
+from fleet.store import consent
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -102,14 +102,7 @@ class Choice:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         set_ = workspace.config.reflect
-        is_off = os.environ.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
-        self.settings = replace(
-            set_,
-            max_usd=config.amount(os.environ.get("REFLECTION_MAX_BUDGET_USD", ""), set_.max_usd),
-            daily_usd=config.amount(os.environ.get("REFLECTION_DAILY_CAP_USD", ""), set_.daily_usd),
-            idle_min=config.amount(os.environ.get("REFLECTION_IDLE_MIN", ""), set_.idle_min),
-            off=is_off or set_.off,
-        )
+        self.settings = set_.in_environment(os.environ)
         mine = workspace.state.get(_HOST_CHOICE)
         self.named: str = set_.reflector if set_.reflector != RULES else mine if mine in _CHOSEN else RULES
 

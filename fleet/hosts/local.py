@@ -335,11 +335,6 @@ def _reflog_of(cwd: str) -> str:
 # --- one call -------------------------------------------------------------------------------------------------------
 
 
-def is_own(command: str) -> bool:
-    """Tell whether a command begins as one of fleet's own does, by its name or by a path."""
-    return f"/{command.lstrip(' ').partition(' ')[0]}".endswith("/fleet")
-
-
 class TimeUpError(BaseException):
     """A limit of time was reached. No ``except Exception`` on the way may swallow it."""
 

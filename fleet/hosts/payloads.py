@@ -139,6 +139,11 @@ class Payload:
         return any(cue in lower for cue in _FAILURE_CUES)
 
     @property
+    def is_own(self) -> bool:
+        """True where the command begins as one of fleet's own does, by its name or by a path."""
+        return f"/{self.command.lstrip(' ').partition(' ')[0]}".endswith("/fleet")
+
+    @property
     def has_transcript(self) -> bool:
         """True where there is a transcript in the form that ``hosts.transcripts`` reads."""
         return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)

@@ -211,8 +211,9 @@ class AttemptLog:
         from fleet.text import shell
 
         where = (session, shell.Command(command).family)
-        fingerprint = _hash(shell.error_fingerprint(error) or f"{exit_code}")
-        said = shell.error_line(error) or (f"exit {exit_code}" if exit_code is not None else "")
+        failure = shell.Failure(error)
+        fingerprint = _hash(failure.fingerprint or f"{exit_code}")
+        said = failure.line or (f"exit {exit_code}" if exit_code is not None else "")
         shown, key = fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX), _key(command, cwd)
         blocks = " ".join(_declarations(self._root, self._agent))
 

@@ -225,14 +225,14 @@ def _expressions(terms: list[_Term]) -> tuple[str, str]:
         term.text for term in telling if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
     ]
     words = {word for text in signed for word in _WORD.findall(text) if len(word) >= _WORD_CHARS_MIN}
-    some += [phrase for word in sorted(words) for phrase in similarity.phrases(word)]
+    some += [phrase for word in sorted(words) for phrase in similarity.Words(word).phrases()]
     either = " OR ".join(filter(None, some))
     return " AND ".join(each), " AND ".join([*quoted, f"({either})"] if either else quoted)
 
 
 def _expression(term: _Term, *, is_whole: bool = False) -> str:
     """Return the full-text expression of a term, "" when there is nothing in it that is indexed."""
-    found = similarity.phrases(term.text)
+    found = similarity.Words(term.text).phrases()
     if not found:
         return ""
     if not (term.is_quoted or is_whole) and found[0].endswith('"') and len(term.text) > 1:

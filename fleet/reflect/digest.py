@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson
 from fleet.text import screening, shell
-from fleet.text.prompts import Event, is_letter, is_typed, own_words
+from fleet.text.prompts import Event, Prompt, is_letter
 from fleet.text.similarity import is_stop
 
 TOKENS_MAX = 24_000
@@ -119,7 +119,7 @@ def _rows(events: Sequence[Event]) -> list[_Row]:
     for event in events:
         if event.kind == "prompt":
             _conclude(rows)
-            who = "person" if is_typed(event.text) else "host"
+            who = "person" if Prompt(event.text).is_typed else "host"
             rows.append(_Row(who, who, event.text, event.line))
         elif event.kind == "said":
             rows.append(_Row("agent", "agent", event.text, event.line))
@@ -189,7 +189,7 @@ class Support:
     def __init__(self, events: Sequence[Event]) -> None:
         said, read, done = list[str](), list[str](), list[str]()
         for event in events:
-            if event.kind == "prompt" and is_typed(event.text):
+            if event.kind == "prompt" and Prompt(event.text).is_typed:
                 said.append(unpasted(event.text))
                 read.append(_pasted(event.text, said[-1]))
             elif event.kind == "prompt":
@@ -257,7 +257,7 @@ def unpasted(prompt: str) -> str:
 
     Another agent's message, code in fences, quoted lines and what a host put in are not theirs either.
     """
-    if own_words(prompt)[0]:
+    if Prompt(prompt).own_words()[0]:
         return ""
     kept: list[str] = []
     for number, paragraph in enumerate(re.split(r"\n\s*\n", _BLOCK.sub("", prompt))):

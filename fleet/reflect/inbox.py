@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from fleet.model.names import normalise
-from fleet.store.lines import said_in, say_in, screened
+from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.similarity import ALIKE_MIN, near
@@ -195,7 +195,7 @@ class Inbox:
     def entries(self) -> list[Entry]:
         """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
         found: dict[str, Entry] = {}
-        for line in said_in(self._workspace.files, self._path, Item | Decision | _Shown):  # type: ignore[arg-type]
+        for line in JsonLines(self._workspace.files, self._path).read(Item | Decision | _Shown):  # type: ignore[arg-type]
             _read_in(found, self._agent, line)
         return list(found.values())
 
@@ -224,7 +224,7 @@ class Inbox:
         return self._workspace.files.lock(self._workspace.local / "locks" / f"inbox-{self._agent}.lock")
 
     def _say(self, lines: Sequence[msgspec.Struct]) -> None:
-        say_in(self._workspace.files, self._path, lines)
+        JsonLines(self._workspace.files, self._path).add(lines)
 
 
 class Inboxes:

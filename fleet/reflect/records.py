@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from fleet.store.lines import said_in, say_in
+from fleet.store.lines import JsonLines
 from fleet.store.workspace import Workspace
 
 FILE_NAME = "reflections.jsonl"
@@ -131,12 +131,12 @@ class Records:
 
     def _append(self, record: Record) -> Record:
         said = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
-        say_in(self._workspace.files, self._path, [said])
+        JsonLines(self._workspace.files, self._path).add([said])
         return said
 
     def read(self, since: str = "") -> list[Record]:
         """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-        return [each for each in said_in(self._workspace.files, self._path, Record) if each.at >= since]
+        return [each for each in JsonLines(self._workspace.files, self._path).read(Record) if each.at >= since]
 
     def passes(self) -> list[Pass]:
         """Return the passes of an agent, oldest first."""

@@ -17,7 +17,7 @@ from fleet.model.names import normalise
 from fleet.reflect.digest import runs, unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
-from fleet.text.prompts import Event, Session, is_typed, own_words
+from fleet.text.prompts import Event, Prompt, Session
 from fleet.text.signals import PRAISE, detect, objections
 
 LESSON_MIN = 3
@@ -195,7 +195,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
     for event in session.events:
         if event.kind == "call":
             last = f"{event.tool} {event.about}"
-        elif event.kind == "prompt" and event.text.strip() not in told and is_typed(event.text):
+        elif event.kind == "prompt" and event.text.strip() not in told and Prompt(event.text).is_typed:
             told.add(event.text.strip())
             theirs = unpasted(event.text)
             signal = detect(theirs)
@@ -209,7 +209,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
 
 def _standing(session: str, event: Event) -> Iterator[Proposal]:
     """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
-    sender, said = own_words(unpasted(event.text))
+    sender, said = Prompt(unpasted(event.text)).own_words()
     for found in () if sender else _SENTENCE.finditer(said):
         sentence = found[0].strip()
         words = len(sentence.split())
@@ -237,8 +237,8 @@ def _failed(session: Session) -> Iterator[Proposal]:
         if not ran.is_build():
             last = f"`{call.about}`" if is_ok and not ran.only_looks else last
         elif is_ok is False:
-            line = shell.error_line(event.text)
-            red.setdefault(family, {}).setdefault(shell.error_fingerprint(event.text), []).append(line)
+            failure = shell.Failure(event.text)
+            red.setdefault(family, {}).setdefault(failure.fingerprint, []).append(failure.line)
         elif is_ok:
             for lines in red.pop(family, {}).values():
                 if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
@@ -262,7 +262,7 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
             provides = name in later.about and not shell.Command(later.about).only_looks and name not in call.about
             if provides and name not in after.text:
                 told.add(name)
-                line = shell.error_line(found[0]) if found else ""
+                line = shell.Failure(found[0]).line if found else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
                 worth, at = _WORTH["missing"], result.at
@@ -320,8 +320,8 @@ def _slow(session: Session) -> tuple[str, str, str] | None:
 def _wish(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for what somebody wished to have."""
     for event in session.events:
-        said = event.text if event.kind == "said" or (event.kind == "prompt" and is_typed(event.text)) else ""
-        if found := _WISHES.search(own_words(said)[1]):
+        said = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
+        if found := _WISHES.search(Prompt(said).own_words()[1]):
             wish = _line(found[0], 200)
             body = f"In one session it was said: “{wish}”. Say here how that is done with what there is.\n"
             return _slug(" ".join(wish.split()[4:9])), wish, body

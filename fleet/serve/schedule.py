@@ -57,7 +57,7 @@ def looks(workspace: Workspace) -> Looks:
 
 def _idle_ms(workspace: Workspace) -> float:
     """Return for how long a session is quiet that has ended."""
-    return workspace.config.reflect.idle_ms(os.environ.get("REFLECTION_IDLE_MIN", ""))
+    return workspace.config.reflect.in_environment(os.environ).idle_ms
 
 
 def _taken(root: str, agents: Iterable[str]) -> Looks:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -177,15 +177,6 @@ BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
 """Words that reject a whole reflection, as in the seed."""
 
 
-def amount(given: str, otherwise: float) -> float:
-    """Return a number that the environment gives; the other one where it gives none, or an absurd one."""
-    try:
-        found = float(given) if given.strip() else otherwise
-    except ValueError:
-        return otherwise
-    return found if 0 <= found < 1_000_000 else otherwise
-
-
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of what is written down when a session ends, and who is asked."""
 
@@ -208,9 +199,30 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     honcho_url: str = ""
     honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
 
-    def idle_ms(self, given: str) -> float:
-        """Return for how long a session is quiet that has ended; ``given`` is what the environment says, or ""."""
-        return amount(given, self.idle_min) * 60_000
+    def in_environment(self, said: Mapping[str, str]) -> "Reflect":
+        """Return the settings as the environment has them, whose word comes first; an absurd one is passed over."""
+        is_off = said.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+        return msgspec.structs.replace(
+            self,
+            max_usd=_amount(said.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
+            daily_usd=_amount(said.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
+            idle_min=_amount(said.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
+            off=is_off or self.off,
+        )
+
+    @property
+    def idle_ms(self) -> float:
+        """For how long a session is quiet that has ended, milliseconds."""
+        return self.idle_min * 60_000
+
+
+def _amount(given: str, otherwise: float) -> float:
+    """Return a number that the environment gives; the other one where it gives none, or an absurd one."""
+    try:
+        found = float(given) if given.strip() else otherwise
+    except ValueError:
+        return otherwise
+    return found if 0 <= found < 1_000_000 else otherwise
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -179,6 +179,18 @@ class Database:
             self._connection.close()
             self._connection = None
 
+    def examined(self) -> str:
+        """Return what SQLite finds wrong with the file, "" for nothing, or for none. Changes nothing."""
+        if not self.exists:
+            return ""
+        quoted = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        try:
+            with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
+                said = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+        except TROUBLE as why:
+            return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
+        return "" if said == "ok" else said.splitlines()[0]
+
     def delete(self) -> None:
         """Delete the file with what SQLite keeps beside it, always all three."""
         self.close()
@@ -233,17 +245,6 @@ def is_damage(why: Exception) -> bool:
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
-
-
-def examined(path: Path) -> str:
-    """Return what SQLite finds wrong with a database file, "" for nothing. Changes nothing."""
-    quoted = str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    try:
-        with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
-            said = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
-    except TROUBLE as why:
-        return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
-    return "" if said == "ok" else said.splitlines()[0]
 
 
 # --- what this machine alone knows ----------------------------------------------------------------------------------

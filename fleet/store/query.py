@@ -15,7 +15,7 @@ from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
 from fleet.store.rows import naming
-from fleet.text import similarity
+from fleet.text.similarity import TOKENIZER, Words
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ class Patterns(_Table):
 
     def candidates(self, text: str) -> list[Pattern]:
         """Return the listed records that share words with a text, the best by bm25 first."""
-        expression = similarity.expression(text)
+        expression = Words(text).expression()
         found = self.matching(f"{{text}} : ({expression})", _CANDIDATES_MAX) if expression else []
         return self.some([each for each, _ in found])
 
@@ -327,11 +327,11 @@ class Passages:
     def __init__(self, passages: Iterable[tuple[str, str, str]]) -> None:
         self._connection = sqlite3.connect(":memory:")
         self._connection.execute(
-            f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{similarity.TOKENIZER}')"
+            f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{TOKENIZER}')"
         )
         self._connection.executemany(
             "INSERT INTO passage VALUES (?, ?, ?)",
-            ((kind, similarity.indexed(head), similarity.indexed(body)) for kind, head, body in passages),
+            ((kind, Words(head).indexed(), Words(body).indexed()) for kind, head, body in passages),
         )
 
     def matching(self, kind: str, expression: str, count: int) -> list[int]:

@@ -123,7 +123,7 @@ class _Weights(NamedTuple):
 
 def _telling(text: str) -> list[str]:
     """Return the words of a text that tell something, as the index has them, each once."""
-    return list(dict.fromkeys(word.casefold() for word in similarity.indexed(text).split() if _tells(word)))
+    return list(dict.fromkeys(word.casefold() for word in similarity.Words(text).indexed().split() if _tells(word)))
 
 
 def _tells(word: str) -> bool:

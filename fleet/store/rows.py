@@ -21,7 +21,7 @@ from fleet.model.withheld import Arrivals
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
-from fleet.text.similarity import indexed
+from fleet.text.similarity import Words
 
 _AT_ONCE = 500
 _NEVER = "~"  # behind every stamp
@@ -271,7 +271,7 @@ class Rows:
 
     def _put_words(self, table: str, number: int | None, texts: tuple[str, str], *, is_new: bool) -> None:
         """Write the words that a row is searched by, if they are others than before."""
-        words = (indexed(texts[0]), indexed(texts[1]))
+        words = (Words(texts[0]).indexed(), Words(texts[1]).indexed())
         asked = f"SELECT text, more FROM {table} WHERE rowid = ?"  # noqa: S608
         if is_new:
             self.connection.execute(f"INSERT INTO {table} (text, more, rowid) VALUES (?, ?, ?)", (*words, number))  # noqa: S608

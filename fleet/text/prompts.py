@@ -122,17 +122,43 @@ class Session:
         self.lines, self.digest, self.trouble = 0, "", ""
 
 
-def might_signal(message: str) -> bool:
-    """Return True where ``signals.detect`` could hear something with the default phrases; in doubt, True.
+class Prompt:
+    """A message as a host gives it."""
 
-    At least one word of ``data/cues.txt`` stands in every one of them.
-    """
-    if len(message) > 2 * _PIECE_CHARS:
-        message = f"{message[:_PIECE_CHARS]}\n{message[-_PIECE_CHARS:]}"
-    lower = message.lower()
-    if not _CUES.isdisjoint(words_of(lower)):
-        return True
-    return not lower.isascii() and any(cue in lower for cue in _CUES_UNSPACED)
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def might_signal(self) -> bool:
+        """Return True where ``signals.detect`` could hear something with the default phrases; in doubt, True.
+
+        At least one word of ``data/cues.txt`` stands in every one of them.
+        """
+        message = self.text
+        if len(message) > 2 * _PIECE_CHARS:
+            message = f"{message[:_PIECE_CHARS]}\n{message[-_PIECE_CHARS:]}"
+        lower = message.lower()
+        if not _CUES.isdisjoint(words_of(lower)):
+            return True
+        return not lower.isascii() and any(cue in lower for cue in _CUES_UNSPACED)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it holds more than what a host, or another agent, put there."""
+        sender, body = _addressed(_cut(self.text))
+        return not sender and not body.lstrip().startswith(_HOST_MADE) and bool(_blocks(body).strip(f" \n{_HIDDEN}"))
+
+    def own_words(self) -> tuple[str, str]:
+        """Return its sender, "" for a person, and the sender's own words.
+
+        Line by line, single spaces, straight apostrophes, everything else masked. Of an agent's message the sender is
+        the name that the host gives.
+        """
+        sender, body = _addressed(_cut(self.text))
+        if body.lstrip().startswith(_HOST_MADE):
+            return sender, ""
+        masked = _inline(_lines(_blocks(body)))
+        lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
+        return sender, "\n".join(line for line in lines if line)
 
 
 def words_of(text: str) -> list[str]:
@@ -144,26 +170,6 @@ def words_of(text: str) -> list[str]:
 def is_letter(char: str) -> bool:
     """Return True for a part of a word, in scripts that set words apart by spaces."""
     return ord(char) < _UNSPACED_FROM and (char.isalnum() or char == "_")
-
-
-def own_words(message: str) -> tuple[str, str]:
-    """Return the sender of a message, "" for a person, and the sender's own words.
-
-    Line by line, single spaces, straight apostrophes, everything else masked. Of an agent's message the sender is the
-    name that the host gives.
-    """
-    sender, body = _addressed(_cut(message))
-    if body.lstrip().startswith(_HOST_MADE):
-        return sender, ""
-    masked = _inline(_lines(_blocks(body)))
-    lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
-    return sender, "\n".join(line for line in lines if line)
-
-
-def is_typed(message: str) -> bool:
-    """Return False for a message that holds nothing but what a host, or another agent, put there."""
-    sender, body = _addressed(_cut(message))
-    return not sender and not body.lstrip().startswith(_HOST_MADE) and bool(_blocks(body).strip(f" \n{_HIDDEN}"))
 
 
 def _addressed(message: str) -> tuple[str, str]:

@@ -85,14 +85,6 @@ _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\
 _SIMPLE = re.compile(rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++")
 
 
-def simple_words(command: str) -> list[str]:
-    """Return the words of one simple command that every shell takes as they stand; [] for anything else.
-
-    No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is not.
-    """
-    return shlex.split(command) if _SIMPLE.fullmatch(command) else []
-
-
 class Command:
     """A command line, as far as it tells what it does.
 
@@ -109,6 +101,15 @@ class Command:
         chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
         self.family = _named(chosen[0])
         self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
+
+    @property
+    def plain_words(self) -> list[str]:
+        """The words of one simple command that every shell takes as they stand; [] for anything else.
+
+        No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is
+        not.
+        """
+        return shlex.split(self._line) if _SIMPLE.fullmatch(self._line) else []
 
     @property
     def only_looks(self) -> bool:
@@ -403,9 +404,22 @@ def _told_outcome(printed: str) -> bool | None:
     return False if _WEAKLY_BAD.search(text) else None
 
 
-def error_fingerprint(error: str) -> str:
-    """Return the part of a failure that is the same from one run to the next: its last telling lines, folded."""
-    return "\n".join(dict.fromkeys(_folded(line) for line in _telling_lines(error)))
+class Failure:
+    """What a failed command printed, as far as it tells what went wrong."""
+
+    def __init__(self, printed: str) -> None:
+        self._lines = _telling_lines(printed)
+
+    @property
+    def fingerprint(self) -> str:
+        """The part that is the same from one run to the next: its last telling lines, folded."""
+        return "\n".join(dict.fromkeys(_folded(line) for line in self._lines))
+
+    @property
+    def line(self) -> str:
+        """The line that a person is shown, or "": rather what went wrong than how often it did."""
+        lines = self._lines
+        return next((line for line in reversed(lines) if not _counts(line)), lines[-1] if lines else "")
 
 
 def _telling_lines(error: str) -> list[str]:
@@ -417,12 +431,6 @@ def _telling_lines(error: str) -> list[str]:
     rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
     telling = [row for row in rows if _tells(row)]
     return (telling or rows)[-_LINES_KEPT:]
-
-
-def error_line(error: str) -> str:
-    """Return the line that a person is shown, or "": rather what went wrong than how often it did."""
-    lines = _telling_lines(error)
-    return next((line for line in reversed(lines) if not _counts(line)), lines[-1] if lines else "")
 
 
 def _counts(line: str) -> bool:

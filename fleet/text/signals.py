@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fleet.text.prompts import LANGUAGES, LEVELS, SAID_CHARS_MAX, Event, Objection, is_typed, own_words, words_of
+from fleet.text.prompts import LANGUAGES, LEVELS, SAID_CHARS_MAX, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; where a message holds several, the first of these is told."""
@@ -136,7 +136,7 @@ def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
     """
     if settings is not None and settings.off:
         return None
-    sender, said = own_words(message)
+    sender, said = Prompt(message).own_words()
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
     hits = _hear(_lower(said), _table_of(settings))
     praise = [hit for hit in hits if hit.phrase.kind == PRAISE]
@@ -400,7 +400,7 @@ def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection
 def _objects(said: str, mended: str) -> bool:
     """Tell a prompt that says something from one that says to go on, that a host wrote, or that is a mended one."""
     words = _telling_words(said)
-    if not words or not is_typed(said) or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
+    if not words or not Prompt(said).is_typed or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
         return False
     known = _telling_words(mended)
     return not known or 10 * len(known & words) < 7 * len(known)

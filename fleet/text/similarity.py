@@ -45,7 +45,7 @@ _BESIDE = 12
 LOOKED_MAX = 1_000
 """So many places are looked up to find them."""
 TOKENIZER = "porter unicode61 remove_diacritics 2"
-"""The tokenizer of the full-text tables that hold :func:`indexed` texts."""
+"""The tokenizer of the full-text tables that hold texts as ``Words.indexed`` gives them."""
 
 # --- the words of the index -----------------------------------------------------------------------------------------
 
@@ -62,34 +62,38 @@ _PRIVATE = 0xF0000
 """Signs are indexed as letters for private use: the tokenizer keeps those."""
 
 
-def indexed(text: str) -> str:
-    """Return a text as the full-text tables get it: its words in order, then those with signs, such as ``--json``.
+class Words:
+    """The words of a text, and its signs, as the full-text index has them."""
 
-    Words of scripts without blanks come letter by letter: a phrase of them is found wherever it stands. Of a run of
-    signs each end is a token, so that ``->`` is found in ``|->``.
-    """
-    words, signed = _cut(text)
-    ends = (said[at:] + after for said, after in signed for at in range(min(len(said), _SIGNS_MAX)))
-    return " ".join([*words, *ends])
+    def __init__(self, text: str) -> None:
+        self.text = text
 
+    def indexed(self) -> str:
+        """Return the text as the full-text tables get it: the words in order, then those with signs, as in ``--json``.
 
-def phrases(text: str) -> list[str]:
-    """Return the full-text expressions that find a text literally: a phrase of its words, and each of its signs."""
-    words, signed = _cut(text)
-    found = [_quoted(" ".join(words))] if words else []
-    return found + [
-        f"{_quoted(said[:_SIGNS_MAX] + (after if len(said) <= _SIGNS_MAX else ''))} *" for said, after in signed
-    ]
+        Words of scripts without blanks come letter by letter: a phrase of them is found wherever it stands. Of a run of
+        signs each end is a token, so that ``->`` is found in ``|->``.
+        """
+        words, signed = _cut(self.text)
+        ends = (said[at:] + after for said, after in signed for at in range(min(len(said), _SIGNS_MAX)))
+        return " ".join([*words, *ends])
 
+    def phrases(self) -> list[str]:
+        """Return the expressions that find the text literally: a phrase of its words, and each of its signs."""
+        words, signed = _cut(self.text)
+        found = [_quoted(" ".join(words))] if words else []
+        return found + [
+            f"{_quoted(said[:_SIGNS_MAX] + (after if len(said) <= _SIGNS_MAX else ''))} *" for said, after in signed
+        ]
 
-def expression(text: str) -> str:
-    """Return the full-text expression that finds texts with any of the words that tell something, "" for none."""
-    words, signed = _cut(text[:CHARS_MAX])
-    told = [word for word in words if not is_stop(word)]
-    pairs = [f"{one} {other}" for one, other in pairwise(told) if _is_letter(one) and _is_letter(other)]
-    alone = [word for word in told if not _is_letter(word)] or ([] if pairs else told)
-    terms = dict.fromkeys([*alone, *pairs, *(said[:_SIGNS_MAX] + after for said, after in signed)])
-    return " OR ".join([_quoted(term) for term in terms][:TERMS_MAX])
+    def expression(self) -> str:
+        """Return the full-text expression that finds texts with any of the words that tell something, "" for none."""
+        words, signed = _cut(self.text[:CHARS_MAX])
+        told = [word for word in words if not is_stop(word)]
+        pairs = [f"{one} {other}" for one, other in pairwise(told) if _is_letter(one) and _is_letter(other)]
+        alone = [word for word in told if not _is_letter(word)] or ([] if pairs else told)
+        terms = dict.fromkeys([*alone, *pairs, *(said[:_SIGNS_MAX] + after for said, after in signed)])
+        return " OR ".join([_quoted(term) for term in terms][:TERMS_MAX])
 
 
 def is_stop(word: str) -> bool:
@@ -242,7 +246,7 @@ def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(f"CREATE VIRTUAL TABLE said USING fts5 (text, tokenize = '{TOKENIZER}')")
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (said, instance)")
-        rows = ((at, indexed(text[:CHARS_MAX])) for at, text in enumerate(texts))
+        rows = ((at, Words(text[:CHARS_MAX]).indexed()) for at, text in enumerate(texts))
         connection.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", rows)
         for word, at in connection.execute("SELECT DISTINCT term, doc FROM word ORDER BY term, doc"):
             holders.setdefault(word, []).append(at)

@@ -127,7 +127,7 @@ def test_what_may_change_something_does_not_only_look(command):
     ],
 )
 def test_what_is_the_same_error(one, other):
-    assert shell.error_fingerprint(one) == shell.error_fingerprint(other) != ""
+    assert shell.Failure(one).fingerprint == shell.Failure(other).fingerprint != ""
 
 
 @pytest.mark.parametrize(
@@ -141,18 +141,18 @@ def test_what_is_the_same_error(one, other):
     ],
 )
 def test_what_is_another_error(one, other):
-    assert shell.error_fingerprint(one) != shell.error_fingerprint(other)
+    assert shell.Failure(one).fingerprint != shell.Failure(other).fingerprint
 
 
 def test_the_line_shown_says_what_went_wrong():
-    assert shell.error_line(ERROR) == "E   AssertionError: expected 3, got 4"
-    assert shell.error_line("Exit code 1") == ""
-    assert shell.error_line("one\ntwo\n") == "two"
+    assert shell.Failure(ERROR).line == "E   AssertionError: expected 3, got 4"
+    assert shell.Failure("Exit code 1").line == ""
+    assert shell.Failure("one\ntwo\n").line == "two"
 
 
 @pytest.mark.parametrize("letter", ["a", "/", "0", " ", "'", "-", "a/", "1:", "e-", ".", "=", "a.", "error "])
 def test_64_kib_of_one_letter_are_read_at_once(letter):
-    shell.error_fingerprint("warm")
+    assert shell.Failure("warm").fingerprint
     text = letter * (65_536 // len(letter))
     best = min(_timed(text) for _ in range(3))
     assert best < 0.05
@@ -160,7 +160,7 @@ def test_64_kib_of_one_letter_are_read_at_once(letter):
 
 def _timed(text):
     began = time.process_time()
-    shell.error_fingerprint(text)
+    assert isinstance(shell.Failure(text).fingerprint, str)
     return time.process_time() - began
 
 

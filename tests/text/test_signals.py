@@ -225,7 +225,7 @@ def test_own_words_beside_masked_ones_count(message):
 
 def test_words_on_either_side_of_what_is_masked_are_no_neighbours():
     assert heard("that `x` 's wrong-headed") == ""
-    assert prompts.own_words('you "quietly" forgot') == ("", "you · forgot")
+    assert prompts.Prompt('you "quietly" forgot').own_words() == ("", "you · forgot")
 
 
 def test_typographic_apostrophes_and_emphasis_change_nothing():
@@ -364,8 +364,8 @@ def test_an_unknown_language_is_a_problem_and_the_others_are_listened_for(tmp_pa
 def test_every_default_phrase_holds_a_cue():
     for phrase in signals._table_of(None).phrases:
         text = phrase.text + "testing" * phrase.is_gerund
-        assert prompts.might_signal(text), phrase
-        assert prompts.might_signal(text.upper()), phrase
+        assert prompts.Prompt(text).might_signal(), phrase
+        assert prompts.Prompt(text.upper()).might_signal(), phrase
 
 
 _TEXTS = sorted({p.text + "doing" * p.is_gerund for p in signals._table_of(None).phrases})
@@ -386,25 +386,25 @@ def test_the_prefilter_lets_everything_through_that_is_heard(pieces, is_upper, i
     message = message.upper() if is_upper else message
     message = message.replace("'", "’") if is_curly else message
     if signals.detect(message, WEAKEST) is not None:
-        assert prompts.might_signal(message)
+        assert prompts.Prompt(message).might_signal()
 
 
 def test_the_prefilter_lets_everything_of_the_labelled_set_through():
-    assert all(prompts.might_signal(m.text) for m in report.messages() if signals.detect(m.text) is not None)
+    assert all(prompts.Prompt(m.text).might_signal() for m in report.messages() if signals.detect(m.text) is not None)
 
 
 def test_the_prefilter_stops_a_plain_task():
-    assert not prompts.might_signal("Add a table of contents to the manual, with links")
+    assert not prompts.Prompt("Add a table of contents to the manual, with links").might_signal()
 
 
 def test_the_prefilter_sees_the_end_of_a_long_message():
-    assert prompts.might_signal("x" * 100_000 + " you forgot it")
+    assert prompts.Prompt("x" * 100_000 + " you forgot it").might_signal()
 
 
 def test_importing_the_prefilter_imports_nothing():
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
-        "import fleet.text.prompts as t; t.might_signal('you forgot it')\n"
+        "import fleet.text.prompts as t; t.Prompt('you forgot it').might_signal()\n"
         "print(*sorted(set(sys.modules) - known))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

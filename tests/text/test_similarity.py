@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.text import similarity
-from fleet.text.similarity import alike, expression, indexed, near, phrases
+from fleet.text.similarity import Words, alike, near
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -237,8 +237,8 @@ def test_any_text_is_compared_alike_in_both_directions_and_harms_nothing(one, ot
 def test_no_text_takes_long(text):
     began = time.process_time()
     near(text, [(f"p-{n}", f"{text[:8_000]} {n}") for n in range(40)])
-    indexed(text)
-    phrases(text)
+    Words(text).indexed()
+    Words(text).phrases()
     assert time.process_time() - began < 2
 
 
@@ -248,12 +248,12 @@ def test_no_text_takes_long(text):
 def table_of(*texts: str) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{similarity.TOKENIZER}')")
-    connection.executemany("INSERT INTO words VALUES (?)", ((indexed(text),) for text in texts))
+    connection.executemany("INSERT INTO words VALUES (?)", ((Words(text).indexed(),) for text in texts))
     return connection
 
 
 def has(text: str, query: str) -> bool:
-    asked = " AND ".join(phrases(query))
+    asked = " AND ".join(Words(query).phrases())
     return bool(asked) and bool(table_of(text).execute("SELECT 1 FROM words WHERE words MATCH ?", (asked,)).fetchall())
 
 
@@ -295,7 +295,7 @@ def test_a_sign_that_means_something_and_an_order_are_not_left_out(text, query):
 @settings(max_examples=300, deadline=None)
 def test_any_text_makes_a_sound_expression_and_is_found_by_itself(text):
     connection = table_of(text, "another")
-    for asked in (" AND ".join(phrases(text)), expression(text)):
+    for asked in (" AND ".join(Words(text).phrases()), Words(text).expression()):
         if asked:
             connection.execute("SELECT 1 FROM words WHERE words MATCH ?", (asked,)).fetchall()
 
@@ -306,6 +306,6 @@ def test_the_other_wording_is_nearly_always_a_candidate(source):
 
 
 def test_an_expression_asks_for_the_words_that_tell_something():
-    assert expression("You should always use the cache") == '"cache"'
-    assert expression("the of a") == ""
-    assert expression("数据库 connection") == '"connection" OR "数 据" OR "据 库"'
+    assert Words("You should always use the cache").expression() == '"cache"'
+    assert Words("the of a").expression() == ""
+    assert Words("数据库 connection").expression() == '"connection" OR "数 据" OR "据 库"'
