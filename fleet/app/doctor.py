@@ -298,7 +298,7 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
 
 def _online(workspace: Workspace) -> Iterator[_Finding]:
     try:
-        remote = sharing.clan_remote(workspace)
+        remote = sharing.Membership(workspace).remote()
         if remote is None:
             yield _told("offline", "no remote is named")
             return

@@ -322,7 +322,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
     """Convert the clan's branch, once: whoever comes second finds it done."""
     try:
-        remote = sharing.clan_remote(workspace, yes=yes)
+        remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:
             return ["no remote is named: there is no branch to convert"]
         for _ in range(_PUSHES_MAX):

@@ -91,7 +91,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     else:
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        sharing.agree(workspace, Address.checked(remote))
+        sharing.Membership(workspace).agree(Address.checked(remote))
     return _Founded(workspace, done, is_new)
 
 

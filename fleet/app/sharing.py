@@ -23,8 +23,8 @@ from fleet.share.remote import Remote
 from fleet.share.sync import Exchange, Exchanged, Hooks, warn_of_old_state
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
-from fleet.store.git import Author, is_identity
-from fleet.store.lines import KINDS, kind_of
+from fleet.store.git import Author
+from fleet.store.lines import KINDS, Kind
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
@@ -113,7 +113,7 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         FleetError: the exchange did not end well; nothing is lost.
     """
     _take_seat(workspace, agent)
-    remote = clan_remote(workspace, yes=yes)
+    remote = Membership(workspace).remote(yes=yes)
     with _alone(workspace):
         return synced(workspace, remote, compact=compact)
 
@@ -160,7 +160,7 @@ def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
     if held := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {held}"
     try:
-        return clan_remote(workspace), "no remote is named"
+        return Membership(workspace).remote(), "no remote is named"
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
 
@@ -361,171 +361,167 @@ def waiting(workspace: Workspace) -> int:
 # --- whom with ------------------------------------------------------------------------------------------------------
 
 
-def clan_remote(workspace: Workspace, *, yes: bool = False) -> Remote | None:
-    """Return the clan's remote, once somebody on this machine has agreed to it, or does with ``yes``; None without one.
+class Membership:
+    """Tie of a workspace to its clan: its remote, a person's yes to it, and as whom it is written there."""
 
-    Raises:
-        ConsentNeededError: nobody did.
-        BadRemote: the address or the branch is not one that git is handed.
-    """
-    share = workspace.config.share
-    url = _url(workspace)
-    if not url:
-        return None
-    url, branch = Address.checked(url), check_branch(share.branch)
-    bare = Address(url).bare
-    if share.remote and bare != url:
-        workspace.warn(
-            f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
-            f"`fleet init --remote` with that address keeps it on this machine alone"
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._state = workspace, workspace.state
+
+    def remote(self, *, yes: bool = False) -> Remote | None:
+        """Return the clan's remote, once somebody here has agreed to it, or does with ``yes``; None without one.
+
+        Raises:
+            ConsentNeededError: nobody did.
+            BadRemote: the address or the branch is not one that git is handed.
+        """
+        share = self._workspace.config.share
+        url = self._url()
+        if not url:
+            return None
+        url, branch = Address.checked(url), check_branch(share.branch)
+        bare = Address(url).bare
+        if share.remote and bare != url:
+            self._workspace.warn(
+                f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
+                f"`fleet init --remote` with that address keeps it on this machine alone"
+            )
+        if not self._state.agrees(consent.REMOTE, self._consented(bare)):
+            if not yes:
+                origin = (
+                    "named in fleet.toml, perhaps by somebody else"
+                    if share.remote
+                    else "the origin of the repository around"
+                )
+                raise ConsentNeededError(f"{Address(url).redacted}, branch {branch}", origin)
+            self.agree(bare)
+        url = self._state.get(_LOGIN + url) or url
+        mirror = self._workspace.tree if isinstance(self._workspace.tree, GitTree) else None
+        return GitRemote(
+            self._workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=self._author(url)
         )
-    if not workspace.state.agrees(consent.REMOTE, _consented(workspace, bare)):
-        if not yes:
-            origin = (
-                "named in fleet.toml, perhaps by somebody else"
-                if share.remote
-                else "the origin of the repository around"
-            )
-            raise ConsentNeededError(f"{Address(url).redacted}, branch {branch}", origin)
-        agree(workspace, bare)
-    url = workspace.state.get(_LOGIN + url) or url
-    mirror = workspace.tree if isinstance(workspace.tree, GitTree) else None
-    return GitRemote(
-        workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=_author(workspace, url)
-    )
 
+    def _author(self, url: str) -> Author:
+        """Return as whom to commit: who a person agreed to, or who the project names, and a word for this machine.
 
-def _author(workspace: Workspace, url: str) -> Author:
-    """Return as whom to commit: who a person agreed to, or who the project names, and a word for this machine.
+        The word is another one in each clan. Signed is only under the name that a person agreed to.
+        """
+        told = f"{self._workspace.world.machine()} {Address(url).redacted}"
+        word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
+        agreed = next(iter(self._state.agreed(consent.AUTHOR)), "")
+        return Author(
+            word,
+            self._workspace.config.share.author or agreed,
+            Repository(self._workspace.root).signing() if agreed else None,
+        )
 
-    The word is another one in each clan. Signed is only under the name that a person agreed to.
-    """
-    told = f"{workspace.world.machine()} {Address(url).redacted}"
-    word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
-    agreed = next(iter(workspace.state.agreed(consent.AUTHOR)), "")
-    return Author(
-        word, workspace.config.share.author or agreed, Repository(workspace.root).signing() if agreed else None
-    )
+    def name_author(self, named: str) -> str:
+        """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return who it is.
 
+        Raises:
+            UsageError: it is none, or git knows no name and address here.
+        """
+        wanted = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
+        if named == "git" and not wanted:
+            raise UsageError("git knows no user.name and user.email here: git config --global user.name 'Your Name'")
+        if wanted and not Author(identity=wanted).is_named:
+            raise UsageError(f"{wanted[:80]!r} is no author: 'Name <address>', git or none")
+        self._state.disagree(consent.AUTHOR)
+        if wanted:
+            self._state.agree(consent.AUTHOR, wanted, self._workspace.wall())
+        self._state.put(author_asked=self._workspace.wall())
+        return wanted
 
-def name_author(workspace: Workspace, named: str) -> str:
-    """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return who it is.
+    def agree(self, url: str) -> None:
+        """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
+        bare = Address(url).bare
+        known = self._state.agreed(consent.REMOTE)
+        if known != [self._consented(bare)]:
+            self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
+            self._state.put(sync_failed="")
+            if known:
+                self._forget_tree()  # another clan answered, this one did not
+        self._state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
-    Raises:
-        UsageError: it is none, or git knows no name and address here.
-    """
-    wanted = Repository(workspace.root).identity() if named == "git" else "" if named == "none" else named
-    if named == "git" and not wanted:
-        raise UsageError("git knows no user.name and user.email here: git config --global user.name 'Your Name'")
-    if wanted and not is_identity(wanted):
-        raise UsageError(f"{wanted[:80]!r} is no author: 'Name <address>', git or none")
-    workspace.state.disagree(consent.AUTHOR)
-    if wanted:
-        workspace.state.agree(consent.AUTHOR, wanted, workspace.wall())
-    workspace.state.put(author_asked=workspace.wall())
-    return wanted
+    def shown(self) -> str:
+        """Return the clan's remote without credentials; "" where there is none."""
+        url = self._url()
+        return Address(url).redacted if url else ""
 
+    def _url(self) -> str:
+        if self._state.get(_LEFT) or not self._workspace.config.is_read:
+            return ""  # what the file names is not known, and no other place is offered instead
+        return self._workspace.config.share.remote or Repository(self._workspace.root).origin() or ""
 
-def agree(workspace: Workspace, url: str) -> None:
-    """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
-    bare = Address(url).bare
-    known = workspace.state.agreed(consent.REMOTE)
-    if known != [_consented(workspace, bare)]:
-        workspace.state.agree(consent.REMOTE, _consented(workspace, bare), workspace.wall(), alone=True)
-        workspace.state.put(sync_failed="")
-        if known:
-            _forget_tree(workspace)  # another clan answered, this one did not
-    workspace.state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
+    def _consented(self, url: str) -> str:
+        """Return what is agreed to: an address, and its branch, since whoever names another has lessons go there."""
+        branch = self._workspace.config.share.branch
+        return url if branch == config.Config().share.branch else f"{url} {branch}"
 
+    def pause(self, minutes: int | None) -> Pause:
+        """Pause sharing, for so many minutes or until it is ended."""
+        until = "" if minutes is None else clock.shifted(self._workspace.wall(), minutes * 60_000)
+        return self._state.pause(until)
 
-def remote_shown(workspace: Workspace) -> str:
-    """Return the clan's remote without credentials; "" where there is none."""
-    url = _url(workspace)
-    return Address(url).redacted if url else ""
+    def what_stays(self) -> list[str]:
+        """Return what stays in the remote of a machine that leaves, and what it never sent there, in sentences.
 
+        Raises:
+            NoError: this machine is in no clan.
+        """
+        shown, share = self.shown(), self._workspace.config.share
+        if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
+            raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
+        who = ", ".join(self._sent_by()) or "nobody here"
+        said = [
+            f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({who})",
+            "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
+            "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
+        ]
+        if number := waiting(self._workspace):
+            said.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
+        return said
 
-def _url(workspace: Workspace) -> str:
-    if workspace.state.get(_LEFT) or not workspace.config.is_read:
-        return ""  # what the file names is not known, and no other place is offered instead
-    return workspace.config.share.remote or Repository(workspace.root).origin() or ""
+    def leave(self) -> list[str]:
+        """Forget the remote on this machine; return what was done, and how to come back.
 
+        The consent goes first: whatever happens after that, nothing is sent. ``fleet.toml`` may be the project's, and
+        then it speaks for others as well: it is left alone.
+        """
+        share = self._workspace.config.share
+        with _alone(self._workspace):
+            self._state.put(**{_LEFT: self._workspace.wall()})
+            self._state.disagree(consent.REMOTE)
+            self._state.put(**{_LOGIN + Address(share.remote).bare: ""})
+            self._forget_tree()
+            if not share.remote:
+                done = "this machine left; the origin around this folder is not asked any more"
+            elif git.said(self._workspace.root, "ls-files", "--", config.FILE_NAME):
+                done = (
+                    f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, "
+                    "and stays"
+                )
+            else:
+                text = self._workspace.config_file.read_text("utf-8-sig")
+                self._workspace.files.replace(
+                    self._workspace.config_file, config.with_value(text, "share.remote", "").encode()
+                )
+                done = f"this machine left; {config.FILE_NAME} names no remote any more"
+        other = (
+            "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not"
+        )
+        return [done, "`fleet init --remote URL` comes back, and nothing counts twice", other]
 
-def _consented(workspace: Workspace, url: str) -> str:
-    """Return what is agreed to: an address, and its branch, since whoever names another one has lessons go there."""
-    branch = workspace.config.share.branch
-    return url if branch == config.Config().share.branch else f"{url} {branch}"
+    def _forget_tree(self) -> None:
+        """Forget what was fetched: whoever comes back, or joins another clan, reads the whole of it again."""
+        with self._workspace.locked():
+            self._workspace.take("")
+        self._state.put(last_sync="", fetched="", pulled="")
 
-
-# --- pause and leave ------------------------------------------------------------------------------------------------
-
-
-def pause(workspace: Workspace, minutes: int | None) -> Pause:
-    """Pause sharing, for so many minutes or until it is ended."""
-    until = "" if minutes is None else clock.shifted(workspace.wall(), minutes * 60_000)
-    return workspace.state.pause(until)
-
-
-def what_stays(workspace: Workspace) -> list[str]:
-    """Return what stays in the remote of a machine that leaves, and what it never sent there, in sentences.
-
-    Raises:
-        NoError: this machine is in no clan.
-    """
-    shown, share = remote_shown(workspace), workspace.config.share
-    if not shown or not (share.remote or workspace.state.agreed(consent.REMOTE)):
-        raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
-    who = ", ".join(_sent_by(workspace)) or "nobody here"
-    said = [
-        f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({who})",
-        "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
-        "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
-    ]
-    if number := waiting(workspace):
-        said.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
-    return said
-
-
-def leave(workspace: Workspace) -> list[str]:
-    """Forget the remote on this machine; return what was done, and how to come back.
-
-    The consent goes first: whatever happens after that, nothing is sent. ``fleet.toml`` may be the project's, and then
-    it speaks for others as well: it is left alone.
-    """
-    share = workspace.config.share
-    with _alone(workspace):
-        workspace.state.put(**{_LEFT: workspace.wall()})
-        workspace.state.disagree(consent.REMOTE)
-        workspace.state.put(**{_LOGIN + Address(share.remote).bare: ""})
-        _forget_tree(workspace)
-        if not share.remote:
-            done = "this machine left; the origin around this folder is not asked any more"
-        elif git.said(workspace.root, "ls-files", "--", config.FILE_NAME):
-            done = (
-                f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, and stays"
-            )
-        else:
-            text = workspace.config_file.read_text("utf-8-sig")
-            workspace.files.replace(workspace.config_file, config.with_value(text, "share.remote", "").encode())
-            done = f"this machine left; {config.FILE_NAME} names no remote any more"
-    return [
-        done,
-        "`fleet init --remote URL` comes back, and nothing counts twice",
-        "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not",
-    ]
-
-
-def _forget_tree(workspace: Workspace) -> None:
-    """Forget what was fetched: whoever comes back, or joins another clan, reads the whole of it again."""
-    with workspace.locked():
-        workspace.take("")
-    workspace.state.put(last_sync="", fetched="", pulled="")
-
-
-def _sent_by(workspace: Workspace) -> list[str]:
-    """Return our replica ids that the fetched tree has a word of."""
-    tree = workspace.tree
-    ours = {replica.name for replica in workspace.replicas().replicas}
-    found: set[str] = set()
-    for data in tree.contents(oid for path, (oid, _) in tree.paths(tree.head()).items() if kind_of(path)):
-        found |= {name for name in ours - found if f'"{name}"'.encode() in data}
-    return sorted(found)
+    def _sent_by(self) -> list[str]:
+        """Return our replica ids that the fetched tree has a word of."""
+        tree = self._workspace.tree
+        ours = {replica.name for replica in self._workspace.replicas().replicas}
+        found: set[str] = set()
+        for data in tree.contents(oid for path, (oid, _) in tree.paths(tree.head()).items() if Kind.of(path)):
+            found |= {name for name in ours - found if f'"{name}"'.encode() in data}
+        return sorted(found)

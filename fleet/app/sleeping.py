@@ -335,7 +335,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
-    if sharing.remote_shown(workspace):
+    if sharing.Membership(workspace).shown():
         return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
     return Phase(read="shards", changed=int(is_written), told="the edition was written" if is_written else "")

@@ -44,7 +44,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "workspace": str(workspace.root),
         "agent": agent,
         "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
-        "remote": sharing.remote_shown(workspace),
+        "remote": sharing.Membership(workspace).shown(),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
         "sync_failed": workspace.state.get("sync_failed"),

@@ -148,7 +148,7 @@ def _offer_author(workspace: Workspace, named: str) -> None:
         is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
         named = "git" if is_named else "none"
     if named:
-        who = sharing.name_author(workspace, named)
+        who = sharing.Membership(workspace).name_author(named)
         say(f"commits are made as {who}" if who else "commits bear no person's name")
 
 
@@ -367,7 +367,7 @@ def _pause(
 ) -> None:
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
     with output.opened() as workspace:
-        held = sharing.pause(workspace, minutes)
+        held = sharing.Membership(workspace).pause(minutes)
         say(f"sharing is paused {held}; lessons are still logged, and wait here")
 
 
@@ -384,10 +384,10 @@ def _resume() -> None:
 def _leave(yes: output.Yes = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened() as workspace:
-        for line in sharing.what_stays(workspace):
+        for line in sharing.Membership(workspace).what_stays():
             say(line)
         output.confirm("Leave?", yes=yes)
-        for line in sharing.leave(workspace):
+        for line in sharing.Membership(workspace).leave():
             say(line)
 
 

@@ -284,7 +284,7 @@ def test_killed_at_any_write_the_next_run_ends_as_one_that_was_not(tmp_path, rem
 
     for name in ("replace", "append", "remove"):
         monkeypatch.setattr(broken.files, name, counted(getattr(broken.files, name)))
-    monkeypatch.setattr(sharing, "clan_remote", lambda *_, **__: None)
+    monkeypatch.setattr(sharing.Membership, "remote", lambda *_, **__: None)
     try:
         moving.upgrade(broken)
     except Killed:
