@@ -192,7 +192,7 @@ class _Hearing:
     def _memory_changed(self) -> str:
         """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
         call = self._call
-        name = f"{homes.current(call.root)}/{call.agent}/memory.md"
+        name = f"{homes.Homes(call.root).current()}/{call.agent}/memory.md"
         try:
             now = f"{zlib.crc32((_root(call) / name).read_bytes()):08x}"
         except OSError:

@@ -189,6 +189,12 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
+_ROTATE = (
+    "1. Rotate it. Whoever could read the clan's remote may have it: make a new key or password where the old one",
+    "   was issued, revoke the old one there, and look at what it was used for.",
+)
+
+
 class _Purged(NamedTuple):
     """Account of a purge.
 
@@ -201,6 +207,27 @@ class _Purged(NamedTuple):
     id: str
     why_not: str
     remains: list[tuple[str, int]]
+
+    def advice(self, workspace: Workspace) -> list[str]:
+        """Return what a person has to do now, most urgent first."""
+        rows = [*_ROTATE]
+        if self.id.startswith("d-"):
+            rows.append(
+                "   A discovery's line is immutable: it is shown to nobody any more, but it stays in the clan's files, "
+                "and machines that have it would send it again. Rotating is the only cure."
+            )
+        if self.why_not:
+            rows.append(f"2. It has not reached the clan yet ({self.why_not}). `fleet compact` brings it there.")
+        else:
+            rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
+        if places := self.remains:
+            rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
+            rows += [f"     {path}{f', line {line}' if line else ''}" for path, line in places[:_PLACES_SHOWN_MAX]]
+            if len(places) > _PLACES_SHOWN_MAX:
+                rows.append(f"     and {len(places) - _PLACES_SHOWN_MAX} more: --json lists all")
+        else:
+            rows.append("3. No file of this workspace holds it any more; this disk's free blocks and backups may.")
+        return rows + _rewriting(workspace)
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
@@ -253,31 +280,6 @@ def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
         return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else NO_REMOTE
     except FleetError as why:
         return str(why)
-
-
-def advice(workspace: Workspace, purged: _Purged) -> list[str]:
-    """Return what a person has to do now, most urgent first."""
-    rows = [
-        "1. Rotate it. Whoever could read the clan's remote may have it: make a new key or password where the old one",
-        "   was issued, revoke the old one there, and look at what it was used for.",
-    ]
-    if purged.id.startswith("d-"):
-        rows.append(
-            "   A discovery's line is immutable: it is shown to nobody any more, but it stays in the clan's files, and "
-            "machines that have it would send it again. Rotating is the only cure."
-        )
-    if purged.why_not:
-        rows.append(f"2. It has not reached the clan yet ({purged.why_not}). `fleet compact` brings it there.")
-    else:
-        rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
-    if places := purged.remains:
-        rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
-        rows += [f"     {path}{f', line {line}' if line else ''}" for path, line in places[:_PLACES_SHOWN_MAX]]
-        if len(places) > _PLACES_SHOWN_MAX:
-            rows.append(f"     and {len(places) - _PLACES_SHOWN_MAX} more: --json lists all")
-    else:
-        rows.append("3. No file of this workspace holds it any more; this disk's free blocks and backups may.")
-    return rows + _rewriting(workspace)
 
 
 def _rewriting(workspace: Workspace) -> list[str]:

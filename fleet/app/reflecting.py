@@ -276,18 +276,7 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
 
 def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    return as_found(AgentMemory(workspace, agent).standing())
-
-
-def as_found(stands: Standing) -> dict[str, Any]:
-    """Return how a memory stands, as JSON shows it."""
-    return {
-        "chars": stands.chars,
-        "chars_max": stands.chars_max,
-        "lessons": list(stands.lessons),
-        "waiting": [each._asdict() for each in stands.waiting],
-        "trouble": stands.trouble,
-    }
+    return AgentMemory(workspace, agent).standing().as_found()
 
 
 def stats(workspace: Workspace) -> Stats:

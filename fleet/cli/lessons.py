@@ -50,7 +50,8 @@ def _gossip(
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened() as workspace:
-        found = finding.discovered(workspace, count, wanted := finding.Wanted(type_, tag, by, since))
+        wanted = finding.Wanted(type_, tag, by, since)
+        found = wanted.discoveries(workspace, count)
         if as_json:
             output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(found))})
         elif not found and any(wanted):
@@ -77,7 +78,7 @@ def _patterns(
         count = _ON_A_TERMINAL
     with output.opened() as workspace:
         wanted, weighed = finding.Wanted(category, tag, by, since), reflecting.weighed(workspace)
-        found = finding.listed(workspace, count, wanted, weighed, everything=everything)
+        found = wanted.lessons(workspace, count, weighed, everything=everything)
         if as_json:
             output.say_json(found.as_found())
             return
@@ -395,7 +396,7 @@ def _promote(
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
         if as_json:
             told = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-            memory = output.cleaned(reflecting.as_found(done.memory))
+            memory = output.cleaned(done.memory.as_found())
             output.say_json(told | {"instead_of": list(done.left), "memory": memory})
             return
         output.say(f"{done.id} is in {who}'s memory: {output.cleaned(done.text)}")
@@ -411,7 +412,7 @@ def _demote(pattern: output.PatternId, agent: output.Agent = "", as_json: output
         who = output.agent_in(workspace, agent)
         done = reflecting.demote(workspace, who, pattern)
         if as_json:
-            memory = output.cleaned(reflecting.as_found(done.memory))
+            memory = output.cleaned(done.memory.as_found())
             output.say_json({"id": done.id, "demoted": True, "memory": memory})
         else:
             output.say(

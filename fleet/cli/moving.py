@@ -273,7 +273,7 @@ def _purge(
             output.say_json({"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places})
         else:
             say(f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}")
-            for row in moving.advice(workspace, done):
+            for row in done.advice(workspace):
                 say(row)
         if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)

@@ -405,7 +405,7 @@ def _settings(root: Root) -> Attempts:
 
 def _declarations(root: Root, agent: str) -> dict[str, Event]:
     """Return the last declarations in each journal of an agent, by a hash of their words."""
-    home = os.path.join(root, homes.current(root), _file(agent).removesuffix(".json"))
+    home = os.path.join(root, homes.Homes(root).current(), _file(agent).removesuffix(".json"))
     try:
         with os.scandir(os.path.join(home, "journals")) as others:
             paths = sorted(each.path for each in others)[:_JOURNALS_MAX]

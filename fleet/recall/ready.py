@@ -165,7 +165,7 @@ class Ready:
         return found
 
     def _home(self) -> str:
-        return f"{homes.current(self._root)}/{self._agent}"
+        return f"{homes.Homes(self._root).current()}/{self._agent}"
 
     def _made_of(self) -> list[str]:
         home = self._home()

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
@@ -110,6 +110,11 @@ class Standing(NamedTuple):
     lessons: tuple[str, ...]
     waiting: tuple[Waiting, ...]
     trouble: str
+
+    def as_found(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        listed = {"lessons": list(self.lessons), "waiting": [each._asdict() for each in self.waiting]}
+        return {"chars": self.chars, "chars_max": self.chars_max, **listed, "trouble": self.trouble}
 
 
 class AgentMemory:

@@ -61,7 +61,7 @@ def _idle_ms(workspace: Workspace) -> float:
 
 
 def _taken(root: str, agents: Iterable[str]) -> Looks:
-    place = homes.current(root)
+    place = homes.Homes(root).current()
     paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
     for agent in agents:
         paths.update(f"{place}/{agent}/{name}" for name in _OWN)

@@ -364,7 +364,7 @@ def _folders(root: Path) -> list[str]:
 
     A home is whatever folder is among the homes: that one came is heard there, whoever is entered in the register when.
     """
-    home, clan = Path(homes.current(root)), Path(CLAN)
+    home, clan = Path(homes.Homes(root).current()), Path(CLAN)
     wanted = [root / each for each in (*home.parents, home, clan, *(clan / f"{log}.d" for log in LOGS))]
     with suppress(OSError):
         wanted += [path for path in (root / home).iterdir() if names.is_agent(path.name)]
@@ -378,7 +378,7 @@ def _concerns(root: str, path: str) -> bool:
     if name.startswith(".") and name.endswith(".tmp"):
         return False
     place = Path(relative)
-    above = PurePath(homes.current(root))
+    above = PurePath(homes.Homes(root).current())
     return (
         relative == "fleet.toml" or place in above.parents or place.is_relative_to(above) or place.is_relative_to(CLAN)
     )

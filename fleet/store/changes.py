@@ -96,7 +96,7 @@ def is_own(root: str | os.PathLike[str], path: str) -> bool:
     parts = below.split(os.sep)
     if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
         return True
-    above = homes.current(root).split("/")
+    above = homes.Homes(root).current().split("/")
     own = parts[len(above) + 1 :]
     return parts[: len(above)] == above and bool(own) and homes.is_own(own)
 
@@ -109,7 +109,7 @@ def _touched(handle: int) -> int:
 class _Walk:
     def __init__(self, root: str, since_ns: int, until: float) -> None:
         self.root = root
-        self.homes = os.path.join(root, *homes.current(root).split("/"))
+        self.homes = os.path.join(root, *homes.Homes(root).current().split("/"))
         self.since_ns = since_ns
         self.until = until
         self.left = ENTRIES_MAX

@@ -70,42 +70,45 @@ def _is_composed(place: str) -> bool:
     return is_normalized("NFC", place)
 
 
-def known(root: str | os.PathLike[str]) -> list[str]:
-    """Return the places that held the homes on this machine, in the order of use, the one of now last."""
-    said = _read(os.path.join(root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
-    return [each for each in said if not trouble(each)] or [_in_settings(root) or DEFAULT]
+class Homes:
+    """The agents' homes in one workspace: where they are, and were."""
 
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = root
 
-def current(root: str | os.PathLike[str]) -> str:
-    """Return the place of the homes, as the workspace noted it last: no TOML is parsed."""
-    return known(root)[-1]
+    def known(self) -> list[str]:
+        """Return the places that held the homes on this machine, in the order of use, the one of now last."""
+        said = _read(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
+        return [each for each in said if not trouble(each)] or [self._in_settings() or DEFAULT]
 
+    def current(self) -> str:
+        """Return the place of the homes, as the workspace noted it last: no TOML is parsed."""
+        return self.known()[-1]
 
-def noted(root: str | os.PathLike[str], place: str) -> bytes:
-    """Return what ``.fleet/homes`` is to hold from now on; b"" where nothing need be noted."""
-    is_noted, before = os.path.lexists(os.path.join(root, FILE)), known(root)
-    if place == before[-1] and (is_noted or place == DEFAULT):
-        return b""
-    # Until something is noted they were in the usual place, if anybody has worked here.
-    first = (os.path.join(root, *names) for names in ((".fleet", "replica.toml"), (DEFAULT, "guest")))
-    rest = before if is_noted else [DEFAULT] if any(map(os.path.lexists, first)) else []
-    return "".join(f"{each}\n" for each in (*(each for each in rest if each != place), place)).encode()
+    def noted(self, place: str) -> bytes:
+        """Return what ``.fleet/homes`` is to hold from now on; b"" where nothing need be noted."""
+        is_noted, before = os.path.lexists(os.path.join(self._root, FILE)), self.known()
+        if place == before[-1] and (is_noted or place == DEFAULT):
+            return b""
+        # Until something is noted they were in the usual place, if anybody has worked here.
+        first = (os.path.join(self._root, *names) for names in ((".fleet", "replica.toml"), (DEFAULT, "guest")))
+        rest = before if is_noted else [DEFAULT] if any(map(os.path.lexists, first)) else []
+        return "".join(f"{each}\n" for each in (*(each for each in rest if each != place), place)).encode()
+
+    def _in_settings(self) -> str:
+        """Return the place that ``fleet.toml`` names in the plain form in which fleet writes it, "" for none."""
+        data = _read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
+        for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
+            key, _, value = line.decode("utf-8", "replace").partition("=")
+            place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
+            if place and not trouble(place):
+                return place
+        return ""
 
 
 def is_own(names: Sequence[str]) -> bool:
     """Tell whether a path, in parts below an agent's home, is of a file that fleet writes."""
     return names[0] in FOLDERS or names[0] in FILES or (names[0].startswith("archive-") and names[0].endswith(".md"))
-
-
-def _in_settings(root: str | os.PathLike[str]) -> str:
-    """Return the place that ``fleet.toml`` names in the plain form in which fleet writes it, "" for none."""
-    data = _read(os.path.join(root, "fleet.toml"), _CONFIG_BYTES_MAX)
-    for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
-        key, _, value = line.decode("utf-8", "replace").partition("=")
-        place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
-        if place and not trouble(place):
-            return place
-    return ""
 
 
 def _read(path: str, bytes_max: int) -> bytes:

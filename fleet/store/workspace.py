@@ -88,13 +88,13 @@ class Workspace:
         self.config_file = root / config.FILE_NAME
         self.replica_file = self.local / "replica.toml"
         self.config: Config = config.load(self.config_file)
-        self.place = self.files.homes = self.config.files.home or homes.current(root)
+        self.place = self.files.homes = self.config.files.home or homes.Homes(root).current()
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
-        if noted := homes.noted(root, self.place):
+        if noted := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
                 self.files.replace(root / homes.FILE, noted)
-        self._places_before = [each for each in homes.known(root) if each != self.place]
+        self._places_before = [each for each in homes.Homes(root).known() if each != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self._policy = Policy()
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())

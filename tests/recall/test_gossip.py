@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet import RELEASED_MS
-from fleet.app.finding import Wanted, discovered
+from fleet.app.finding import Wanted
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.recall.wording import Listing
 from fleet.store.lines import DISCOVERIES
@@ -59,7 +59,7 @@ def workspace(tmp_path):
 
 
 def shown(workspace: Workspace) -> str:
-    return Listing().gossip(discovered(workspace, 20, Wanted()))
+    return Listing().gossip(Wanted().discoveries(workspace, 20))
 
 
 def log(workspace: Workspace, *entries: Discovery) -> None:
