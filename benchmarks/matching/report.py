@@ -66,10 +66,10 @@ def full_text(known: Iterable[str]) -> Source:
     lessons = sorted(set(known))
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{similarity.TOKENIZER}')")
-    connection.executemany("INSERT INTO words VALUES (?)", ((similarity.indexed(text),) for text in lessons))
+    connection.executemany("INSERT INTO words VALUES (?)", ((similarity.Words(text).indexed(),) for text in lessons))
 
     def source(text: str) -> list[tuple[str, str]]:
-        asked = similarity.expression(text)
+        asked = similarity.Words(text).expression()
         if not asked:
             return []
         rows = connection.execute(
