@@ -24,7 +24,7 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
-from fleet.store.lines import PATTERNS, Read, kind_of
+from fleet.store.lines import PATTERNS, Kind, Read
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -164,7 +164,7 @@ def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
     """Return what the branch held at a time of the columns of a replica or an agent, by id."""
     found: dict[str, Line] = {}
     for path, (oid, _) in sorted(workspace.tree.paths(workspace.tree.before(clock.unpack(at)[0] / 1000)).items()):
-        for _, entry in Read().entries(PATTERNS, [workspace.tree.read(oid)], path) if kind_of(path) is PATTERNS else ():
+        for _, entry in Read().entries(PATTERNS, [workspace.tree.read(oid)], path) if Kind.of(path) is PATTERNS else ():
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
                     found[part.id] = codec.join(found.get(part.id, Line(part.id)), part)

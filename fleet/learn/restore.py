@@ -160,7 +160,7 @@ class _Restore:
         """Join one file of the backup."""
         workspace, path = self._workspace, member.path
         top, _, rest = path.partition("/")
-        kind = lines.kind_of(rest) if top == backup.CLAN else None
+        kind = lines.Kind.of(rest) if top == backup.CLAN else None
         is_own = top == backup.HOMES and path.count("/") == 2
         agent = rest.partition("/")[0]
         if top == backup.HOMES:
@@ -168,7 +168,7 @@ class _Restore:
         if path == backup.REPLICAS:
             _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
-            backup.join_local(workspace.state, backup.local_rows(member.data))
+            backup.join_local(workspace.state, member.local_rows())
         elif kind is not None:
             self._join_lines(kind, path, member.data, self._covers)
         elif is_own and path.endswith("/notes.jsonl"):

@@ -466,7 +466,7 @@ def _priced(answer: Answer, settings: Reflect) -> Answer:
 
 def _from_endpoint(settings: Reflect, asked: str) -> Answer:
     try:
-        consent.check_endpoint(settings.url)
+        consent.Endpoint(settings.url).check()
         ask_it = _anthropic if settings.api == "anthropic" else _openai
         return _priced(ask_it(settings, consent.variable(settings.key_env), asked), settings)
     except ImportError as why:

@@ -457,7 +457,7 @@ class Repository:
         """Return ``Name <address>`` as git is set to here, "" where it is not."""
         name, email = (git.said(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
         found = f"{name} <{email}>"
-        return found if git.is_identity(found) else ""
+        return found if Author(identity=found).is_named else ""
 
     def signing(self) -> tuple[str, ...] | None:
         """Return the settings with which git is set to sign commits here, None where it is not.

@@ -74,7 +74,7 @@ class Notices:
         Raises:
             UsageError: messages may not go there.
         """
-        url = consent.check_endpoint(self._url)
+        url = consent.Endpoint(self._url).check()
         self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
 
     def _log(self, notice: Notice) -> None:
@@ -102,7 +102,7 @@ class Notices:
         if self._url and self._workspace.state.agrees(consent.WEBHOOK, self._url):
             body = json.dumps({"text": f"*{notice.title}*\n{notice.text}"}).encode()
             with suppress(TimeoutError):
-                consent.posted(self._url, body, {}, _WAIT_S, _ANSWER_BYTES_MAX)
+                consent.Endpoint(self._url).post(body, {}, _WAIT_S, _ANSWER_BYTES_MAX)
 
 
 def _clean(text: str) -> str:

@@ -26,7 +26,7 @@ from fleet.model.line import Line
 from fleet.model.version_1 import is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
-from fleet.store.lines import PATTERNS, Entry, Read, kind_of
+from fleet.store.lines import PATTERNS, Entry, Kind, Read
 from fleet.store.tree import (
     FORMAT,
     FORMAT_NUMBER,
@@ -272,7 +272,7 @@ def _check_format(tree: GitTree, commit: str) -> None:
                 f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"
             )
         return
-    old = [oid for path, (oid, _) in paths.items() if kind_of(path) is PATTERNS]
+    old = [oid for path, (oid, _) in paths.items() if Kind.of(path) is PATTERNS]
     if any(_has_version_1(data) for data in tree.contents(old)):
         raise NoError(
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
@@ -309,7 +309,7 @@ def _record(workspace: Workspace, paths: Paths, each: str) -> Line | None:
 
 
 def _pattern_files(paths: Paths) -> dict[str, str]:
-    return {path: oid for path, (oid, _) in sorted(paths.items()) if kind_of(path) is PATTERNS}
+    return {path: oid for path, (oid, _) in sorted(paths.items()) if Kind.of(path) is PATTERNS}
 
 
 def _having(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:

@@ -78,6 +78,14 @@ class Member(NamedTuple):
     data: bytes
     refused: str = ""
 
+    def local_rows(self) -> Iterator[list[str | int]]:
+        """Yield the rows of the local database that it holds; what is no row is left out."""
+        for raw in self.data.split(b"\n"):
+            with suppress(ValueError, RecursionError):
+                row = json.loads(raw)
+                if isinstance(row, list) and row and all(map(_is_storable, row)):
+                    yield row
+
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
     """Write a backup, atomically: the file is there whole, or as it was before.
@@ -222,15 +230,6 @@ def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
                 connection.execute(moved)
 
     state.in_one_go(write)
-
-
-def local_rows(data: bytes) -> Iterator[list[str | int]]:
-    """Yield the rows that a backup's file of the local database holds; what is no row is left out."""
-    for raw in data.split(b"\n"):
-        with suppress(ValueError, RecursionError):
-            row = json.loads(raw)
-            if isinstance(row, list) and row and all(map(_is_storable, row)):
-                yield row
 
 
 def _is_storable(value: object) -> bool:

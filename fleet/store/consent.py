@@ -45,43 +45,49 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_endpoint(url: str) -> str:
-    """Return the address of an HTTP endpoint that lessons may go to, once somebody agreed to it.
+class Endpoint:
+    """An address of HTTP that lessons may go to."""
 
-    Raises:
-        UsageError: it is none, goes beyond this machine in clear text, or has a password in it.
-    """
-    try:
-        parts = urlsplit(url)
-        host, has_port = parts.hostname or "", parts.port != 0
-    except ValueError:
-        parts, host, has_port = urlsplit(""), "", False
-    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
-    if not (is_safe and host and has_port and url.isprintable() and " " not in url) or "@" in parts.netloc:
-        shown = url.rpartition("@")[2][:200]
-        raise UsageError(
-            f"{shown!r} is no address that lessons may go to: https://HOST, or http:// on this machine, and no user or "
-            "password in it (a key stands in a variable FLEET_*). Nothing was sent"
-        )
-    return url
+    def __init__(self, url: str) -> None:
+        self.url = url
 
+    def check(self) -> str:
+        """Return the address, if lessons may go there once somebody agreed to it.
 
-def posted(url: str, body: bytes, headers: Mapping[str, str], wait_s: float, bytes_max: int) -> bytes:
-    """Return what an endpoint that somebody agreed to answers to some JSON.
+        Raises:
+            UsageError: it is none, goes beyond this machine in clear text, or has a password in it.
+        """
+        url = self.url
+        try:
+            parts = urlsplit(url)
+            host, has_port = parts.hostname or "", parts.port != 0
+        except ValueError:
+            parts, host, has_port = urlsplit(""), "", False
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+        if not (is_safe and host and has_port and url.isprintable() and " " not in url) or "@" in parts.netloc:
+            shown = url.rpartition("@")[2][:200]
+            raise UsageError(
+                f"{shown!r} is no address that lessons may go to: https://HOST, or http:// on this machine, and no "
+                "user or password in it (a key stands in a variable FLEET_*). Nothing was sent"
+            )
+        return url
 
-    Raises:
-        UsageError: it is no address that anything may go to.
-        OSError: it cannot be reached, or answers with an error.
-    """
-    import urllib.request  # only whoever sends something pays for it
+    def post(self, body: bytes, headers: Mapping[str, str], wait_s: float, bytes_max: int) -> bytes:
+        """Return what it answers to some JSON; somebody agreed to it.
 
-    class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """A redirection would take it to an address that nobody agreed to."""
+        Raises:
+            UsageError: it is no address that anything may go to.
+            OSError: it cannot be reached, or answers with an error.
+        """
+        import urllib.request  # only whoever sends something pays for it
 
-        def redirect_request(self, *_: object, **__: object) -> None:
-            """Follow none."""
+        class NoRedirect(urllib.request.HTTPRedirectHandler):
+            """A redirection would take it to an address that nobody agreed to."""
 
-    told = {"Content-Type": "application/json", **headers}
-    request = urllib.request.Request(check_endpoint(url), body, told)  # noqa: S310 - https, or this machine
-    with urllib.request.build_opener(NoRedirect).open(request, timeout=wait_s) as answer:
-        return bytes(answer.read(bytes_max))
+            def redirect_request(self, *_: object, **__: object) -> None:
+                """Follow none."""
+
+        told = {"Content-Type": "application/json", **headers}
+        request = urllib.request.Request(self.check(), body, told)  # noqa: S310 - https, or this machine
+        with urllib.request.build_opener(NoRedirect).open(request, timeout=wait_s) as answer:
+            return bytes(answer.read(bytes_max))

@@ -203,6 +203,11 @@ class Author(NamedTuple):
     signing: tuple[str, ...] | None = None
 
     @property
+    def is_named(self) -> bool:
+        """Whether the identity is ``Name <address>``, as git takes it."""
+        return _IDENTITY.fullmatch(self.identity) is not None and bool(self.identity.partition("<")[0].strip())
+
+    @property
     def name(self) -> str:
         """The author's name."""
         found = _IDENTITY.fullmatch(self.identity)
@@ -218,11 +223,6 @@ class Author(NamedTuple):
     def trailer(self) -> str:
         """Trailer behind a commit's message: the machine, where the address does not say it."""
         return f"\n\n{_MACHINE}: {self.machine}\n" if _IDENTITY.fullmatch(self.identity) else ""
-
-
-def is_identity(text: str) -> bool:
-    """Tell whether a text is ``Name <address>``, as git takes it."""
-    return _IDENTITY.fullmatch(text) is not None and bool(text.partition("<")[0].strip())
 
 
 _CONNECT_S_MAX = 15.0

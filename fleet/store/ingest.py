@@ -25,7 +25,7 @@ from fleet.model.pattern import Policy
 from fleet.model.withheld import Held
 from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
 from fleet.store.files import Files, fingerprint, is_plain, look
-from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read, kind_of
+from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
 from fleet.store.rows import Contents, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
@@ -708,7 +708,7 @@ def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Seque
 
 def _oids(tree: GitTree, commit: str) -> dict[str, str]:
     """Return path -> id of the content of the line files in a tree, shards first: the edition is by far the longest."""
-    paths = {path: oid for path, (oid, _) in tree.paths(commit).items() if kind_of(path)}
+    paths = {path: oid for path, (oid, _) in tree.paths(commit).items() if Kind.of(path)}
     return dict(sorted(paths.items(), key=lambda item: ("/" not in item[0], item[0])))
 
 
@@ -717,7 +717,7 @@ def _editions_first(path: str) -> tuple[bool, str]:
 
 
 def _kind(path: str) -> Kind:
-    found = kind_of(path)
+    found = Kind.of(path)
     assert found is not None, path  # noqa: S101 - paths were sorted before
     return found
 

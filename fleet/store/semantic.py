@@ -291,7 +291,7 @@ def _unit(matrix: Any) -> Any:
 def _is_safe(url: str) -> bool:
     """Tell whether texts may go to this address: encrypted, or to this very machine."""
     with suppress(UsageError):
-        return bool(consent.check_endpoint(url))
+        return bool(consent.Endpoint(url).check())
     return False
 
 
@@ -306,7 +306,7 @@ def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    told = json.loads(consent.posted(address, body, headers, WAIT_S, ANSWER_BYTES_MAX))
+    told = json.loads(consent.Endpoint(address).post(body, headers, WAIT_S, ANSWER_BYTES_MAX))
     try:
         rows = [each["embedding"] for each in sorted(told["data"], key=lambda each: each.get("index", 0))]
         matrix = numpy.array(rows, dtype="float32")

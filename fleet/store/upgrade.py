@@ -72,7 +72,7 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return what of a branch changes when its lines are converted; nothing where that is done already."""
     news: dict[str, bytes] = {}
     for path, data in files.items():
-        if lines.kind_of(path) is PATTERNS:
+        if lines.Kind.of(path) is PATTERNS:
             made, count = _converted_file(path, data)
             news |= {path: made} if count else {}
     if files and (news or _number(files.get(FORMAT, b"")) < FORMAT_NUMBER):

@@ -13,7 +13,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery, smaller
 from fleet.model.line import Carried, Line
 from fleet.share.remote import Files, Mark
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read, kind_of
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read
 from tests.memory_remote import MemoryServer
 from tests.sim.union import merge_trees
 
@@ -86,7 +86,7 @@ def held_in(tree: Files) -> Held:
     """Join all lines of a tree."""
     held = Held()
     for path, data in sorted(tree.items()):
-        kind = kind_of(path)
+        kind = Kind.of(path)
         if kind is not None:
             for _, entry in Read().entries(kind, [data], path):
                 held.add(entry)
@@ -156,7 +156,7 @@ class People:
 
     def _tidied(self, tree: Files, _: str) -> Files:
         """Join some of the files into the editions, and drop the shards that these cover, as an older fleet would."""
-        taken = {path for path in tree if kind_of(path) and ("/" not in path or self.rng.random() < 0.7)}
+        taken = {path for path in tree if Kind.of(path) and ("/" not in path or self.rng.random() < 0.7)}
         held = held_in({path: tree[path] for path in taken})
         kept = {path: data for path, data in tree.items() if path not in taken}
         return kept | {kind.edition: held.edition(kind) for kind in KINDS}

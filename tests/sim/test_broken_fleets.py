@@ -18,7 +18,7 @@ from fleet.share import outgoing, sync
 from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows
 from fleet.store.ingest import Ingest
-from fleet.store.lines import PATTERNS, Read, kind_of
+from fleet.store.lines import PATTERNS, Kind, Read
 from fleet.store.workspace import Writer
 from tests.memory_remote import MemoryTree
 from tests.sim.simulator import Simulation, history
@@ -290,7 +290,7 @@ class FirstCopy(Reading):
     """Keeps the first of several lines with one id: right for an edition, until a union merge has been at it."""
 
     def tidied(self, path: str, data: bytes) -> bytes:
-        kind = kind_of(path)
+        kind = Kind.of(path)
         if "/" in path or kind is None:
             return data
         found: dict[str, bytes] = {}
