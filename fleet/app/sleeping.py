@@ -226,7 +226,7 @@ def _mark(workspace: Workspace, agent: str) -> str:
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
     ended = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
-    looked = [workspace.world.wall_ms() // _LOOK_MS, ended, changes.look(str(root), sorted(paths))]
+    looked = [workspace.world.wall_ms() // _LOOK_MS, ended, changes.Changes(str(root)).look(sorted(paths))]
     return blake2b(json.dumps(looked).encode(), digest_size=16).hexdigest()
 
 

@@ -255,7 +255,7 @@ class AttemptLog:
         Raises:
             DiskError: it could not be noted.
         """
-        if self.has_any(session) and not (path and changes.is_own(self._root, path)):
+        if self.has_any(session) and not (path and changes.Changes(self._root).is_own(path)):
             self._open(session)
 
     def _open(self, session: str, but: str = "") -> None:
@@ -388,7 +388,7 @@ def _judged(root: Root, session: str, command: str, cwd: str, data: bytes) -> Bl
         return None
     if ran.waits and not ran.is_build(settings.builds):
         return None
-    return None if changes.any_since(root, cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
+    return None if changes.Changes(root).any_since(cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
 
 
 def _settings(root: Root) -> Attempts:

@@ -32,6 +32,10 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
     tags: tuple[str, ...] = ()
     type: str = ""
 
+    def joined(self, other: "Discovery") -> "Discovery":
+        """Return the join with another line of this id: the one with the smaller canonical bytes."""
+        return min(self, other, key=encode)
+
 
 _TEXTS = ("confidence", "context", "problem", "solution", "type")
 _KNOWN_KEYS = frozenset(Discovery.__struct_fields__) | {"v"}
@@ -114,8 +118,3 @@ def _check(entry: Discovery) -> None:
 def encode(entry: Discovery) -> bytes:
     """Return the canonical bytes of a discovery, without a newline."""
     return canonical(entry)
-
-
-def smaller(mine: Discovery, theirs: Discovery) -> Discovery:
-    """Return the join of two lines with one id: the one with the smaller canonical bytes."""
-    return min(mine, theirs, key=encode)

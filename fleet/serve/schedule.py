@@ -71,7 +71,7 @@ def _taken(root: str, agents: Iterable[str]) -> Looks:
         shards = f"{CLAN}/{log}.d"
         paths.update((f"{CLAN}/{log}.jsonl", shards))
         paths.update(f"{shards}/{name}" for name in _names(Path(root) / shards) if name.endswith(".jsonl"))
-    return changes.look(root, sorted(paths))
+    return changes.Changes(root).look(sorted(paths))
 
 
 def digest(found: Looks) -> str:

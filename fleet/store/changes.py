@@ -42,27 +42,59 @@ _CLAN = "clan-learnings"
 _OWN_AT_THE_ROOT = frozenset(_words(".agents.local.md .agents"))
 
 
-def any_since(root: str | os.PathLike[str], cwd: str, since_ns: int) -> bool:
-    """Tell whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
+class Changes:
+    """The files of a workspace, as far as their times tell what changed."""
 
-    A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
-    ``moment``).
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = root
 
-    Args:
-        root: of the workspace.
-        cwd: where the command runs; "" when it is not known.
-        since_ns: as ``moment`` gave it.
-    """
-    walk = _Walk(os.fspath(os.path.realpath(root)), since_ns, time.monotonic() + SECONDS_MAX)
-    folders = [walk.root]
-    if cwd:
-        inside = os.path.realpath(cwd)
-        below = os.path.relpath(inside, walk.root).split(os.sep)
-        if below[0] == os.pardir:
-            folders.append(_worktree(inside, walk.root) or inside)
-        elif not SKIPPED.isdisjoint(below) and (worktree := _worktree(inside, walk.root)):
-            folders.append(worktree)
-    return any(walk.has_change(folder) for folder in folders)
+    def any_since(self, cwd: str, since_ns: int) -> bool:
+        """Tell whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
+
+        A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
+        ``moment``).
+
+        Args:
+            cwd: where the command runs; "" when it is not known.
+            since_ns: as ``moment`` gave it.
+        """
+        walk = _Walk(os.fspath(os.path.realpath(self._root)), since_ns, time.monotonic() + SECONDS_MAX)
+        folders = [walk.root]
+        if cwd:
+            inside = os.path.realpath(cwd)
+            below = os.path.relpath(inside, walk.root).split(os.sep)
+            if below[0] == os.pardir:
+                folders.append(_worktree(inside, walk.root) or inside)
+            elif not SKIPPED.isdisjoint(below) and (worktree := _worktree(inside, walk.root)):
+                folders.append(worktree)
+        return any(walk.has_change(folder) for folder in folders)
+
+    def is_own(self, path: str) -> bool:
+        """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
+        below = os.path.relpath(os.path.realpath(path), os.path.realpath(self._root))
+        parts = below.split(os.sep)
+        if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
+            return True
+        above = homes.Homes(self._root).current().split("/")
+        own = parts[len(above) + 1 :]
+        return parts[: len(above)] == above and bool(own) and homes.is_own(own)
+
+    def look(self, paths: Iterable[str]) -> dict[str, list[int]]:
+        """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
+
+        Args:
+            paths: of files and folders below the root. A folder's size says nothing.
+        """
+        found: dict[str, list[int]] = {}
+        for path in paths:
+            try:
+                seen = os.stat(os.path.join(self._root, path))
+            except OSError:
+                found[path] = []
+            else:
+                size = 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
+                found[path] = [size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
+        return found
 
 
 def _worktree(folder: str, root: str) -> str:
@@ -88,17 +120,6 @@ def moment(handle: int) -> int:
         time.sleep(_POLL_S)
     # A file server's clock may be ahead of ours; of both, the earlier is the safe one.
     return min(now, time.time_ns())
-
-
-def is_own(root: str | os.PathLike[str], path: str) -> bool:
-    """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
-    below = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
-    parts = below.split(os.sep)
-    if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
-        return True
-    above = homes.Homes(root).current().split("/")
-    own = parts[len(above) + 1 :]
-    return parts[: len(above)] == above and bool(own) and homes.is_own(own)
 
 
 def _touched(handle: int) -> int:
@@ -161,22 +182,3 @@ def _was_made_last(folder: str, name: str) -> bool:
     except OSError:
         return False
     return abs(os.lstat(folder).st_ctime_ns - made) <= MADE_TOGETHER_NS
-
-
-def look(root: str, paths: Iterable[str]) -> dict[str, list[int]]:
-    """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
-
-    Args:
-        root: of the workspace.
-        paths: of files and folders below it. A folder's size says nothing.
-    """
-    found: dict[str, list[int]] = {}
-    for path in paths:
-        try:
-            seen = os.stat(os.path.join(root, path))
-        except OSError:
-            found[path] = []
-        else:
-            size = 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
-            found[path] = [size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
-    return found

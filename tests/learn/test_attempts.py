@@ -174,8 +174,8 @@ def test_a_change_at_once_after_the_failure_counts(desk):
 def test_what_cannot_be_told_from_a_later_change_is_one(tmp_path):
     edit(tmp_path / "a")
     at_ns = (tmp_path / "a").stat().st_ctime_ns
-    assert changes.any_since(str(tmp_path), "", at_ns)
-    assert not changes.any_since(str(tmp_path), "", at_ns + 1)
+    assert changes.Changes(str(tmp_path)).any_since("", at_ns)
+    assert not changes.Changes(str(tmp_path)).any_since("", at_ns + 1)
 
 
 def test_a_failure_is_dated_after_the_step_of_the_clock_in_which_it_fell(monkeypatch):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fleet.model import line as codec
-from fleet.model.discovery import Discovery, smaller
+from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.share.remote import Files, Mark
 from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read
@@ -38,7 +38,7 @@ class Held:
             self.records[entry.id] = entry if known is None else codec.join(known, entry)
         elif isinstance(entry, Discovery):
             known = self.told.get(entry.id)
-            self.told[entry.id] = entry if known is None else smaller(known, entry)
+            self.told[entry.id] = entry if known is None else known.joined(entry)
         else:
             self.carried[entry.hash] = entry.raw
 
@@ -52,7 +52,7 @@ class Held:
         if isinstance(entry, Line):
             return entry.id in self.records and codec.covers(self.records[entry.id], entry)
         if isinstance(entry, Discovery):
-            return entry.id in self.told and smaller(self.told[entry.id], entry) == self.told[entry.id]
+            return entry.id in self.told and self.told[entry.id].joined(entry) == self.told[entry.id]
         purged = (record.purged_carried() for record in self.records.values())
         return entry.hash in self.carried or any(entry.hash in each for each in purged)
 

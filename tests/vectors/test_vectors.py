@@ -134,7 +134,7 @@ def test_discoveries_give_these_edition_bytes(vector):
         carried = set()
         for entry in (discovery.decode(raw.encode()) for raw in raws):
             if isinstance(entry, Discovery):
-                found[entry.id] = discovery.smaller(found.get(entry.id, entry), entry)
+                found[entry.id] = found.get(entry.id, entry).joined(entry)
             else:
                 carried.add(entry.raw)
         rows = [discovery.encode(entry) for entry in sorted(found.values(), key=lambda entry: (entry.at, entry.id))]

@@ -368,7 +368,7 @@ def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
     if isinstance(mine, Line) and isinstance(theirs, Line):
         return line.join(mine, theirs)
     if isinstance(mine, Discovery) and isinstance(theirs, Discovery):
-        return discovery.smaller(mine, theirs)
+        return mine.joined(theirs)
     return mine
 
 
@@ -379,7 +379,7 @@ def _news(there: Entry | None, here: Entry | None) -> Entry | None:
     if isinstance(here, Line):
         return line.minus(here, there if isinstance(there, Line) else None)
     if isinstance(here, Discovery) and isinstance(there, Discovery):
-        return here if discovery.smaller(here, there) != there else None
+        return here if here.joined(there) != there else None
     return None
 
 
