@@ -39,7 +39,7 @@ from fleet.store import git
 from fleet.store.query import Patterns, ranked
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
-from fleet.text import similarity
+from fleet.text import mentions
 from fleet.text.screening import readable
 
 _NOT_YET = (
@@ -180,7 +180,7 @@ class SessionStart:
 
     def _relevant(self, table: Sequence[Pattern]) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
-        rows = [[each.id, similarity.trigger(each.trigger, each.text, each.correct), ""] for each in table]
+        rows = [[each.id, mentions.trigger(each.trigger, each.text, each.correct), ""] for each in table]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
         files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
@@ -332,7 +332,7 @@ class Guards:
         workspace = self._workspace
         _check_decision(decision, until, workspace.wall()[:10])
         known = find(workspace, prefix)
-        step = similarity.trigger(known.trigger, known.text, known.correct)
+        step = mentions.trigger(known.trigger, known.text, known.correct)
         if not triggers.parse(step) or not known.is_present:
             raise NoError(
                 f"{known.id} names no command and no file, or is retired: there is no step to guard. Nothing was "

@@ -357,7 +357,7 @@ class Call:
 
     @property
     def thread(self) -> str:
-        """Owner of the context and of the streaks of failures: the session, or a subagent of it."""
+        """Whose context and whose streaks of failures they are: the session's, or a subagent's of it."""
         return f"{self.session}/{self.subagent}" if self.subagent else self.session
 
     @property

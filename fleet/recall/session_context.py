@@ -15,7 +15,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.recall.wording import Listing, counted, newest_first
 from fleet.store.query import ranked
-from fleet.text import similarity
+from fleet.text import mentions
 from fleet.text.screening import readable
 
 _OPENING = (
@@ -235,6 +235,6 @@ def trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]
     """
     standing = (each for each in patterns if each.is_listed and each.state != "retired")
     best = sorted(ranked(standing, "evidence"), key=lambda each: not each.trigger)
-    told = ((each, similarity.trigger(each.trigger, each.text, each.correct)) for each in best)
+    told = ((each, mentions.trigger(each.trigger, each.text, each.correct)) for each in best)
     fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]

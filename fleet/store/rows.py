@@ -20,7 +20,7 @@ from fleet.model.pattern import Policy
 from fleet.model.withheld import Arrivals
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
-from fleet.text import similarity
+from fleet.text import mentions
 from fleet.text.similarity import Words
 
 _AT_ONCE = 500
@@ -549,7 +549,7 @@ def _decoded(raw: bytes) -> Line:
 
 def _triggered(folded: pattern.Pattern) -> int:
     """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other."""
-    return 2 if folded.trigger else int(bool(similarity.trigger("", folded.text, folded.correct)))
+    return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct)))
 
 
 def naming(name: str, key: str = "") -> bytes:

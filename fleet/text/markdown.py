@@ -247,7 +247,7 @@ class Section:
 
 
 BLOCK_CHARS_MAX = 8_192
-"""Limit of a text that somebody wrote as one: a longer one is cut, and a line of half of it left out."""
+"""What is longer than this is no text that anybody wrote as one: it is cut, and a line of half of it left out."""
 _FRONT = re.compile(r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)")
 _ITEM = re.compile(
     r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"

@@ -405,7 +405,7 @@ def _told_outcome(printed: str) -> bool | None:
 
 
 class Failure:
-    """Output of a failed command, as far as it tells what went wrong."""
+    """What a failed command printed, as far as it tells what went wrong."""
 
     def __init__(self, printed: str) -> None:
         self._lines = _telling_lines(printed)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fleet.recall import triggers
-from fleet.text.similarity import TRIGGERS_MAX, trigger
+from fleet.text.mentions import TRIGGERS_MAX, trigger
 
 
 @pytest.mark.parametrize(
