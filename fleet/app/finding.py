@@ -20,7 +20,7 @@ from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
-from fleet.text import dates, similarity
+from fleet.text import dates, mentions
 from fleet.text.screening import screened
 from fleet.text.similarity import Near, near
 
@@ -282,7 +282,7 @@ def _details(lesson: Pattern) -> dict[str, Any]:
 
 def _moment(lesson: Pattern) -> dict[str, Any]:
     """Return before which step a lesson is shown, and whether its words or a person named it; nothing for none."""
-    found = similarity.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
+    found = mentions.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
     return {"trigger": found, "trigger_derived": not lesson.trigger} if found else {}
 
 
