@@ -282,7 +282,8 @@ def _details(lesson: Pattern) -> dict[str, Any]:
 
 def _moment(lesson: Pattern) -> dict[str, Any]:
     """Return before which step a lesson is shown, and whether its words or a person named it; nothing for none."""
-    found = mentions.trigger(screened(lesson.trigger), screened(lesson.text), screened(lesson.correct))
+    said = (lesson.trigger, lesson.text, lesson.correct, lesson.value("wrong"))
+    found = mentions.trigger(*map(screened, said))
     return {"trigger": found, "trigger_derived": not lesson.trigger} if found else {}
 
 

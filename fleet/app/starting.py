@@ -180,7 +180,10 @@ class SessionStart:
 
     def _relevant(self, table: Sequence[Pattern]) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
-        rows = [[each.id, mentions.trigger(each.trigger, each.text, each.correct), ""] for each in table]
+        rows = [
+            [each.id, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong")), ""]
+            for each in table
+        ]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
         files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
@@ -332,12 +335,9 @@ class Guards:
         workspace = self._workspace
         _check_decision(decision, until, workspace.wall()[:10])
         known = find(workspace, prefix)
-        step = mentions.trigger(known.trigger, known.text, known.correct)
+        step = mentions.guardable(known.trigger, known.text, known.correct, known.value("wrong"))
         if not triggers.parse(step) or not known.is_present:
-            raise NoError(
-                f"{known.id} names no command and no file, or is retired: there is no step to guard. Nothing was "
-                f'changed; give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
-            )
+            raise NoError(_no_step(known.id))
         before = [raw for raw, each in self._decided() if each.id == known.id]
         made = json.dumps(_Guard(known.id, decision, until, step, _said(known)))
         with Runs(workspace).noting("", "guard") as noted:
@@ -404,6 +404,13 @@ class Guards:
             return ""
         editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
         return _said(known) if editors and editors <= known.mine else decided.lesson
+
+
+def _no_step(lesson: str) -> str:
+    return (
+        f"{lesson} is retired, or names no command and no file but those of the right way: there is no step to guard. "
+        f'Nothing was changed; give it one: fleet edit {lesson} --set trigger="Bash:git push*"'
+    )
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:

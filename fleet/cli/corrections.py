@@ -10,11 +10,11 @@ from fleet.cli import output
 from fleet.learn import signals
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding
+from fleet.learn.inputs import Text
 from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.advice import Passage
 
 _Type = Annotated[
     str,
@@ -87,7 +87,7 @@ def _discover(
     with output.opened() as workspace:
         who, named = _agent_to_log(workspace, agent), output.chosen.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
-        advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Passage(entry.solution).is_routine() else ""
+        advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
         found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
         output.tell(found, "\n  ".join(filter(None, [text, advice])), as_json=as_json)

@@ -30,7 +30,6 @@ from fleet.model.pattern import Pattern, fold, united
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
-from fleet.text.advice import Passage
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
@@ -83,7 +82,7 @@ class Logged(msgspec.Struct, dict=True):
     @property
     def advice(self) -> str:
         """Advice for a better lesson, in a sentence; "" for nothing."""
-        is_asked = not self.is_echo and self.seen <= 1 and Passage(self.text).is_story()
+        is_asked = not self.is_echo and self.seen <= 1 and Text(self.text).is_story()
         return _ASK_FOR_THE_RULE.format(id=self.id) if is_asked else ""
 
     @cached_property

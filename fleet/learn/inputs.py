@@ -2,7 +2,9 @@
 
 import difflib
 import re
+import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ class Text(NamedTuple):
     """A screened text and the kinds of secrets that were taken out of it."""
 
     text: str
-    secrets: tuple[str, ...]
+    secrets: tuple[str, ...] = ()
 
     @classmethod
     def enter(cls, name: str, text: str, *, lines: bool = False) -> "Text":
@@ -51,6 +53,20 @@ class Text(NamedTuple):
         if not _has_words(entered.text):
             raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")
         return entered
+
+    def is_story(self) -> bool:
+        """Tell a text that says what somebody did, and nothing that holds the next time."""
+        told = _telling()
+        words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", self.text).casefold())]
+        if told["rules"].intersection(words):
+            return False
+        return _did(words) or _did_unspaced(self.text)
+
+    def is_routine(self) -> bool:
+        """Tell a solution that anybody would have found, and that says nothing more."""
+        told = _telling()
+        said = " ".join(self.text.casefold().split()).rstrip(".!。！")
+        return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))
 
 
 def _has_words(text: str) -> bool:
@@ -190,3 +206,41 @@ def _check_meaning(change: Change) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if field == "importance" and not (is_number and 0 <= value <= 1):
         raise UsageError("importance is a number from 0 to 1. Nothing was changed")
+
+
+# --- stories, and what anybody would have found -----------------------------------------------------------------------
+
+_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+_FIRST_WORDS_MAX = 6
+"""So far into a text is looked for who did what."""
+_ED_CHARS_MIN = 5
+
+
+@cache
+def _telling() -> dict[str, Any]:
+    """Return the content of ``data/telling.toml``, words as sets of them."""
+    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
+        raw = tomllib.load(file)
+    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
+
+
+def _did(words: list[str]) -> bool:
+    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
+    told = _telling()
+    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
+    if not telling:
+        return False
+    first, second, *_ = [*telling, ""]
+    if first in told["tellers"]:
+        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
+    return first in told["bare_pasts"] and second in told["objects"]
+
+
+def _did_unspaced(text: str) -> bool:
+    """Return the same for a language without blanks between words."""
+    told = _telling()
+    said = text.strip()
+    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
+        return False
+    return any(word in said for word in told["over_unspaced"])

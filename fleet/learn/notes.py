@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from fleet.learn.inputs import Text
 from fleet.text.advice import SAID, Field, Label, Passage, fields
 from fleet.text.dates import WHEN
 from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, outline
@@ -654,7 +655,7 @@ def _fault(note: Note) -> str:
         return reason
     if Passage(text).is_done():
         return DONE
-    if Passage(text).is_story():
+    if Text(text).is_story():
         return STORY
     if text.isascii() and len(text.split()) < _WORDS_MIN:
         return NO_SENTENCE

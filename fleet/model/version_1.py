@@ -52,7 +52,7 @@ def converted(raw: bytes) -> Line | None:
     try:
         found = strict_object(raw)
         made = _as_line(msgspec.convert({key: value for key, value in found.items() if key != "v"}, _Old))
-        codec.decode(codec.encode(made), sys.maxsize)  # what fleet 0.1 refused stays refused
+        codec.decode(codec.encode(made), sys.maxsize)  # what no line may say is left as it stands
     except (BadLineError, msgspec.ValidationError):
         return None
     return made

@@ -235,6 +235,6 @@ def trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]
     """
     standing = (each for each in patterns if each.is_listed and each.state != "retired")
     best = sorted(ranked(standing, "evidence"), key=lambda each: not each.trigger)
-    told = ((each, mentions.trigger(each.trigger, each.text, each.correct)) for each in best)
+    told = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in best)
     fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]

@@ -549,7 +549,7 @@ def _decoded(raw: bytes) -> Line:
 
 def _triggered(folded: pattern.Pattern) -> int:
     """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other."""
-    return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct)))
+    return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct, folded.value("wrong"))))
 
 
 def naming(name: str, key: str = "") -> bytes:

@@ -1,6 +1,6 @@
 """Judgement of a piece of a page: a label, a template, the name of something, or a sentence that can stand as a lesson.
 
-Pure. Its words, in six languages, are in ``data/notes.toml`` and ``data/telling.toml``.
+Pure. Its words, in six languages, are in ``data/notes.toml``.
 """
 
 import re
@@ -9,7 +9,7 @@ import unicodedata
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Field(NamedTuple):
@@ -214,20 +214,6 @@ class Passage:
             bool(words) and not is_named and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
         )
 
-    def is_story(self) -> bool:
-        """Tell a text that says what somebody did, and nothing that holds the next time."""
-        told = _telling()
-        words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", self._text).casefold())]
-        if told["rules"].intersection(words):
-            return False
-        return _did(words) or _did_unspaced(self._text)
-
-    def is_routine(self) -> bool:
-        """Tell a solution that anybody would have found, and that says nothing more."""
-        told = _telling()
-        said = " ".join(self._text.casefold().split()).rstrip(".!。！")
-        return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))
-
     def is_order(self) -> bool:
         """Tell a text that begins with an order: "Use pnpm", "Never commit secrets"."""
         words = _WORD.findall(_CODE.sub(" ", self._text.lstrip("`*_ "))[:80])
@@ -312,41 +298,3 @@ def fields(text: str) -> list[Field]:
 
 def _is_in_code(text: str, at: int) -> bool:
     return any(code.start() < at < code.end() for code in _CODE.finditer(text))
-
-
-# --- stories, and what anybody would have found -----------------------------------------------------------------------
-
-_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
-_CODE_SPAN = re.compile(r"`[^`]*`")
-_FIRST_WORDS_MAX = 6
-"""So far into a text is looked for who did what."""
-_ED_CHARS_MIN = 5
-
-
-@cache
-def _telling() -> dict[str, Any]:
-    """Return the content of ``data/telling.toml``, words as sets of them."""
-    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
-        raw = tomllib.load(file)
-    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
-
-
-def _did(words: list[str]) -> bool:
-    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
-    told = _telling()
-    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
-    if not telling:
-        return False
-    first, second, *_ = [*telling, ""]
-    if first in told["tellers"]:
-        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
-    return first in told["bare_pasts"] and second in told["objects"]
-
-
-def _did_unspaced(text: str) -> bool:
-    """Return the same for a language without blanks between words."""
-    told = _telling()
-    said = text.strip()
-    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
-        return False
-    return any(word in said for word in told["over_unspaced"])

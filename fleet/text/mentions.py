@@ -4,10 +4,14 @@ Careful rather than complete: a lesson that is shown at the wrong step is noise 
 that is built like a command or a path. In plain words only what cannot well be anything else does: a program followed
 by one of its own commands (``git push``, ``data/commands.txt``), the name of a test runner, a path, a file whose ending
 tells. Programs that only look or move about (``ls``, ``cat``, ``sed``) count with an option of theirs alone.
+
+What went wrong comes first: the step behind "never", "not" or "instead of" is the one at which a lesson is wanted, and
+the one that a guard may stop. What the right way names is asked only where nothing names a wrong one.
 """
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 
@@ -52,17 +56,167 @@ _NAMED = frozenset(
     )
 )
 _SINGLE = _ALONE | _NAMED
+_ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
+"""Programs whose names are words: "never make ..." names none, "don't use make" does."""
 _NO_FILES = re.compile(r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)")
 
 
-def trigger(given: str, *texts: str) -> str:
-    """Return the trigger of a lesson: the one that it was given, else what its texts name; "" for neither."""
+_WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer")
+# What somebody did, or must not do: the step itself follows, with at most one word before it.
+_DOING = (
+    r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
+)
+_WRONG = re.compile(
+    rf"""(?ix)(?<!\w)(?:
+      (?P<clear>instead\ of|rather\ than
+        |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
+        (?:\ ever)?(?=\ {_DOING}\ ))
+    | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid)
+    )\s(?:{_DOING}\s)?(?:(?:the|plain|bare|raw|a)\s)?"""
+)
+_DID = re.compile(
+    rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
+)
+_RIGHT = re.compile(r"(?i)(?<!\w)(?:use|run|prefer|call|type|always|instead)\s")
+_CLAUSE = re.compile(
+    r"""(?ix)(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
+      |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){1,240}"""
+)
+_JOINED = re.compile(r"\s(?:or|and|nor)\s")
+_AFTER_PROGRAM = re.compile(r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$")
+
+
+def trigger(given: str, text: str, correct: str = "", wrong: str = "") -> str:
+    """Return the trigger of a lesson: the one that it was given, else what its words name; "" for neither.
+
+    The step that went wrong is the trigger: the command of ``wrong``, or the one that the words warn of. Where none
+    is named, it is whatever the words name.
+    """
+    return given or _listed(_warned(text, correct, wrong) or _all_named(text, correct))
+
+
+def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
+    """Return the steps that a guard may stop: the trigger without any that the right way itself takes; "" for none."""
     if given:
         return given
-    found: dict[str, None] = {}
-    for text in texts:
-        found.update(dict.fromkeys(_named(text[:_CHARS_MAX])))
+    said = _said_right(text, correct)
+    return _listed(
+        _warned(text, correct, wrong) or [each for each in _all_named(text, correct) if not _fits(each, said)]
+    )
+
+
+def _listed(found: list[str]) -> str:
     return ", ".join(found) if len(found) <= TRIGGERS_MAX else ""
+
+
+def _all_named(*texts: str) -> list[str]:
+    return list(dict.fromkeys(entry for text in texts if text for entry in _named(text[:_CHARS_MAX])))
+
+
+def _warned(text: str, correct: str, wrong: str) -> list[str]:
+    """Return the entries of the steps that went wrong, without any that the right way takes, too."""
+    found: dict[str, None] = {}
+    if wrong:
+        done = _DID.match(wrong)
+        found.update(dict.fromkeys(_steps(wrong, done.end() if done else 0, is_clear=True)))
+    for part in filter(None, (text[:_CHARS_MAX], correct[:_CHARS_MAX])):
+        for warned in _warnings(part):
+            found.update(dict.fromkeys(_steps(part, warned.end(), is_clear=bool(warned["clear"]))))
+    if not found:
+        return []
+    said = [*_commands(_without_warned(text)), *_commands(_without_warned(correct))]
+    return [entry for entry in found if not _fits(entry, said)]
+
+
+def _warnings(text: str) -> Iterator[re.Match[str]]:
+    low = text.lower()
+    if any(word in low for word in _WARNING):  # most have none: this is asked of every lesson that comes in
+        yield from _WRONG.finditer(text)
+
+
+def _said_right(text: str, correct: str) -> list[str]:
+    """Return the commands and files that the right way takes: what ``correct`` names, and what the words call for."""
+    calls = [text[found.end() :] for found in _RIGHT.finditer(text[:_CHARS_MAX])]
+    called = [clause[0] for each in calls if (clause := _CLAUSE.match(each)) and next(_steps(each, 0), "")]
+    return [command for part in (correct, *called) for command in _commands(_without_warned(part))]
+
+
+def _fits(entry: str, commands: list[str]) -> bool:
+    pattern = entry.partition(":")[2] or entry
+    return any(fnmatchcase(command, pattern) for command in commands)
+
+
+def _without_warned(text: str) -> str:
+    """Return the text without the clauses that warn of a step."""
+    kept, done = list[str](), 0
+    for warned in _warnings(text[:_CHARS_MAX]):
+        clause = _CLAUSE.match(text, warned.end())
+        if warned.start() >= done and clause and next(_steps(text, warned.end(), is_clear=bool(warned["clear"])), ""):
+            kept.append(text[done : warned.start()])
+            done = clause.end()
+    return ". ".join([*kept, text[done:_CHARS_MAX]])
+
+
+def _commands(text: str) -> list[str]:
+    """Return what a text names as it would be typed: the pieces of code spans, and the words from each program on."""
+    found = [piece.strip() for span in _SPAN.findall(text) for piece in _PIECES.split(span)]
+    words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text))]
+    for at, word in enumerate(words):
+        if word in _PROGRAMS or word in _SINGLE or "." in word or "_" in word or "-" in word:
+            found += [word, " ".join(words[at : at + _WORDS_MAX])]
+    return found
+
+
+def _steps(text: str, at: int, *, is_clear: bool = False) -> Iterator[str]:
+    """Yield an entry for each step that stands right here: ``npm install``, or several with "or" between."""
+    clause = _CLAUSE.match(text, at)
+    for item in _JOINED.split(clause[0])[:TRIGGERS_MAX] if clause else ():
+        span = _SPAN.match(item)
+        found = list(_warned_code(span[1]) if span else _warned_words(item, is_clear=is_clear))
+        if not found:
+            return
+        yield from found
+
+
+def _warned_code(span: str) -> Iterator[str]:
+    for piece in _PIECES.split(span):
+        words = piece.split()[:_WORDS_MAX]
+        if len(words) == 1 and _is_program(words[0]):
+            yield from _whole_program(words[0])
+        else:
+            yield from (each for entry in _in_code(piece.strip()) for each in _sharp(entry, words))
+
+
+def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
+    words = [word.rstrip(".") for word in item.split()[:_WORDS_MAX]]
+    first, following = [*words, "", ""][:2]
+    if f"{first} {following}" in _COMMANDS:
+        yield from _sharp(f"Bash:{first} {following}*", words)
+    elif first in _ALONE:
+        yield from _sharp(f"Bash:{first}*", words)
+    elif _is_program(first):
+        if _AFTER_PROGRAM.match(following) and (is_clear or first not in _ENGLISH):
+            yield from _whole_program(first)
+    elif _TOOL.fullmatch(first):
+        yield first
+    elif path := _file(first, _ENDING):
+        yield path
+
+
+def _is_program(word: str) -> bool:
+    return word in _PROGRAMS or word.replace("-", " ", 1) in _COMMANDS
+
+
+def _whole_program(name: str) -> tuple[str, str]:
+    return f"Bash:{name}", f"Bash:{name} *"
+
+
+def _sharp(entry: str, words: list[str]) -> tuple[str, ...]:
+    """Return the entry of a step that is wrong with an option: without it, the same command may be right."""
+    if entry.startswith("Edit:") or words[0] in _GENERIC or not entry.endswith("*"):
+        return (entry,)
+    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in entry]
+    return (f"{entry} {options[0]}", f"{entry} {options[0]} *") if options else (entry,)
 
 
 def _named(text: str) -> Iterator[str]:

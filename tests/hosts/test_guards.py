@@ -78,6 +78,19 @@ def test_a_lesson_that_names_no_step_guards_none(place):
     assert "trigger" in said
 
 
+def test_a_guard_made_of_a_lessons_own_words_stops_what_went_wrong_and_never_the_right_way(place):
+    place.fleet("init", "--agent", "tank")
+    words = ("--wrong", "npm install", "--right", "pnpm install", "--pattern", "Use pnpm in this repository, never npm")
+    lesson = json.loads(place.fleet("correct", *words, "--json").stdout)["id"]
+    place.fleet("guard", lesson, "deny")
+    assert decided(place, tool_input={"command": "cd web && npm install"})[0] == "deny"
+    assert decided(place, tool_input={"command": "cd web && pnpm install"})[0] == ""
+    words = ("--wrong", "w", "--right", "pnpm test", "--pattern", "Tests run in the workspace")
+    lesson = json.loads(place.fleet("correct", *words, "--json").stdout)["id"]
+    assert "Bash:pnpm test*" in place.fleet("show", lesson).stdout
+    assert "right way" in place.fleet("guard", lesson, "deny", expect=1).stderr
+
+
 def test_nobody_elses_line_makes_a_guard_or_moves_its_step(place, lesson):
     """An edit may come from anybody: it changes the lesson, and not what was decided here."""
     place.fleet("edit", lesson, "--set", "trigger=Bash:*")

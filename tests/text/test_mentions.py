@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fleet.recall import triggers
-from fleet.text.mentions import TRIGGERS_MAX, trigger
+from fleet.text.mentions import TRIGGERS_MAX, guardable, trigger
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,6 @@ from fleet.text.mentions import TRIGGERS_MAX, trigger
     [
         ("Always pull before git push", "Bash:git push*"),
         ("Use `git commit --amend` only on what was not pushed", "Bash:git commit*"),
-        ("Use `npm ci`, not `npm install`", "Bash:npm ci*, Bash:npm install*"),
         ("Run `npm run build` first", "Bash:npm run build*"),
         ("`cd web && make test` needs a server", "Bash:make test*"),
         ("`./gradlew test` needs Java 21", "Bash:./gradlew test*"),
@@ -53,6 +52,60 @@ def test_what_might_be_anything_is_no_step(text):
     assert trigger("", text) == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "right", "found"),
+    [
+        ("Use pnpm in this repository, never npm", "pnpm install", "Bash:npm, Bash:npm *"),
+        ("Use docker compose, not docker-compose", "", "Bash:docker-compose, Bash:docker-compose *"),
+        ("Use `npm ci`, not `npm install`", "", "Bash:npm install*"),
+        ("Use npm ci instead of npm install", "npm ci", "Bash:npm install*"),
+        ("Instead of `npm install` use `pnpm install`", "", "Bash:npm install*"),
+        ("Run make test rather than pytest", "", "Bash:pytest*"),
+        ("Don't use `pip install`; use `uv pip install`", "", "Bash:pip install*"),
+        ("Do not run git push before make test", "", "Bash:git push*"),
+        ("Never `npm` or `yarn` here, pnpm only", "", "Bash:npm, Bash:npm *, Bash:yarn, Bash:yarn *"),
+        ("Never git push --force", "", "Bash:git push* --force, Bash:git push* --force *"),
+        (
+            "Use `git push --force-with-lease`, never `git push --force`",
+            "",
+            "Bash:git push* --force, Bash:git push* --force *",
+        ),
+        ("Edit src/api.yaml, never src/gen/api.ts", "", "Edit:src/gen/api.ts"),
+        ("Install with the lock file", "npm ci, not npm install", "Bash:npm install*"),
+        # What is no order, or names no step right there, leaves things as they are.
+        ("CI does not run `make test`, so run it yourself", "", "Bash:make test*"),
+        ("pytest does not collect tests in `src/x.py`", "", "Edit:src/x.py, Bash:pytest*"),
+        ("Run `make lint`, not just `make test`", "", "Bash:make lint*, Bash:make test*"),
+        ("Never push without running make test", "", "Bash:make test*"),
+        ("Never make assumptions about git push", "", "Bash:git push*"),
+        ("Use npm ci, never plain npm", "", "Bash:npm ci*"),
+    ],
+)
+def test_the_step_that_went_wrong_is_the_trigger_and_the_right_way_only_where_none_is_named(text, right, found):
+    assert trigger("", text, right) == found
+    assert triggers.parse(found)
+
+
+@pytest.mark.parametrize("wrong", ["npm install", "Ran `npm install`", "I used npm install --save and it made a lock"])
+def test_the_command_of_what_went_wrong_is_the_trigger(wrong):
+    assert trigger("", "Use pnpm here", "pnpm install", wrong).startswith("Bash:npm install*")
+
+
+@pytest.mark.parametrize(
+    ("text", "right", "found"),
+    [
+        ("Run `make lint` first", "", ""),
+        ("Use pnpm here", "pnpm install", ""),
+        ("Pull before git push", "git pull, then git push", ""),
+        ("Pull before git push", "git pull first", "Bash:git push*"),
+        ("Use pnpm here, never npm", "pnpm install", "Bash:npm, Bash:npm *"),
+        ("Use npm ci, never plain npm", "", ""),
+    ],
+)
+def test_a_guard_never_stops_what_the_right_way_says(text, right, found):
+    assert guardable("", text, right) == found
+
+
 def test_a_trigger_that_was_given_is_the_trigger_whatever_the_words_name():
     assert trigger("Bash:make*", "Pull before `git push`") == "Bash:make*"
 
@@ -62,10 +115,15 @@ def test_the_right_way_names_steps_too_and_each_counts_once():
 
 
 @pytest.mark.parametrize(
-    "text", ["`" * 20_000, "a/" * 20_000, "`a.b" * 9_000, "git " * 20_000, "*." * 9_000, "@-" * 20_000 + ".py"]
+    "text",
+    [
+        *("never use npm or " * 9_000, "not `npm` " * 9_000, "instead of " * 9_000, "use npm never " * 9_000),
+        *("`" * 20_000, "a/" * 20_000, "`a.b" * 9_000, "git " * 20_000, "*." * 9_000, "@-" * 20_000 + ".py"),
+    ],
 )
 def test_no_text_takes_long_and_what_is_found_is_a_trigger(text):
     began = time.process_time()
-    found = trigger("", text, text)
+    found = trigger("", text, text, text)
+    guardable("", text, text, text)
     assert time.process_time() - began < 0.2
     assert len(triggers.parse(found)) <= TRIGGERS_MAX
