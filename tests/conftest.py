@@ -14,8 +14,8 @@ pytest.register_assert_rewrite("tests.laws.checks")
 ROOT = Path(__file__).resolve().parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 * 1024**3
-SLOW_FIRST = ("sim", "faults", "serve")
-"""Folders whose tests may take half a minute: begun first, so that no worker is left alone with one in the end."""
+SLOW_FIRST = ("sim", "faults", "serve", "test_quarter.py", "test_sleeping.py", "test_broken_joins.py")
+"""Folders and files whose tests may take long: begun first, so that no worker is left alone with one in the end."""
 PROFILE = os.environ.get("FLEET_LAWS_PROFILE", "fast")
 
 # fast: the same examples on every run, so that a red build is never luck. laws: new ones each night, by a printed seed.
@@ -58,7 +58,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with those that take long; else the order stays."""
-    items.sort(key=lambda item: item.path.parent.name not in SLOW_FIRST)
+    items.sort(key=lambda item: not {item.path.parent.name, item.path.name} & {*SLOW_FIRST})
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from fleet.app import observing
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries
+from fleet.learn.corrections_md import Bound
 from fleet.learn.inputs import KNOWN, Change
 from fleet.model import edits
 from fleet.model.errors import NoError
@@ -102,6 +103,32 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
         **found,
         "retracted": retracted,
     }
+
+
+def show_correction(workspace: Workspace, prefix: str) -> dict[str, str]:
+    """Return all that is known of one entry of a log; ``lesson`` is the id of the lesson it counts for, if any.
+
+    Raises:
+        NoError: no entry begins like that, or more than one.
+    """
+    found = {
+        bound.id: _correction(agent, bound)
+        for agent in workspace.homes()
+        for bound in counting.CountedLog(workspace, agent).read_log().bound()
+        if bound.id.startswith(prefix)
+    }
+    if len(found) != 1:
+        raise NoError(
+            f"{len(found) or 'no'} corrections here begin with {prefix[:40]!r}. `fleet learn --waiting --all` lists "
+            "those that have no lesson"
+        )
+    return next(iter(found.values()))
+
+
+def _correction(agent: str, bound: Bound) -> dict[str, str]:
+    entry = bound.entry
+    said = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "pattern", "source")}
+    return {"id": bound.id, "agent": agent, **said, "lesson": bound.record.pattern if bound.record else ""}
 
 
 def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:

@@ -124,11 +124,16 @@ def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
 
 @app.command("show")
 def _show(
-    pattern: Annotated[str, output.id_of("ID", "The id of a lesson or a discovery; a unique beginning is enough.")],
+    pattern: Annotated[
+        str, output.id_of("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.")
+    ],
     as_json: output.Json = False,
 ) -> None:
-    """Show all that is known of one lesson, or of one discovery (d-...)."""
+    """Show all that is known of one lesson, of one discovery (d-...), or of one correction that was logged (c-...)."""
     with output.opened() as workspace:
+        if pattern.startswith("c-"):
+            _show_correction(output.cleaned(lessons.show_correction(workspace, pattern)), as_json=as_json)
+            return
         if pattern.startswith("d-"):
             _show_discovery(output.cleaned(lessons.show_discovery(workspace, pattern)), as_json=as_json)
             return
@@ -155,6 +160,17 @@ def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
     rows = [(field, str(found[field] or "")) for field in ("solution", "context", "confidence", "minutes")]
     when = f"{output.when(found['at'])} by {found['by']}"
     _say_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])
+
+
+def _show_correction(found: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        output.say_json(found)
+        return
+    output.say(
+        f"{found['id']}  {'counted' if found['lesson'] else 'without a lesson'}\n{found['wrong'] or found['title']}"
+    )
+    when = f"{found['when'] or _UNKNOWN} by {found['agent']}"
+    _say_labelled([*((name, found[name]) for name in ("right", "pattern", "source", "lesson")), ("logged", when)])
 
 
 def _say_labelled(rows: Iterable[tuple[str, str]]) -> None:

@@ -34,6 +34,8 @@ _GUARD_CHARS = 25
 _SHORT_CHARS = 160
 """Weak phrases count in messages up to here."""
 EXCERPT_CHARS_MAX = 240
+_SAYING_WORDS = 5
+"""A sentence of fewer words may only say that something is wrong ("No, again:"); what is right comes behind it."""
 _SENTENCE_CHARS = 300
 """So far to either side of a phrase its sentence is looked for."""
 _OPENING_CHARS_MAX = 2_000
@@ -72,7 +74,8 @@ class _Signal(NamedTuple):
     Attributes:
         kind: frustration, knowledge, correction or validation; the last is praise and no correction.
         confidence: strong, medium or weak.
-        excerpt: the sentence around it, in the sender's words, at most ``EXCERPT_CHARS_MAX`` characters.
+        excerpt: the sentence around it, and what follows where that says too little, in the sender's words; at most
+            ``EXCERPT_CHARS_MAX`` characters.
         sender: "" for the person, else the name of the agent that the host says wrote it.
     """
 
@@ -358,8 +361,15 @@ def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
 
 def _excerpt(said: str, hit: _Hit) -> str:
     begin, over = _sentence(said, hit.start, min(hit.end, len(said)))
-    begin = max(begin, hit.start - EXCERPT_CHARS_MAX // 2)
+    begin, roof = max(begin, hit.start - EXCERPT_CHARS_MAX // 2), min(len(said), begin + EXCERPT_CHARS_MAX)
+    while over < roof and _word_count(said[begin:over]) < _SAYING_WORDS:
+        _, over = _sentence(said, over, over)
     return said[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
+
+
+def _word_count(text: str) -> int:
+    """Return the number of words; where no blanks are written, two signs are one."""
+    return len(text.split()) + sum(sign >= "\u2e80" for sign in text) // 2
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

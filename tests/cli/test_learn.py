@@ -39,6 +39,20 @@ def test_a_signal_is_listed_counted_by_status_and_gone_once_it_is_stated(stage, 
     assert (pattern["id"], pattern["seen"], pattern["correct"]) == (done["id"], 1, "pnpm install")
 
 
+def test_what_waits_is_shown_whole_by_its_id_and_later_with_the_lesson_it_counts_for(stage, velma):
+    said = "no, again: " + "use pnpm and never npm, " * 20
+    entry = flagged(stage, velma, Flag("human", said, title=said))
+    (title,) = [each["title"] for each in learn(stage, velma, "--waiting")["waiting"]]
+    assert len(title) < len(said)
+    for name in (entry, entry[:8]):
+        shown = json.loads(stage.run(velma, "show", name, "--json").stdout)
+        assert (shown["id"], shown["agent"], shown["wrong"], shown["lesson"]) == (entry, "velma", said.strip(), "")
+    assert said.strip() in stage.run(velma, "show", entry).stdout
+    lesson = learn(stage, velma, entry, "--pattern", LESSON)["id"]
+    assert json.loads(stage.run(velma, "show", entry, "--json").stdout)["lesson"] == lesson
+    assert "learn --waiting --all" in stage.run(velma, "show", "c-0000", expect=1).stderr
+
+
 @pytest.mark.parametrize("verb", ["correct", "learn"])
 def test_a_trigger_may_be_given_and_is_shown_and_stays_when_the_database_is_lost(stage, velma, verb):
     words = ("--right", "pnpm install", "--pattern", LESSON, "--trigger", "Bash:npm *")

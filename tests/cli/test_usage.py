@@ -297,17 +297,25 @@ def test_init_adds_to_a_gitignore_and_git_add_takes_nothing_of_ours(bench, text)
 # --- a reader that goes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [["patterns"], ["patterns", "--json"], ["status"], ["--help"]], ids=" ".join)
-@pytest.mark.parametrize("reads", [0, 64])
-def test_a_reader_that_goes_away_is_no_error_to_talk_about(bench, w, words, reads):
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory):
+    """A workspace with more to say than a pipe holds."""
+    bench = Bench(tmp_path_factory.mktemp("talkative"))
+    bench.run("w", "init", "--agent", "velma")
     text = "".join(json.dumps({"title": f"lesson {number} " + "x" * 500}) + "\n" for number in range(400))
     (bench.folder / "records.jsonl").write_text(text)
-    bench.run(w, "import", str(bench.folder / "records.jsonl"))
+    bench.run("w", "import", str(bench.folder / "records.jsonl"))
+    return bench
+
+
+@pytest.mark.parametrize("words", [["patterns"], ["patterns", "--json"], ["status"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("reads", [0, 64])
+def test_a_reader_that_goes_away_is_no_error_to_talk_about(talkative, words, reads):
     out, into = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-m", "fleet", *words],
-        cwd=bench.folder / w,
-        env=bench.environment(),
+        cwd=talkative.folder / "w",
+        env=talkative.environment(),
         stdin=subprocess.DEVNULL,
         stdout=into,
         stderr=subprocess.PIPE,

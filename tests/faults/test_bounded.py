@@ -112,7 +112,7 @@ def cost(stage: Stage, *words: str) -> Cost:
     """Run one command; return what it took."""
     with (stage.folder / "said").open("w+b") as said:
         done = subprocess.run(
-            [sys.executable, "-c", MEASURED, sys.executable, "-m", "fleet", *words],
+            [sys.executable, "-I", "-S", "-c", MEASURED, sys.executable, "-m", "fleet", *words],
             cwd=stage.folder / "tank",
             env=stage.environment(),
             stdin=subprocess.DEVNULL,

@@ -65,7 +65,7 @@ def live(order):
     out = os.open(order["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while order["held"] and not is_held():
         if time.monotonic() > until:
             os._exit(99)
@@ -191,8 +191,8 @@ def _can_kill(strace: str) -> bool:
         child.stdout.readline()
         words = [strace, "-q", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:signal=KILL:when=1"]
         try:
-            subprocess.run([*words, "-p", str(child.pid)], capture_output=True, timeout=10, check=False)
-            return child.wait(1) == -9
+            subprocess.run([*words, "-p", str(child.pid)], capture_output=True, timeout=30, check=False)
+            return child.wait(10) == -9
         except subprocess.TimeoutExpired:
             return False
         finally:

@@ -286,20 +286,20 @@ def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
 def test_a_limit_inside_a_limit_leaves_the_outer_one(place):
     def sleep_in(limit_s: float) -> None:
         with Alarm(limit_s):
-            time.sleep(5)
+            time.sleep(30)
 
     def nested() -> None:
         with Alarm(0.5):
             with pytest.raises(TimeUpError):
                 sleep_in(0.1)
-            with Alarm(5):
+            with Alarm(30):
                 pass
-            time.sleep(5)
+            time.sleep(30)
 
     began = time.monotonic()
     with pytest.raises(TimeUpError):
         nested()
-    assert 0.4 < time.monotonic() - began < 4
+    assert 0.4 < time.monotonic() - began < 15
 
 
 # --- what lies ready is made anew when a turn ends -------------------------------------------------------------------

@@ -598,7 +598,7 @@ def test_a_line_that_waits_for_the_lock_is_written_when_it_is_free(agents: Calla
     with workspace.locked():
         one.correct()
         time.sleep(1)
-    assert until(lambda: two.seen() == {LESSON: 1}, 5)
+    assert until(lambda: two.seen() == {LESSON: 1}, 30)
     workspace.close()
 
 

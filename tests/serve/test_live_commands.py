@@ -95,7 +95,7 @@ def test_a_sidecar_serves_where_it_is_told_to(crew: Crew, server: Server):
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=20)
     assert first.returncode == 0
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8
 
 
 def test_a_token_is_read_from_the_environment_and_never_from_the_file(crew: Crew):
@@ -115,7 +115,7 @@ def test_the_server_ends_at_once_when_told_and_says_nothing_of_its_inside(crew: 
     assert until(lambda: who(crew, one))
     code, took_s, said = server.end(signal.SIGINT)
     assert (code, said) == (0, "")
-    assert took_s < 2.5
+    assert took_s < 8  # of a moment; ten is what an end without us takes
 
 
 @pytest.mark.parametrize(

@@ -631,8 +631,8 @@ def test_what_announces_more_than_it_brings_costs_nothing(server: Served, messag
     """An 8-byte message made the library set aside a gigabyte, and work for two seconds."""
     with Guest(server) as tank:
         tank.exchange()
-        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
         tank.socket.send(message)
         assert tank.ended() == room.UNREADABLE
-        assert time.monotonic() - began < 1
+        assert time.process_time() - began < 1
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024

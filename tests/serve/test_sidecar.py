@@ -24,7 +24,8 @@ from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
 
 HAND = "Read the whole error"
-END_S = 2.0
+END_S = 6.0
+"""Two are promised: a busy machine is given more, and who waited for an answer would take far longer."""
 SELDOM = "interval_s = 600.0\nquiet_s = 0.2\n"
 """Nobody looks because a sync is due."""
 
@@ -76,7 +77,7 @@ def test_it_catches_up_when_the_remote_comes_back(crew):
     crew.correct("ann", HAND)
     assert until(lambda: crew.events("ann", "not synced"))
     shutil.move(crew.folder / "away.git", crew.remote)
-    assert until(lambda: crew.events("ann", "synced"), 40)
+    assert until(lambda: crew.events("ann", "synced"))
     assert crew.taught() == [HAND]
 
 
@@ -88,7 +89,7 @@ def test_it_reads_new_settings_and_keeps_the_former_ones_while_they_are_wrong(cr
     assert until(lambda: crew.events("ann", "settings"))
     (crew.folder / "ann/fleet.toml").write_text(good)
     crew.write_by_hand("ann", "ann", 1, HAND)
-    assert until(lambda: HAND in crew.lines("ann"), 40)
+    assert until(lambda: HAND in crew.lines("ann"))
     assert child.poll() is None
 
 
@@ -183,11 +184,11 @@ def test_without_inotify_it_looks_by_itself(crew):
         "inject=inotify_init1:error=EMFILE",
     )
     crew.sidecar("ann", before=(str(strace), *calls))
-    assert until(lambda: crew.events("ann", "polling"), 40)
+    assert until(lambda: crew.events("ann", "polling"))
     assert crew.events("ann", "no watcher")
     assert until(lambda: crew.marks("ann").get("worked"))
     crew.write_by_hand("ann", "ann", 1, HAND)
-    assert until(lambda: HAND in crew.lines("ann"), 25)
+    assert until(lambda: HAND in crew.lines("ann"))
 
 
 def test_a_person_may_want_no_watcher(crew):
@@ -214,7 +215,7 @@ def test_an_overflowing_queue_hides_nothing(crew):
     crew.write_by_hand("ann", "ann", 1, HAND)  # nobody is told of this any more
     (home / "later").mkdir()
     child.send_signal(signal.SIGCONT)
-    assert until(lambda: HAND in crew.lines("ann"), 15)
+    assert until(lambda: HAND in crew.lines("ann"))
 
 
 def test_a_home_that_came_later_is_watched_as_well_whenever_its_agent_was_entered(crew):
@@ -254,7 +255,7 @@ def test_it_ends_when_its_workspace_is_taken_away_and_does_not_make_it_again(cre
     child = crew.up("tank")
     aside = crew.folder / "aside"
     where.rename(aside)  # at once, unlike a removal
-    assert child.wait(10) == 0
+    assert child.wait(30) == 0
     assert not where.exists()
     assert not child.stderr.read()
 
@@ -275,7 +276,7 @@ def test_it_ends_in_time_while_the_remote_hangs(crew):
         crew.write_by_hand("ann", "ann", 1, HAND)
         assert until(lambda: HAND in crew.lines("ann")), "a remote that hangs must not hold up the work here"
         assert ended_in_s(child) < END_S
-        assert until(lambda: not crew.processes(), 5), "what it began ends with it"
+        assert until(lambda: not crew.processes(), 20), "what it began ends with it"
         client.close()
 
 

@@ -25,7 +25,7 @@ from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 START_MS = 1_795_219_200_000  # 2026-11-21
 HOUR_MS = 3_600_000
 LESSONS = [f"Lesson number {number} of a clan" for number in range(5)]
-SEEDS = 25
+SEEDS = 16
 STEPS = 40
 GIT, LIVE, BOTH = "gitonly", "liveonly", "both"
 

@@ -244,6 +244,20 @@ def test_the_excerpt_is_the_sentence_in_the_persons_own_spelling():
     assert signal.phrase == "you forgot"
 
 
+@pytest.mark.parametrize(
+    ("message", "excerpt"),
+    [
+        ("no, again: use pnpm, not npm!", "no, again: use pnpm, not npm!"),
+        ("Stop. Read the README first, then the tests. Go on.", "Stop. Read the README first, then the tests."),
+        ("No: we deploy with make deploy", "No: we deploy with make deploy"),
+        ("Well. You forgot it. Thanks", "You forgot it. Thanks"),
+        ("不对，应该用 pnpm。谢谢", "不对，应该用 pnpm。"),
+    ],
+)
+def test_an_excerpt_says_what_was_asked_and_not_only_that_something_is_wrong(message, excerpt):
+    assert signals.detect(message).excerpt == excerpt
+
+
 @pytest.mark.parametrize("letter", ["İ", "ŉ", "ß", "ǰ"])
 def test_letters_that_grow_in_lower_case_do_not_shift_the_excerpt(letter):
     assert signals.detect(f"{letter * 30}. You forgot it.").excerpt == "You forgot it."
