@@ -493,7 +493,12 @@ class Simulation:
         return all(here.covers(entry) or not self._is_due(machine, here, entry) for entry in fetched.entries())
 
     def _is_due(self, machine: Machine, here: Held, entry: object) -> bool:
-        """Tell whether an entry of the tree must stand in the files here: it is not, where a mark covers it."""
+        """Tell whether an entry of the tree must stand in the files here: it need not, where a mark covers it.
+
+        The mark's own file may have been deleted here: the rows know it, which are not looked at.
+        """
+        if isinstance(entry, Line) and any(entry.id == each for each, *_ in self.ledger.purged):
+            return False
         if isinstance(entry, Line) and entry.id in machine.kept.records and entry.id in here.records:
             both = codec.join(here.records[entry.id], machine.kept.records[entry.id])
             return not codec.covers(here.records[entry.id], entry.without_purged(both))
