@@ -21,6 +21,7 @@ ENVIRONMENT = (
     ("FLEET_AGENT", "The agent, where --agent names none."),
     ("FLEET_SESSION", "The session, where --session names none."),
     ("FLEET_REPLICA", "The replica that a short-lived job is lent, <agent>.<8 hex digits>."),
+    ("FLEET_SCHEDULED", "1: a schedule gives this command, and no person: a bare fleet undo passes it over."),
     ("FLEET_DISABLED", "1: nothing is read, logged or sent."),
     ("FLEET_DEBUG", "1: an error in fleet itself shows its stack."),
     ("NO_COLOR", "Anything: no colours."),

@@ -75,19 +75,30 @@ def _last(workspace: Workspace) -> Run:
     """Return the last command that a person or an agent gave here, a decision among them, and nobody took back.
 
     Raises:
-        NoError: there is none.
+        NoError: there is none, or a later command left nothing that could be taken back in its place.
     """
     found = listed(workspace)
     every = Inboxes(workspace).entries()
     decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
     parts = {field.id for run, _ in found for field in run.fields if field.name == PART}
-    stand = [run for run, undone_by in found if not undone_by]
-    for run in stand:
-        if run.id not in parts and (run.kind in COMMANDS or run.id in decided):
-            return run
+    stand = [run for run, undone_by in found if not undone_by and run.id not in parts]
+    last = next((run for run in stand if run.kind in COMMANDS or run.id in decided), None)
+    given, at = Runs(workspace).given()
+    if given and (last is None or last.at < at):
+        raise NoError(_why_not(given, last, [run for run in stand if run.at >= at and run.kind != UNDO]))
+    if last is not None:
+        return last
     own = next((run.id for run in stand if run.kind != UNDO), "")
     more = f"`fleet undo {own}` takes back what fleet did last by itself; " if own else ""
     raise NoError(f"there is no command here that could be taken back; {more}`fleet undo --list` names all runs")
+
+
+def _why_not(given: str, last: Run | None, since: list[Run]) -> str:
+    """Return why the last command is not taken back, and neither is one before it: nobody asked for that one."""
+    told = [f"the last command here was `{given}`, which no bare `fleet undo` takes back; nothing was changed"]
+    told += [f"`fleet undo {run.id}` takes back what was done since: {run.told or run.kind}" for run in since[:1]]
+    told += [f"`fleet undo {last.id}` takes back the command before it: {last.told or last.kind}"] if last else []
+    return ". ".join([*told, "`fleet undo --list` names all runs"])
 
 
 def undo(workspace: Workspace, run_id: str = "") -> Undone:

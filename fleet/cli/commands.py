@@ -1,16 +1,20 @@
 """The commands by name. Each is imported when it is called, so that one command imports one module of these."""
 
+import functools
 import importlib
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
-from fleet.cli.output import COMPLETING, WIDTH_MAX, Agent, Session, chosen, note, painted
+from crdt import clock
+from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, note, painted
 from fleet.model.errors import FleetError, UsageError
+from fleet.store.workspace import World
 
 EXIT_INTERRUPTED = 130
 ALL = "fleet.all"
@@ -65,6 +69,24 @@ FIRST = (
 _ANYWHERE = ("help", "completion", "hook")
 """Commands that look at no workspace."""
 
+_ALWAYS = (
+    *("feedback", "mutate", "journal", "observe", "pause", "resume", "leave", "block", "unblock", "purge"),
+    *("reflect", "done", "tidy", "sleep", "consolidate", "migrate", "upgrade", "restore-backup"),
+    *("install", "uninstall", "sidecar install", "sidecar uninstall", "live join", "live leave"),
+)
+LEFT_TO_STAND: dict[str, Mapping[str, str]] = {
+    **{name: {} for name in _ALWAYS},
+    "learn": {"dismiss": "--dismiss"},
+    "review": {"answers": "--answer"},
+    "who": {"on": "--on"},
+    "doctor": {"fix": "--fix"},
+    "init": {"author": "--author", "host": "--install"},
+}
+"""Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
+option, by its parameter. What only carries, renders or saves what is known (sync, compact, backup) is none of them."""
+_ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
+"""Parameters with which a command changes nothing."""
+
 
 def _choose(ctx: Any, _: object, value: str) -> None:
     chosen.directory = value or (chosen.directory if ctx.parent else "")
@@ -100,11 +122,12 @@ class _Commands(TyperGroup):
                 self.get_command(ctx, name)
             return None
         if cmd_name not in self.commands:
-            self.commands.update(typer.main.get_group(_module(MODULES[cmd_name]).app).commands)
-            for name, command in self.commands.items():
+            found = typer.main.get_group(_module(MODULES[cmd_name]).app).commands
+            for name, command in found.items():
                 _complete(command, name)
                 for inner, each in getattr(command, "commands", {}).items():
                     _complete(each, name, inner)
+            self.commands.update(found)
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -139,10 +162,39 @@ def _module(name: str) -> Any:
 
 
 def _complete(command: Any, *words: str) -> None:
-    """Give a command its examples, and the option that all have which look at a workspace."""
+    """Give a command its examples, the option that all have which look at a workspace, and its note for undo."""
     command.epilog = _epilog(*words)
     if words[0] not in _ANYWHERE and _DIRECTORY not in command.params:
         command.params.append(_DIRECTORY)
+    if (name := " ".join(words)) in LEFT_TO_STAND:
+        command.callback = _noting(command.callback, name)
+
+
+def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return what a command does, with a note that it was given wherever it changed something that undo lets stand."""
+
+    @functools.wraps(act)
+    def act_and_note(**given: Any) -> Any:
+        command, began = _change_by(name, given), clock.nearest(World().wall_ms())
+        try:
+            done = act(**given)
+        except typer.Exit as left:
+            if left.exit_code in (0, EXIT_REFUSED):  # in part
+                chosen.note_given(command, began)
+            raise
+        chosen.note_given(command, began)
+        return done
+
+    return act_and_note
+
+
+def _change_by(name: str, given: Mapping[str, Any]) -> str:
+    """Return a command as it changes something, "" where it only shows."""
+    options = LEFT_TO_STAND[name]
+    changing = [option for parameter, option in options.items() if given.get(parameter)]
+    if any(given.get(each) for each in _ONLY_SHOW) or (options and not changing):
+        return ""
+    return " ".join(["fleet", name, *changing[:1]])
 
 
 def _epilog(*words: str) -> str:

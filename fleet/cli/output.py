@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Error
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ import typer
 from crdt import clock
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.homes import CONFIG, is_root, root_around
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
 
@@ -145,6 +146,20 @@ class _Chosen(msgspec.Struct):
         """
         said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
         return named or self.session or next(filter(None, said), "")
+
+    def note_given(self, command: str, began: str) -> None:
+        """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
+
+        Args:
+            command: "" for none. What a schedule gives (``FLEET_SCHEDULED=1``) is none either.
+            began: when, as a stamp.
+        """
+        if not command or os.environ.get("FLEET_SCHEDULED") == "1":
+            return
+        with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
+            workspace = Workspace(self.root())
+            Runs(workspace).note_given(command, began)
+            workspace.close()
 
 
 chosen = _Chosen()

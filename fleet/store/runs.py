@@ -37,6 +37,8 @@ PART = "run"
 NOTED_MAX = 300
 """So many of these are kept, the newest: each of the other runs can always be taken back."""
 
+_GIVEN = "given"
+"""Key in ``local.db`` of the last command that changed something here and left no run."""
 _PLAN, _DONE = ".plan", ".json"
 _ID = re.compile(r"[a-z][a-z0-9-]{2,63}")
 _GONE = "was removed since; nothing was put back"
@@ -189,6 +191,15 @@ class Runs:
             self._files.remove(path)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
         return run.id
+
+    def note_given(self, command: str, at: str) -> None:
+        """Note that a command which leaves no run was given at a time: whoever takes back the last one must know."""
+        self._workspace.state.put(**{_GIVEN: f"{at} {command}"})
+
+    def given(self) -> tuple[str, str]:
+        """Return the last command that changed something here and left no run, and when; "" twice for none."""
+        at, _, command = self._workspace.state.get(_GIVEN).partition(" ")
+        return command, at
 
     def forget(self, texts: Iterable[str]) -> None:
         """Delete the runs that hold one of these texts, which was purged. They cannot be undone."""

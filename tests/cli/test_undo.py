@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.cli import commands
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
@@ -56,6 +57,75 @@ def test_the_last_command_is_a_persons_and_no_part_of_what_fleet_did_since(w):
 
 
 # --- the last command -----------------------------------------------------------------------------------------------
+
+
+_LEFT_TO_STAND = (
+    ("feedback", "{id}", "--helped"),
+    ("journal", "--title", "A day", "--ok", "It worked"),
+    ("observe", "fix", "Quoted", "it"),
+    ("mutate", "M5", "--failed", "a", "--switch", "b", "--why", "c"),
+    ("tidy", "--mode", "always"),
+    ("consolidate", "--force"),
+    ("sleep",),
+    ("pause",),
+    ("resume",),
+    ("install", "claude-code"),
+    ("init", "--author", "none"),
+)
+
+
+@pytest.mark.parametrize("words", _LEFT_TO_STAND, ids=lambda words: words[0])
+def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, words):
+    id_ = w.correct("w", LESSON)
+    w.run("w", *(word.format(id=id_) for word in words))
+    done = w.run("w", "undo", expect=1)
+    assert f"`fleet {words[0]}" in done.stderr, "the command that stands in the way is named"
+    assert "`fleet undo correct-" in done.stderr, "and how the one before it is taken back"
+    assert known(w)[LESSON] != "retired"
+    (run,) = [each["id"] for each in listed(w) if each["kind"] == "correct"]
+    undo(w, run)
+    assert known(w)[LESSON] == "retired"
+
+
+def test_after_a_dismissal_the_statement_before_it_stays(w):
+    (w.folder / "w/agents/velma/corrections.md").write_text(
+        "## 2026-11-20 09:00 velma\n**Wrong:** a\n**Right:** b\n", encoding="utf-8"
+    )
+    w.correct("w", LESSON)
+    w.run("w", "learn", "--dismiss", "--all")
+    assert "`fleet learn --dismiss`" in w.run("w", "undo", expect=1).stderr
+    assert known(w)[LESSON] != "retired"
+
+
+def test_what_only_shows_or_carries_or_a_schedule_gave_stands_in_nobodys_way(w):
+    w.correct("w", LESSON)
+    for words in (("learn", "--waiting"), ("mutate", "--list"), ("tidy", "--dry-run"), ("doctor",), ("who",)):
+        w.run("w", *words, expect=None)
+    for words in (("sync",), ("compact",), ("render-patterns",), ("backup", "b.tar.gz"), ("start",)):
+        w.run("w", *words)
+    w.run("w", "sleep", FLEET_SCHEDULED="1")
+    w.run("w", "feedback", "p-0000", "--helped", expect=1)
+    assert undo(w)["kind"] == "correct"
+
+
+def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
+    id_ = w.correct("w", LESSON)
+    w.run("w", "feedback", id_, "--helped")
+    w.correct("w", OTHER)
+    assert undo(w)["kind"] == "correct"
+    assert known(w) == {LESSON: known(w)[LESSON], OTHER: "retired"}
+    w.run("w", "undo", expect=1)
+    assert known(w)[LESSON] != "retired"
+
+
+def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_anybody_said():
+    leaves_a_run = "correct learn discover inbox review edit retire restore merge unmerge guard promote demote"
+    leaves_a_run += " import config undo"
+    says_nothing = "search patterns show gossip start stats handover records status export help completion hook who"
+    says_nothing += " sync compact render-patterns backup poll sidecar live doctor init"
+    known_ones = {*leaves_a_run.split(), *says_nothing.split(), *commands.LEFT_TO_STAND}
+    assert set(commands.MODULES) <= known_ones
+    assert not set(commands.LEFT_TO_STAND) & {*leaves_a_run.split()} - {"learn", "review"}
 
 
 def test_a_correction_is_taken_back_and_its_lesson_with_it_and_the_log_says_so(w):
