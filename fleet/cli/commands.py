@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -149,6 +150,8 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the entry point left it
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop

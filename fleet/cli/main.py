@@ -1,6 +1,7 @@
 """The entry point of every ``fleet`` command. Imports nothing of fleet's before it knows which face is wanted."""
 
 import os
+import signal
 import sys
 
 DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
@@ -19,6 +20,13 @@ def _open_missing() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
 
 
+def _end_at_once() -> None:
+    """Let Ctrl-C end this process as it ends any other, until somebody is there who can say what is kept."""
+    # Where the caller has it ignored, as a shell for what runs behind it, it stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def main() -> None:
     """Run the command line and exit.
 
@@ -26,6 +34,7 @@ def main() -> None:
     unavailable, 6 any other error.
     """
     code = 0
+    _end_at_once()
     _open_missing()
     try:
         code = run()
@@ -50,6 +59,8 @@ def run() -> int:
         # A host waits for its hook many times a minute: the parser alone would take longer than all of its work.
         from fleet import hook
 
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # a hook says in its log what became of it, and exits 0
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return hook.main(words[1:])
     from fleet.cli import commands
 

@@ -1,6 +1,7 @@
 """The way out of a command: all that it has to say is said, and who is to be called at the end is called."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -34,3 +35,32 @@ def test_who_wants_to_be_called_or_still_runs_is_waited_for(before, said):
     done = ended(before, "--version")
     assert done.returncode == 0
     assert said in done.stdout
+
+
+INTERRUPTED_AT = (
+    "import builtins, os, signal\n"
+    "real = builtins.__import__\n"
+    "def slow(name, *more):\n"
+    " if name == {name!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+    " return real(name, *more)\n"
+    "builtins.__import__ = slow\n"
+)
+
+
+@pytest.mark.parametrize("name", ["fleet.cli", "typer", "fleet.model.errors"])
+def test_ctrl_c_while_the_program_is_still_coming_in_ends_it_without_a_stack(name):
+    done = ended(INTERRUPTED_AT.format(name=name), "patterns")
+    assert done.returncode == -signal.SIGINT, "a shell sees 130"
+    assert done.stderr == ""
+
+
+def test_ctrl_c_in_a_command_says_what_is_kept():
+    stop = "import fleet.cli.commands as c, signal, os\nc._module = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
+    done = ended(stop, "patterns")
+    assert done.returncode == 130
+    assert "what was acknowledged is kept" in done.stderr
+
+
+def test_where_the_caller_has_ctrl_c_ignored_it_stays_so():
+    done = ended("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPTED_AT.format(name="typer"))
+    assert done.returncode == 0
