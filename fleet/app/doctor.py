@@ -22,7 +22,7 @@ from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.model.errors import FleetError
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
-from fleet.store import config, git, replica
+from fleet.store import config, git, homes, replica
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import TreeGoneError
@@ -272,15 +272,23 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
     if missing := config.ignore(workspace.files, wanted, dry_run=not fix):
         yield _told("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
-    if own := [path for path in tracked if path not in state]:
-        yield _told("published", f"git tracks {_some(own)}, written by fleet")
+    own = homes.ignores(workspace.place) if setup.hides_homes(workspace) else ()
+    if missing := config.ignore(workspace.files, own, dry_run=not fix):
+        yield _told("unhidden", f".gitignore has files of agents' own, and lacks {_some(missing)}", fixed=fix)
+    if published := [path for path in tracked if path not in state]:
+        yield _told("published", f"git tracks {_some(published)}, written by fleet")
 
 
 def _tracked(workspace: Workspace) -> list[str]:
     """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
     listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
-    ours = {workspace.own_path(agent, name) for agent in workspace.agents_here() for name in setup.AGENT_FILES}
-    return [path for path in listed if path.startswith(".fleet/") or path in ours]
+    own = tuple(f"{workspace.own_path(agent)}/" for agent in workspace.agents_here())
+
+    def is_ours(path: str) -> bool:
+        home = next(filter(path.startswith, own), "")
+        return path.startswith(".fleet/") or bool(home and homes.is_own(path.removeprefix(home).split("/")))
+
+    return [path for path in listed if is_ours(path)]
 
 
 def _embedding(workspace: Workspace) -> Iterator[_Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from fleet.app import sharing
-from fleet.learn import discoveries, restore
+from fleet.learn import restore
 from fleet.learn.discoveries import Findings
 from fleet.model import names
 from fleet.model.errors import UsageError
@@ -20,10 +20,6 @@ from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 
-AGENT_FILES = (
-    *("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
-    discoveries.WAITING,
-)
 _CLAN_IGNORES = (
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
     *(f"/clan-learnings/{name}" for name in ("patterns.md", "members.toml", ".gitattributes", FORMAT)),
@@ -139,7 +135,7 @@ def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)
-            if not config.ignore(moved.files, own_ignores(workspace), dry_run=True):
+            if hides_homes(workspace):
                 config.ignore(moved.files, own_ignores(moved))
     return values
 
@@ -238,4 +234,10 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
 
 def own_ignores(workspace: Workspace) -> tuple[str, ...]:
     """Return the single files that fleet writes. Never a folder: a project may have an ``agents/`` of its own."""
-    return (*(f"/{workspace.place}/*/{name}" for name in (*AGENT_FILES, "journals/*.md")), *_CLAN_IGNORES)
+    return (*homes.ignores(workspace.place), *_CLAN_IGNORES)
+
+
+def hides_homes(workspace: Workspace) -> bool:
+    """Tell whether somebody wanted the agents' own files out of the project's git: it ignores some of them."""
+    own = homes.ignores(workspace.place)
+    return len(config.ignore(workspace.files, own, dry_run=True)) < len(own)

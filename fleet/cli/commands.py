@@ -80,7 +80,6 @@ LEFT_TO_STAND: dict[str, Mapping[str, str]] = {
     "learn": {"dismiss": "--dismiss"},
     "review": {"answers": "--answer"},
     "who": {"on": "--on"},
-    "doctor": {"fix": "--fix"},
     "init": {"author": "--author", "host": "--install"},
 }
 """Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an

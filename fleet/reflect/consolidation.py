@@ -17,9 +17,10 @@ from fleet.reflect.auto_reflect import Block
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.observations import Said, says
 from fleet.reflect.topics import Topic
+from fleet.store import homes
 from fleet.text import dates, screening, similarity
 
-LOCK = ".agents/.consolidation-lock"
+LOCK = homes.LOCK
 HOURS_MIN = 24
 SESSIONS_MIN = 5
 STALE_MINUTES = 30

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -429,17 +429,15 @@ def as_toml(value: Any) -> str:
 # --- .gitignore -----------------------------------------------------------------------------------------------------
 
 IGNORED_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
-IGNORED_LOCAL = (
-    *("/.fleet/", "/.agents.local.md", "/.agents.local.md.backup*"),
-    *("/.agents/local.md", "/.agents/.consolidation-lock", "/.agents/logs/*.md", "/.agents/topics/*.md"),
-)
+IGNORED_LOCAL = homes.ignores_at_the_root()
 """Files of one machine alone: its state, and the files of auto-reflect and consolidation, file by file."""
 
 
 def _not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
     """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
     known = {line.strip("/") for line in _ignored_lines(root)}
-    return [each for each in patterns if not {each.strip("/"), each.strip("/").split("/")[0]} & known]
+    above = {each: PurePosixPath(each.strip("/")).parents for each in patterns}
+    return [each for each in patterns if not {each.strip("/"), *map(str, above[each])} & known]
 
 
 def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> list[str]:

@@ -36,7 +36,18 @@ FILES = frozenset(
     )
 )
 """Files of an agent's own that fleet writes."""
-FOLDERS = frozenset(("journals", "skills", ".agents"))
+LOCK = ".agents/.consolidation-lock"
+"""Lock of the consolidation, at the root."""
+NOTES = (
+    *(".agents.local.md", ".agents.local.md.backup*"),
+    *(".agents/local.md", ".agents/logs/*.md", ".agents/topics/*.md"),
+)
+"""Notes of all agents, at the root of the workspace, as patterns. So they are called in a home, too, if one has any."""
+_IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if "/" in each))
+"""Files in folders of an agent's own that fleet writes, as patterns."""
+_RESTORED = "*.restored-*"
+"""What a backup held of a file that is otherwise here."""
+FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
 """Folders of an agent's own: all in them is the agent's."""
 
 _BYTES_MAX = 64 * 1024
@@ -109,6 +120,41 @@ class Homes:
 def is_own(names: Sequence[str]) -> bool:
     """Tell whether a path, in parts below an agent's home, is of a file that fleet writes."""
     return names[0] in FOLDERS or names[0] in FILES or (names[0].startswith("archive-") and names[0].endswith(".md"))
+
+
+def ignores(place: str) -> tuple[str, ...]:
+    """Return git's patterns of all that fleet writes into homes in a place, file by file.
+
+    Never a whole folder: a project may have source of its own in the place of the homes. Drafts of skills are an
+    agent's own, too: what a person said yes to is copied to where the project has its skills.
+    """
+    return tuple(f"/{place}/*/{name}" for name in (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}"))
+
+
+def ignores_at_the_root() -> tuple[str, ...]:
+    """Return git's patterns of what fleet writes at the root for this machine alone, file by file."""
+    return (
+        "/.fleet/",
+        *(f"/{name}" for name in (*NOTES, LOCK)),
+        f"/.agents.local.md{_RESTORED[1:]}",
+        f"/.agents/**/{_RESTORED}",
+    )
+
+
+def is_note(path: str) -> bool:
+    """Tell whether a path, relative to the root, is one of the notes there."""
+    return any(_is_like(path.split("/"), each.split("/")) for each in NOTES)
+
+
+def _is_like(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Tell whether each part of a path is like its pattern, in which a star stands for anything."""
+    if len(names) != len(patterns):
+        return False
+    halves = [(each, *pattern.partition("*")) for each, pattern in zip(names, patterns, strict=True)]
+    return all(
+        each.startswith(first) and each.endswith(last) and len(each) >= len(first + last) if star else each == first
+        for each, first, star, last in halves
+    )
 
 
 def _read(path: str, bytes_max: int) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.learn import restore
+from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
@@ -112,7 +113,8 @@ def test_the_whole_loop_with_another_home(stage: Stage):
     assert "tools/mine/velma/JOURNAL.md" in stage.run("w", "search", "looked at").stdout
     assert "tools/mine/velma/corrections.md" in stage.run("w", "handover").stdout
     # The last of the three is taken back, and with it the promotion.
-    stage.run("w", "undo")
+    runs = json.loads(stage.run("w", "undo", "--list", "--json").stdout)["runs"]
+    stage.run("w", "undo", next(each["id"] for each in runs if each["kind"] == "correct"))
     assert LESSON not in below(root, "tools/mine").get("velma/memory.md", "")
     assert below(root, "agents") == own
 
@@ -295,3 +297,50 @@ def test_nothing_is_taken_from_behind_a_link(stage: Stage):
     (stage.folder / "w/agents/guest").symlink_to(outside)
     stage.run("w", "init", "--agent", "velma")
     assert (outside / "corrections.md").read_text() == "mine\n"
+
+
+# --- what the project's own git sees --------------------------------------------------------------------------------
+
+
+def fill(home: Path) -> list[str]:
+    """Write a file of each kind that fleet writes into a home; return their names."""
+    kinds = [*homes.FILES, "archive-2026-11-23.md", "journals/main.md", "skills/tidy-up/SKILL.md"]
+    kinds += [".agents/logs/2026-11-23.md", ".agents/topics/git.md", ".agents/local.md"]
+    for name in kinds:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("of people\n")
+    return kinds
+
+
+def test_git_add_takes_no_file_of_an_agents_own_and_every_one_of_the_projects(stage: Stage):
+    stage.git("init", "--quiet", "w")
+    stage.run("w", "init", "--agent", "velma")
+    fill(stage.folder / "w/agents/velma")
+    theirs = [stage.folder / "w/agents/velma" / name for name in ("router.py", "skills/tidy-up/run.py", "README.md")]
+    for path in theirs:
+        path.write_text("the project's own\n")
+    stage.git("add", "--all", where="w")
+    staged = stage.git("diff", "--cached", "--name-only", where="w").split()
+    own = [path.relative_to(stage.folder / "w").as_posix() for path in theirs]
+    assert sorted(staged) == sorted([".gitignore", "fleet.toml", *own])
+
+
+def test_an_older_workspace_is_told_and_gets_the_missing_lines_with_the_next_init(stage: Stage):
+    stage.git("init", "--quiet", "w")
+    stage.run("w", "init", "--agent", "velma")
+    ignored = stage.folder / "w/.gitignore"
+    whole = ignored.read_text().splitlines(keepends=True)
+    ignored.write_text("".join(row for row in whole if "USER.md" not in row and "user-model" not in row))
+    told = stage.run("w", "doctor", expect=1).stdout
+    assert "/agents/*/USER.md, /agents/*/user-model.md" in told
+    stage.run("w", "init")
+    assert sorted(ignored.read_text().splitlines(keepends=True)) == sorted(whole)
+    assert "USER.md" not in stage.run("w", "doctor", expect=None).stdout
+
+
+def test_whoever_wants_the_agents_files_in_the_projects_git_is_left_alone(stage: Stage):
+    stage.git("init", "--quiet", "w")
+    stage.run("w", "init", "--agent", "velma")
+    ignored = stage.folder / "w/.gitignore"
+    ignored.write_text("".join(row for row in ignored.read_text().splitlines(keepends=True) if "/agents/*" not in row))
+    assert "agents' own" not in stage.run("w", "doctor", expect=None).stdout
