@@ -131,6 +131,8 @@ def _is_place(path: str) -> bool:
         return True
     if _UNSAFE.search(path) or len(path.encode()) > 255:
         return False
+    if homes.is_note(path):
+        return True
     top, *rest = path.split("/")
     if top == CLAN:
         return is_clan_path("/".join(rest))
@@ -148,6 +150,9 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
     root = workspace.root
     taken = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
     left: list[str] = []
+    notes = sorted(file for name in homes.NOTES for file in root.glob(name))
+    for file in notes:
+        _sort_in(taken, left, file, file.relative_to(root).as_posix(), root)
     for top, start in ((CLAN, workspace.clan), (HOMES, root / workspace.place)):
         if start.is_symlink():
             left.append(os.path.relpath(start, root))
@@ -155,17 +160,19 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
         for folder, folders, files in os.walk(start):
             links = [Path(folder) / name for name in folders if (Path(folder) / name).is_symlink()]
             left += [os.path.relpath(link, root) for link in links]
-            for name in files:
-                file = Path(folder) / name
-                path = f"{top}/{os.path.relpath(file, start)}"
-                if _TEMPORARY.fullmatch(name):
-                    continue
-                is_fit = _is_place(path) and is_plain(file) and _fits(path)
-                if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
-                    taken[path] = file
-                else:
-                    left.append(os.path.relpath(file, root))
+            for file in (Path(folder) / name for name in files if not _TEMPORARY.fullmatch(name)):
+                _sort_in(taken, left, file, f"{top}/{os.path.relpath(file, start)}", root)
     return taken, sorted(left)
+
+
+def _sort_in(taken: dict[str, Path], left: list[str], file: Path, path: str, root: Path) -> None:
+    """Put a file among those that a backup holds at a path, or its own path among those that are left out."""
+    is_behind_a_link = any(each.is_symlink() for each in file.parents if root in each.parents)
+    is_fit = _is_place(path) and is_plain(file) and _fits(path) and not is_behind_a_link
+    if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
+        taken[path] = file
+    else:
+        left.append(os.path.relpath(file, root))
 
 
 def _fits(path: str) -> bool:

@@ -43,7 +43,8 @@ def listed(stage):
 
 
 def everything(folder):
-    """Return what a workspace holds, but for what is derived; a database by what it says."""
+    """Return what a workspace holds, but for what is derived, and which command was given last; a database by what it
+    says."""
     skipped = ("state-", "private-", "generation", "locks", ".fleet/git")
     return {
         str(p.relative_to(folder)): rows_of(p) if p.suffix == ".db" else p.read_bytes()
@@ -54,7 +55,7 @@ def everything(folder):
 
 def rows_of(database):
     with contextlib.closing(sqlite3.connect(database)) as connection:
-        return [row for row in connection.iterdump() if row.startswith("INSERT")]
+        return [row for row in connection.iterdump() if row.startswith("INSERT") and "'given'" not in row]
 
 
 def test_a_backup_is_a_plain_tar_of_what_cannot_be_fetched_and_the_same_each_time(saved):
@@ -83,6 +84,39 @@ def test_a_lost_machine_comes_back_with_what_was_never_sent_and_counts_nothing_t
     saved.run("tank", "sync")
     assert saved.seen("velma") == saved.seen("tank") == {LESSON: 2, "logged, not sent": 1}
     assert (home(saved) / "agents/velma/skills/x/SKILL.md").read_text() == "skill\n"
+
+
+def test_the_notes_at_the_root_come_back_with_a_lost_machine(saved):
+    notes = {
+        ".agents.local.md": "observed\n",
+        ".agents.local.md.backup": "as it stood\n",
+        ".agents/local.md": "an index\n",
+        ".agents/logs/2026-11-23.md": "a day\n",
+        ".agents/topics/git.md": "a topic\n",
+    }
+    theirs = {".agents/skills/x/SKILL.md": "a host's\n", ".agents/topics/run.py": "theirs\n"}
+    for name, text in (notes | theirs).items():
+        (home(saved) / name).parent.mkdir(parents=True, exist_ok=True)
+        (home(saved) / name).write_text(text)
+    (home(saved) / ".agents/logs/2026-11-22.md").symlink_to("/etc/passwd")
+    done = saved.run("velma", "backup", "../b.tar.gz", "--yes", expect=3)
+    assert ".agents/logs/2026-11-22.md" in done.stderr
+    assert {name for name in listed(saved) if name.startswith(".agents")} == set(notes)
+    home(saved).rename(saved.folder / "gone")
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert {name: (home(saved) / name).read_text() for name in notes} == notes
+    (home(saved) / ".agents/topics/git.md").write_text("newer\n")
+    saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert (home(saved) / ".agents/topics/git.md").read_text() == "newer\n"
+
+
+def test_a_folder_of_notes_behind_a_link_is_left_out_and_named(saved):
+    (saved.folder / "elsewhere").mkdir()
+    (saved.folder / "elsewhere/git.md").write_text("not of this workspace\n")
+    (home(saved) / ".agents").mkdir(exist_ok=True)
+    (home(saved) / ".agents/topics").symlink_to(saved.folder / "elsewhere")
+    assert ".agents/topics/git.md" in saved.run("velma", "backup", "../b.tar.gz", "--yes", expect=3).stderr
+    assert not [name for name in listed(saved) if name.startswith(".agents/topics")]
 
 
 def test_restoring_twice_or_into_what_is_whole_changes_nothing(saved):
@@ -204,7 +238,8 @@ def test_no_path_link_or_device_of_an_archive_is_trusted(stage):
     assert "\x1b" not in done.stdout + done.stderr
     after = everything(home(stage, "alone"))
     changed = {path for path in after if after[path] != before.get(path)}
-    assert {path for path in changed if not path.startswith(".fleet/quarantine")} <= {
+    assert not after[".fleet/local.db"], "made for the note that this command was given, and nothing else is in it"
+    assert {path for path in changed if not path.startswith((".fleet/quarantine", ".fleet/local.db"))} <= {
         "agents/velma/notes.md",
         ("agents/velma/" + "x" * 300)[:100],  # what an old tar would make of a long name: a plain file in its place
     }
