@@ -32,6 +32,8 @@ START_S = 25.0
 
 _TELLING_WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
+_PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_CWD")
+"""Variables in which a host names the project that a session is about, wherever it has gone since."""
 _AGENT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _USAGE = "usage: fleet hook EVENT < payload   (hosts call it; `fleet install claude-code` sets them up)\n"
 
@@ -171,14 +173,16 @@ def _might_object(call: Call, payload: Payload) -> bool:
 
 
 def find_root(cwd: str, environment: Mapping[str, str]) -> str:
-    """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is."""
+    """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is.
+
+    That folder is the payload's, or the project that the host names. Our own is asked for where neither is said: some
+    hosts start their hooks elsewhere.
+    """
     if named := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(named))
         return root if is_root(root) else ""
-    for start in (cwd, environment.get("CLAUDE_PROJECT_DIR", ""), environment.get("GEMINI_CWD", ""), _here()):
-        if os.path.isabs(start) and (root := root_around(start)):
-            return root
-    return ""
+    said = [each for each in (cwd, *(environment.get(name, "") for name in _PROJECT)) if os.path.isabs(each)]
+    return next(filter(None, map(root_around, said or filter(None, [_here()]))), "")
 
 
 def _here() -> str:

@@ -18,6 +18,7 @@ from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
 from fleet.store.database import Local
+from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"
@@ -1227,3 +1228,26 @@ def test_a_host_that_closed_its_descriptors_gets_a_zero_and_no_file_is_written_t
     for each in (place.folder / "agents/tank").glob("*.md"):  # without input, there is none
         assert "{" not in each.read_text()
     place.fleet("doctor")
+
+
+# --- where the host works -------------------------------------------------------------------------------------------
+
+
+def heard(place, cwd: str, started_in: Path, **env: str) -> bytes:
+    fresh = f"{len(cwd)}-{started_in.name}-{len(env)}"
+    told = json.dumps({"session_id": fresh, "hook_event_name": "SessionStart", "source": "startup", "cwd": cwd})
+    done = commands.hook(["SessionStart"], started_in, place.environment(**env), told.encode(), timeout_s=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+@pytest.mark.parametrize("cwd", ["/usr", "/nowhere/at/all", "{home}"])
+def test_a_folder_outside_of_any_workspace_gets_no_word_of_the_one_that_the_hook_is_started_in(place, cwd):
+    (place.folder / "agents/tank").mkdir(parents=True)
+    (place.folder / "agents/tank/memory.md").write_text("# Memory\n\n- Quote every variable\n")
+    cwd = cwd.format(home=place.home)
+    assert b"Quote every variable" in heard(place, str(place.folder), place.home)
+    assert heard(place, cwd, place.folder) == b""
+    assert b"Quote every variable" in heard(place, "", place.folder), "nothing else says where the host works"
+    project = {"CLAUDE_PROJECT_DIR": str(place.folder)}
+    assert b"Quote every variable" in heard(place, cwd, place.home, **project), "the session has only gone elsewhere"
