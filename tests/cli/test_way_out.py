@@ -37,6 +37,8 @@ def test_who_wants_to_be_called_or_still_runs_is_waited_for(before, said):
     assert said in done.stdout
 
 
+HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""What a program has that is started on a terminal, whoever started this one."""
 INTERRUPTED_AT = (
     "import builtins, os, signal\n"
     "real = builtins.__import__\n"
@@ -49,14 +51,14 @@ INTERRUPTED_AT = (
 
 @pytest.mark.parametrize("name", ["fleet.cli", "typer", "fleet.model.errors"])
 def test_ctrl_c_while_the_program_is_still_coming_in_ends_it_without_a_stack(name):
-    done = ended(INTERRUPTED_AT.format(name=name), "patterns")
+    done = ended(HEARS_CTRL_C + INTERRUPTED_AT.format(name=name), "patterns")
     assert done.returncode == -signal.SIGINT, "a shell sees 130"
     assert done.stderr == ""
 
 
 def test_ctrl_c_in_a_command_says_what_is_kept():
     stop = "import fleet.cli.commands as c, signal, os\nc._module = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
-    done = ended(stop, "patterns")
+    done = ended(HEARS_CTRL_C + stop, "patterns")
     assert done.returncode == 130
     assert "what was acknowledged is kept" in done.stderr
 
