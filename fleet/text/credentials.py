@@ -31,7 +31,7 @@ def redact(text: str, kinds: set[str], *, is_named: bool) -> str:
 
     Adds the kinds that were found.
     """
-    steps = (_provided, _assigned, _loose, _compared) if is_named else (_provided,)
+    steps = (_provided, _assigned, _loose, _compared, _signed, _typed) if is_named else (_provided,)
     for find in steps:  # each over what the one before left: what is redacted weighs nothing
         text = _without(text, find(text), kinds)
     return text
@@ -395,6 +395,62 @@ def _is_odd(value: str, before: str) -> bool:
         return False
     balanced = all(value.count(a) == value.count(b) for a, b in ("()", "[]", "{}", "<>"))
     return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
+
+
+# --- passwords with signs, and those on a command line ---------------------------------------------------------------
+
+# Nothing may stand between the name and its sign: ``password_hint`` and ``tokenizer`` hold no password. The class in
+# front lets the engine skip to a beginning.
+_SIGNED = re.compile(
+    r"""(?P<word>[PTSpts](?i:assw(?:or)?d|assphrase|wd|(?<=_.)ass|(?<=_.)w|oken|ecret))(?:_?[0-9]{1,2})?
+    \\?["'`\]]{0,2}[ \t]{0,4}(?::?=(?![=~>])|=>|:(?=[ \t"'`\\]))[ \t]{0,4}
+    (?:\\?["'`](?P<quoted>[^\s"'`\\]{8,64}+)\\?["'`]
+      | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))""",
+    re.VERBOSE | re.ASCII,
+)
+_SIGN = re.compile(r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})")
+_OF_CODE = re.compile(r"[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://", re.ASCII)
+_TYPED = re.compile(
+    r"""\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
+    | (?:mysql|mysqldump|mysqladmin|mariadb)(?:[ ][^\n|;&]{0,80}?)?[ ]-p["']?(?P<sql>[^\s"'`$<]{6,64}+)
+    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+))""",
+    re.VERBOSE,
+)
+_TYPING = ("sshpass", "mysql", "mariadb", "curl")
+
+
+def _signed(text: str) -> Iterator[_Span]:
+    """Yield values with a sign among letters and digits, behind the whole name of a password or a token."""
+    for found in _SIGNED.finditer(text):
+        group = "quoted" if found["quoted"] else "bare"
+        value = found[group]
+        core = value if group == "quoted" else value.rstrip("!?.")
+        if _SIGN.search(core) and not _OF_CODE.search(value) and _is_chosen(value) and _is_long(found, value):
+            yield *found.span(group), NAMED
+
+
+def _typed(text: str) -> Iterator[_Span]:
+    """Yield passwords that are typed as an option: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
+    for found in _TYPED.finditer(text) if any(name in text for name in _TYPING) else ():
+        group = found.lastgroup or ""
+        if _is_chosen(found[group]):
+            yield *found.span(group), NAMED
+
+
+def _is_chosen(value: str) -> bool:
+    """Tell a password from a word, a number and what only stands for one."""
+    mixed = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
+    return mixed and not (_PLACEHOLDER.match(value) or _is_example(value) or _has_innocent_word(value.lower()))
+
+
+def _is_long(named: re.Match[str], value: str) -> bool:
+    """Tell whether a value is long and mixed enough for its name: a token is made by a machine, a password need not."""
+    if named["word"].lower() not in ("token", "secret"):
+        return True
+    before = named.string[max(0, named.start() - 16) : named.start()].lower()
+    # One sign amid a token is a slip of the hand: two are meant.
+    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(_SIGN.findall(value)) >= 2
+    return is_random and not before.rstrip(" _-").endswith(_words().no_secret)
 
 
 def _entropy(text: str) -> float:

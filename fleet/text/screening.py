@@ -257,6 +257,10 @@ _NAME_HINTS = (
     "auth",
     "sig=",
     "api_org_",
+    "sshpass",
+    "mysql",
+    "mariadb",
+    "curl",
 )
 
 

@@ -73,6 +73,8 @@ TOKENS = [
     ("private-key", _block("PGP " + "PRIVATE KEY BLOCK")),
 ]
 
+SIGNED = "kX9$" + "mPq2!vLz"
+
 # (kind, before, the secret, after)
 IN_CONTEXT = [
     ("aws-secret-key", "aws_" + "secret_access_key = ", AWS_SECRET, ""),
@@ -100,6 +102,20 @@ IN_CONTEXT = [
     ("env-secret", 'api_key: "', "q8w7e6r5t4y3", '"'),
     ("env-secret", "password=", "q8w7e6r5t4y3", ""),
     ("env-secret", "TOKEN=$TOKEN;API_KEY=", "abcdef", ""),
+    ("env-secret", "password=", SIGNED, ""),
+    ("env-secret", 'password="', SIGNED, '"'),
+    ("env-secret", '{\\"password\\": \\"', SIGNED, '\\", 1}'),
+    ("env-secret", "PGPASSWORD=", SIGNED, ""),
+    ("env-secret", "DB_PASS=", SIGNED, " ./run"),
+    ("env-secret", "password: ", "kX9@mPq2vLz", ""),
+    ("env-secret", "password=", "Tr0ub4dor&3zZ", "\nuser=x"),
+    ("env-secret", "db_password = '", "Winter2025!", "'"),
+    ("env-secret", "token=", f"{SIGNED}55aaBq", ""),
+    ("env-secret", "mysql -p", "X9kQ2mZ7vT", ""),
+    ("env-secret", "mysqldump -u root -p", "X9kQ2mZ7vT", " app > x.sql"),
+    ("env-secret", "sshpass -p ", "X9kQ2mZ7vT", " ssh host"),
+    ("env-secret", "curl -s -u admin:", "X9kQ2mZ7vT", " https://host/"),
+    ("env-secret", "curl --user 'admin:", "X9kQ2mZ7vT", "'"),
 ]
 
 NO_SECRETS = [
@@ -156,6 +172,22 @@ NO_SECRETS = [
     "AKIA is the prefix of a key id",
     "ran with max_tokens=4096 and temperature=0.7",
     '{"key": "value", "token_type": "bearer", "primary_key": "id"}',
+    "password=$DB_PASSWORD1",
+    "password=args.password1!",
+    "password = hash(pw1!)",
+    'password: "at least 8 chars!"',
+    "password: user1@example.com",
+    'if password == "Winter2025!"',
+    '"password-strength": "^1.7.0-beta!"',
+    "/login?password=&token=a1b2&next=/home9",
+    "https://api.example.com?token=sk%2Dlive%5F1234",
+    "arn:aws:secretsmanager:*:*:secret:rds-beta-us-east-1!*",
+    "npmtoken = '3aAcac6c?9847-23d9-ce65-917590b81cf0'",
+    "mysql -p3306, mysql -p, mysql -pPASSWORD, mysql -p$PW1",
+    'sshpass -p "$PASS1" ssh host',
+    "curl -u user:password https://host1",
+    "curl -u $USER:$PASS1 https://host1",
+    "docker run -p 8080:80 -u 1000:1000a",
 ]
 
 
@@ -534,7 +566,23 @@ def test_what_is_doubtful_is_not_certain() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["key=", "A_KEY:", "passwd(", 'token="', "glsa_", "<|", "<secret>{a ", "a1|", "'x1' == pass"]
+    "unit",
+    [
+        "key=",
+        "A_KEY:",
+        "passwd(",
+        "password=",
+        "password=a1!",
+        "mysql -p",
+        "curl -u a:",
+        f"_pw={SIGNED} ",
+        'token="',
+        "glsa_",
+        "<|",
+        "<secret>{a ",
+        "a1|",
+        "'x1' == pass",
+    ],
 )
 def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
     def cost(size: int) -> float:
