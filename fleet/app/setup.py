@@ -87,7 +87,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     else:
         _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
-        sharing.Membership(workspace).agree(Address.checked(remote))
+        sharing.Membership(workspace).agree(Address.typed(remote))
     return _Founded(workspace, done, is_new)
 
 
@@ -98,7 +98,7 @@ def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
         UsageError: the remote cannot be one.
     """
     share = config.load(root / config.FILE_NAME).share
-    named = Address.checked(remote).bare if remote else share.remote
+    named = Address.typed(remote).bare if remote else share.remote
     asked = {}
     if share.remote and named != share.remote:
         known, wanted = Address(share.remote).redacted, Address(named).redacted
@@ -148,7 +148,7 @@ def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
     """
     values = {name: config.parsed(name, each) for name, each in said.items()}
     if remote := values.get("share.remote"):
-        values["share.remote"] = Address.checked(remote).bare
+        values["share.remote"] = Address.typed(remote).bare
     if "share.branch" in values:
         check_branch(values["share.branch"])
     _check_home(root, values.get("files.home", ""))

@@ -359,6 +359,17 @@ class Address(str):
             return cls(url)
         return cls(Path(url).expanduser().absolute())
 
+    @classmethod
+    def typed(cls, url: str) -> "Address":
+        """Return a checked address as it is written down for others: a path names its folder, by no way around.
+
+        Raises:
+            UsageError: as ``checked``.
+        """
+        found = cls.checked(url)
+        is_detour = found.startswith("/") and ".." in Path(found).parts
+        return cls(Path(found).resolve()) if is_detour else found
+
     @property
     def is_local(self) -> bool:
         """True where a checked address is on this machine."""

@@ -169,3 +169,13 @@ def test_from_nothing_to_a_lesson_in_another_agents_session_in_six_commands_and_
     }
     assert LESSON in stage.run("velma", "hook", "SessionStart", text=json.dumps(began)).stdout
     assert "router.py" in stage.git("ls-files", "agents", where="velma")
+
+
+def test_a_remote_that_is_named_by_a_way_around_is_written_down_as_the_folder_that_it_is(stage: Stage):
+    stage.git("init", "--quiet", "--bare", "clan.git")
+    stage.run("w", "init", "--agent", "velma", "--remote", "../clan.git")
+    assert f'remote = "{stage.folder.resolve()}/clan.git"' in (stage.folder / "w/fleet.toml").read_text()
+    stage.correct("w", "Quote every variable")
+    assert "synced with" in stage.run("w", "sync").stdout
+    stage.run("w", "config", "set", "share.remote", "../w/../clan.git")
+    assert ".." not in stage.run("w", "config", "get", "share.remote").stdout
