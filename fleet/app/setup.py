@@ -3,10 +3,11 @@
 import os
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from fleet.app import sharing
 from fleet.learn import restore
@@ -14,7 +15,8 @@ from fleet.learn.discoveries import Findings
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.git import Address, Repository, check_branch
-from fleet.store import config, git, homes, replica
+from fleet.share.live import access
+from fleet.store import config, consent, git, homes, replica
 from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
@@ -152,7 +154,38 @@ def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
     if "share.branch" in values:
         check_branch(values["share.branch"])
     _check_home(root, values.get("files.home", ""))
+    for name, check in _CHECKS.items():
+        if value := values.get(name):
+            try:
+                check(value)
+            except UsageError as why:
+                told = str(why).removesuffix(". Nothing was sent")
+                raise UsageError(f"{name} cannot be that: {told}. Nothing was changed") from why
     return values
+
+
+def _check_zone(name: str) -> None:
+    """Check that a time zone is called so.
+
+    Raises:
+        UsageError: none is.
+    """
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as why:
+        raise UsageError(f"no time zone is called {name[:60]!r}; one is called Europe/Berlin, for example") from why
+
+
+def _check_endpoint(url: str) -> None:
+    consent.Endpoint(url).check()
+
+
+_CHECKS: dict[str, Callable[[str], object]] = {
+    "sleep.zone": _check_zone,
+    "live.url": access.check,
+    **dict.fromkeys(("semantic.url", "reflect.url", "reflect.honcho_url", "notify.webhook"), _check_endpoint),
+}
+"""Settings of which a value may have the right form and still cannot be; "" always can: it is the default."""
 
 
 def _with(text: str, values: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -29,7 +29,13 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     remote: str = ""
     branch: str = "fleet"
-    author: Annotated[str, msgspec.Meta(pattern="^([^<>\\x00-\\x1f]*[^<>\\x00-\\x20] *<[^<>\\x00-\\x20]+>)?$")] = ""
+    author: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^([^<>\\x00-\\x1f]*[^<>\\x00-\\x20] *<[^<>\\x00-\\x20]+>)?$",
+            description="'Name <address>', or empty",
+        ),
+    ] = ""
     fields: list[Literal["wrong", "source"]] = []
     attempts: int = 15
     wait_s: float = 60.0
@@ -299,10 +305,40 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
             if (held := _IF_WRONG.get((name, key))) is not None:
                 good[key] = held
             told = f'until it is mended, "{held}" holds' if held else "it is passed over"
-            problems.append(f"{path}: [{name}] {key[:40]}: {why}; {told}")
+            problems.append(f"{path}: [{name}] {key[:40]} cannot be {value!r:.60}: {_wrong(name, key, why)}; {told}")
         else:
             good[key] = value
     return msgspec.convert(good, _SECTIONS[name])
+
+
+def _wrong(section: str, key: str, why: Exception) -> str:
+    """Return what a setting can be, where a value cannot be read; what was wrong with it, where it could."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(_SECTIONS[section])}
+    if key not in kinds:
+        return "there is no such setting"
+    if why.__cause__ is not None:  # our own check of a value
+        return str(why.__cause__)
+    return f"it is {_allowed(kinds[key])}"
+
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
+_FROM, _TO = (("ge", "from"), ("gt", "above")), (("le", "to"),)
+
+
+def _allowed(kind: Any) -> str:
+    """Return what a value of a type can be, in words."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return f"one of {', '.join(map(as_toml, inner))}"
+    if origin is list:
+        return f"a list, each {_allowed(inner[0])}"
+    if origin is not Annotated:
+        return _NAMES.get(origin or kind) or (_allowed(inner[0]) if inner else "another value")
+    meta = inner[1]
+    if meta.pattern:
+        return meta.description or f"a text of the form {meta.pattern}"
+    bounds = [f"{word} {getattr(meta, name):,}" for name, word in (*_FROM, *_TO) if getattr(meta, name) is not None]
+    return " ".join([_allowed(inner[0]), *bounds])
 
 
 # --- settings by name -----------------------------------------------------------------------------------------------
@@ -370,7 +406,7 @@ def parsed(name: str, text: str) -> Any:
         try:
             return getattr(msgspec.convert({key: each}, _SECTIONS[section]), key)
         except msgspec.ValidationError as why:
-            wrong.append(str(why).partition(" - at ")[0])
+            wrong.append(_wrong(section, key, why))
     raise UsageError(f"{name} cannot be {text[:60]!r}: {wrong[0]}. Nothing was changed")
 
 

@@ -206,17 +206,36 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
     before = path.read_bytes()
     for words, told in (
         (("recal.at_promts", "1"), "Did you mean recall.at_prompts"),
-        (("recall.at_prompts", "7"), "cannot be '7': Expected `int` <= 3"),
+        (("recall.at_prompts", "7"), "cannot be '7': it is a whole number from 0 to 3"),
         (("recall.at_prompts", "many"), "cannot be 'many'"),
         (("at_prompts", "1"), "Did you mean recall.at_prompts"),
         (("recall", "1"), "is a section"),
         (("share.fields", '["wrong","sauce"]'), "sauce"),
-        (("promotion.mode", "sometimes"), "cannot be 'sometimes'"),
+        (("promotion.mode", "sometimes"), 'cannot be \'sometimes\': it is one of "auto", "suggest", "off"'),
+        (("share.author", "Velma"), "it is 'Name <address>'"),
+        (("sleep.zone", "Mars/X"), "no time zone is called 'Mars/X'; one is called Europe/Berlin"),
+        (("live.url", "http://x"), "'http://x' is no address of a live server: ws://127.0.0.1:PORT or wss://HOST"),
+        (("live.url", "ws://fleet.example"), "in clear text; use wss://"),
+        (("semantic.url", "http://evil.example"), "https://HOST, or http:// on this machine"),
+        (("reflect.url", "nonsense"), "https://HOST"),
+        (("notify.webhook", "ftp://x"), "https://HOST"),
         (("share.branch", "a..b"), ""),
         (("live.token_env", "HOME"), "cannot be 'HOME'"),
     ):
         assert told in w.run("w", "config", "set", *words, expect=2).stderr
     assert path.read_bytes() == before
+
+
+def test_addresses_and_zones_that_can_be_are_set_and_unset(w):
+    for name, value in (
+        ("sleep.zone", "Europe/Berlin"),
+        ("live.url", "wss://fleet.example.org"),
+        ("semantic.url", "http://127.0.0.1:8080/v1"),
+        ("notify.webhook", "https://hooks.example.org/x"),
+    ):
+        for each in (value, ""):
+            w.run("w", "config", "set", name, each)
+            assert w.run("w", "config", "get", name).stdout.strip() == each
 
 
 def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_that_none_is_named(w):

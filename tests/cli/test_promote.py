@@ -122,7 +122,7 @@ def test_a_wrong_mode_waits_for_a_yes_and_names_the_right_ones(stage):
     [waiting] = status(stage, "velma")["waiting"]
     assert waiting["text"] == LESSON
     told = stage.run("velma", "status").stderr
-    assert "[promotion] mode: Invalid enum value 'sugest'" in told
+    assert '[promotion] mode cannot be \'sugest\': it is one of "auto", "suggest", "off"' in told
     assert '"suggest" holds' in told
 
 

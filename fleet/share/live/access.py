@@ -34,7 +34,7 @@ _DEFAULT = Settings()
 # --- which room -----------------------------------------------------------------------------------------------------
 
 
-def _checked(url: str) -> str:
+def check(url: str) -> str:
     """Return the address of a live server.
 
     Raises:
@@ -79,7 +79,7 @@ class Access:
         settings = self._named()
         if settings is None:
             return None
-        _checked(address(settings))
+        check(address(settings))
         if not self._state.agrees(consent.LIVE, _consented(settings)):
             raise UsageError(
                 f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that "
@@ -101,7 +101,7 @@ class Access:
                 raise UsageError(f"no such room can be: {why}. Nothing was changed") from why
         else:
             settings, given = self._configured, {}
-        _checked(address(settings))
+        check(address(settings))
         self._state.agree(consent.LIVE, _consented(settings), self._workspace.wall(), alone=True)
         self._state.put(**{_JOINED: json.dumps(given) if given else ""})
         return settings
@@ -155,7 +155,7 @@ class Where:
         Raises:
             UsageError: its address is none, or one on which everybody on the way could read along.
         """
-        return Where(_checked(address(settings)), settings.room, consent.variable(settings.token_env))
+        return Where(check(address(settings)), settings.room, consent.variable(settings.token_env))
 
     def of(self, digit: str, replica: str) -> str:
         """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
