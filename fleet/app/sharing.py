@@ -34,6 +34,8 @@ _LEFT = "left"
 _LOOKED = "looked_for_secrets"
 """Key of the generation up to which lessons were looked at for secrets, and of the last id while a look goes on."""
 _LOOKED_AT_MAX = 5_000
+_REFUSED_TOLD, _TOLD_MAX = "refused_told", 2_000
+"""Key of the unreadable lines that a sync told, and how many of them are noted; those beyond are told each time."""
 _LEFT_TOLD, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
 """Beginning, before an address, of the key under which its user, password and query are kept, in ``local.db`` alone."""
@@ -69,6 +71,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
         held: records with an edit stamped beyond the cut.
         carried: lines of newer versions.
         refused: lines that could not be read.
+        refused_before: so many of them were told by an earlier sync: they are known.
         lost: records of which the remote had lost something.
         edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
@@ -86,6 +89,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     held: int = 0
     carried: int = 0
     refused: int = 0
+    refused_before: int = 0
     lost: int = 0
     edition: bool = False
     skipped: int = 0
@@ -96,7 +100,8 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_partial(self) -> bool:
         """True where something was skipped or stays here: then nobody may say that all is in sync."""
-        return bool(self.withheld or self.held or self.refused or self.skipped or self.left_out)
+        news = self.refused - self.refused_before
+        return bool(self.withheld or self.held or news or self.skipped or self.left_out)
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -206,6 +211,7 @@ def synced(
         warn_of_old_state(workspace, done.lost)
         evidence.Witnesses(workspace).look_up()
     pages.write_page(workspace)
+    refused_now = workspace.db.refused_count()
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
@@ -216,7 +222,8 @@ def synced(
         held=len(workspace.db.late()),
         carried=workspace.db.carried_count(),
         # What went to quarantine on the way left its file: it was skipped all the same, and once.
-        refused=max(refused, workspace.db.refused_count()),
+        refused=max(refused, refused_now),
+        refused_before=_told_before(workspace, is_shared=remote is not None),
         lost=len(done.lost),
         edition=done.edition,
         skipped=remote.skipped if remote is not None else 0,
@@ -224,6 +231,23 @@ def synced(
         put_back=tuple(done.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
     )
+
+
+def _told_before(workspace: Workspace, *, is_shared: bool) -> int:
+    """Return how many unreadable lines an earlier sync told, and note those that this one tells.
+
+    Who can write to the branch can put such a line there for good: it is told as skipped when it comes, and from then
+    on named as known, here and by ``fleet status``. With a remote one of ours leaves its file; without, it stands there
+    to be mended, and is told each time.
+    """
+    here = [] if is_shared else workspace.replicas().replicas
+    ours = {kind.shard(each.name) for kind in KINDS for each in here}
+    found = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in ours]
+    told = "\n".join(found[:_TOLD_MAX])
+    before = workspace.state.get(_REFUSED_TOLD)
+    if told != before and not workspace.is_read_only:
+        workspace.state.put(**{_REFUSED_TOLD: told})
+    return len(set(found) & set(before.split("\n")))
 
 
 def _note_answer(workspace: Workspace, **when: str) -> None:

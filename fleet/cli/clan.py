@@ -315,7 +315,8 @@ def _tell_synced(done: Synced) -> None:
         (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
         (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
         (done.carried, "carried for a newer version of fleet"),
-        (done.refused, "could not be read and went to quarantine: `fleet status` tells why"),
+        (done.refused - done.refused_before, "could not be read and went to quarantine: `fleet status` tells why"),
+        (done.refused_before, "told before still cannot be read, and do no harm: `fleet status` lists them"),
         (done.left_out, "with words of others left out here until you decide: `fleet review`"),
         (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
     ):

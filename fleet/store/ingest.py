@@ -590,6 +590,10 @@ class Ingest:
         """Return how many lines here cannot be read, as far as they are kept."""
         return int(self._column("SELECT count(*) FROM refused")[0])
 
+    def refused(self) -> list[tuple[str, str]]:
+        """Return path and checksum (hex) of each line that ``refused_count`` counts, sorted."""
+        return self.ask(lambda it: [(path, hash_.hex()) for path, hash_ in it.execute(_REFUSED)])
+
     def carried_count(self) -> int:
         """Return how many lines of a newer version are kept and passed on."""
         return int(self._column("SELECT count(*) FROM carried")[0])
@@ -626,6 +630,9 @@ class Ingest:
 
     def _column(self, asked: str, *values: str) -> list[Any]:
         return self.ask(lambda it: [row[0] for row in it.execute(asked, values)])
+
+
+_REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
 class _Reader:

@@ -195,6 +195,23 @@ def test_a_torn_line_that_is_in_quarantine_is_refused_once_and_not_at_every_sync
     assert clan.seen("velma", "lesson") == clan.seen("velma", "another lesson") == 1
 
 
+def test_unreadable_lines_of_others_are_told_when_they_come_and_are_known_from_then_on(clan):
+    """Who can push can put them there for good, in a shard of nobody's: no sync may say no for ever."""
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    pushed, told = b"", list[tuple[int, int, bool]]()
+    for data in (b'{"broken\nno json\n', b"one more\n"):
+        pushed += data
+        clan.server.commit({**clan.server.tree(), "patterns.d/mallory.deadbeef.jsonl": pushed})
+        for _ in range(2):
+            workspace, done = clan.sync("velma")
+            told.append((done.refused, done.refused_before, done.is_partial))
+    assert told == [(2, 0, True), (2, 2, False), (3, 2, True), (3, 3, False)]
+    (workspace.local / "state-3.db").unlink()
+    assert not clan.sync("velma")[1].is_partial
+    assert clan.open("velma").db.refused_count() == 3, "they are still listed"
+
+
 # --- two logs in one file ---------------------------------------------------------------------------------------------
 
 
