@@ -352,7 +352,8 @@ def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
     with suppress(FleetError):
         _follow(workspace)
-    lessons = f"{len({each.id for each in done}):,} lessons"
+    number = len({each.id for each in done})
+    lessons = f"{number:,} lesson{'s' * (number != 1)}"
     if said == ASK:
         return f"{lessons}: asked again"
     if said == TAKE:

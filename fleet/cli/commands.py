@@ -276,11 +276,20 @@ def run(words: list[str]) -> int:
     except _NobodyReadsError:
         raise BrokenPipeError from None
     except OSError as why:
-        note(f"{why.filename or 'a file'}: {why.strerror or why}. What was acknowledged is kept")
+        note(f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept")
         return FleetError.exit_code
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
+
+
+def _unnamed() -> str:
+    """Return what a fault of the system is about that names no file: most often the folder was removed meanwhile."""
+    try:
+        Path.cwd()
+    except OSError:
+        return "the folder that this was started in"
+    return "a file"
 
 
 def _unexpected(why: Exception) -> int:

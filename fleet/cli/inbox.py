@@ -114,7 +114,7 @@ def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> N
         output.say_json({"decided": output.cleaned(rows), "failed": output.cleaned([str(each) for each in failed])})
         return
     for each in done:
-        undo = f"; `fleet undo {each.run}` takes it back" if each.run else ""
+        undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
         output.say(output.cleaned(f"{each.id} {each.said}: {each.did}{undo}"))
     for no in failed:
         output.note(str(no))

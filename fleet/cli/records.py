@@ -1,6 +1,7 @@
 """Commands about what was done here: ``fleet records`` shows passes that reflected, ``fleet undo`` takes a run back."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -89,12 +90,15 @@ def _tell(found: Pass, *, as_json: bool) -> None:
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
     rows = [_row(found), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
     rows += [f"  left out: {record.left_out}"] if record.left_out else []
+    rows += [f"  {record.why}"] if record.why and record.why not in record.told() else []
     for each in record.writers:
         ids = f": {', '.join(each.ids)}" if each.ids else ""
         rows.append(f"  {each.name}: {each.count}{ids}{f'; failed: {each.error}' if each.error else ''}")
         rows += [f"    not {why}" for why in each.skipped]
     if record.drawn:
-        rows.append(f"  drawn from {record.transcript}{'' if drawn else ', which is gone'}:")
+        is_there = Path(record.transcript).expanduser().is_file()
+        how = ":" if drawn else ", which has none of those lines any more" if is_there else ", which is gone"
+        rows.append(f"  drawn from {record.transcript}{how}")
         rows += [f"    {at:>6}  {text}" for at, text in drawn]
     rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
     output.say("\n".join(output.cleaned(rows)))

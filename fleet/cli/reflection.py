@@ -150,6 +150,9 @@ def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
         if each.record is not None and each.record.run:
             undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
             say(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
+    for why in dict.fromkeys(each.record.why for each in done if each.record is not None and each.record.saved):
+        if why and not as_json:  # of what saved nothing the reason is told above
+            note(for_terminal(why))
     if not done and none and not as_json:
         say(none)
 

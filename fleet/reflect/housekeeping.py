@@ -174,15 +174,19 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return it as one line."""
         if self.skipped is not None:
             return f"skipped: {self.skipped.value}"
-        parts = {
-            "dates made absolute": self.absolutized_dates,
-            "consolidated": self.consolidated,
-            "conflicts resolved": self.conflicts_resolved,
-            "archived": self.archived,
-        }
-        said = ", ".join(f"{number:,} {what}" for what, number in parts.items() if number)
-        looked = f"of {self.total_scanned:,} notes, compared by {self.compared_by}"
-        return f"{said} {looked}" if said else f"nothing to change in {self.total_scanned:,} notes"
+        parts = (
+            (self.absolutized_dates, "date made absolute", "dates made absolute"),
+            (self.consolidated, "consolidated", "consolidated"),
+            (self.conflicts_resolved, "conflict resolved", "conflicts resolved"),
+            (self.archived, "archived", "archived"),
+        )
+        said = ", ".join(_counted(*each) for each in parts if each[0])
+        notes = _counted(self.total_scanned, "note", "notes")
+        return f"{said} of {notes}, compared by {self.compared_by}" if said else f"nothing to change in {notes}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
 
 
 class Note(NamedTuple):

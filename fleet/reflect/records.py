@@ -89,11 +89,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return what came of the pass in a sentence, as it said itself; where it saved nothing, why."""
         if self.kind != "reflection" and self.why:
             return self.why
-        if saved := [f"{each.count} {each.name}" for each in self.writers if each.count]:
+        if saved := [_counted(each) for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
             return "; ".join([f"saved {', '.join(saved)}", *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
+
+
+def _counted(written: Written) -> str:
+    """Return what a writer wrote with its number: one lesson, two lessons."""
+    is_one = written.count == 1 and written.name in ("lessons", "notes", "topics", "parts")
+    return f"{written.count:,} {written.name[:-1] if is_one else written.name}"
 
 
 class Pass(NamedTuple):

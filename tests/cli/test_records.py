@@ -12,6 +12,7 @@ import pytest
 from fleet.app import session_end
 from fleet.reflect.records import Record, Records, Written
 from fleet.store.workspace import Workspace
+from tests.reflect.talks import taught
 
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
 
@@ -93,6 +94,15 @@ def test_a_session_that_waits_for_the_next_day_is_listed(w):
     assert "cap of $5.00" in w.run("w", "records").stdout
 
 
+def test_of_one_thing_one_is_told_and_why_another_was_asked(w):
+    why = "nobody on this machine agreed to command []: the rules were asked. `fleet reflect --agree` does"
+    written = (Written(name="lessons", ids=("p-1",), count=1), Written(name="notes", ids=("n",), count=1))
+    complete(w, writers=written, why=why)
+    shown = w.run("w", "records", "show", "1").stdout
+    assert "saved 1 lesson, 1 note" in shown
+    assert shown.count(why) == 1
+
+
 def test_one_record_leads_to_the_lines_of_the_transcript_that_it_was_drawn_from(w):
     transcript = w.folder / "session.jsonl"
     rows = [
@@ -116,6 +126,10 @@ def test_one_record_leads_to_the_lines_of_the_transcript_that_it_was_drawn_from(
     assert TOKEN not in (w.folder / "w/agents/velma/reflections.jsonl").read_text()
     found = json.loads(w.run("w", "records", "show", "1", "--json").stdout)
     assert [each["line"] for each in found["drawn_lines"]] == [1, 2]
+    transcript.write_text(json.dumps({"type": "user", "message": {"content": ""}}) + "\n")
+    shown = w.run("w", "records", "show", "1").stdout
+    assert "which has none of those lines any more" in shown
+    assert "gone" not in shown
     transcript.unlink()
     assert "which is gone" in w.run("w", "records", "show", "1").stdout
     assert "no record 2" in w.run("w", "records", "show", "2", expect=1).stderr
@@ -128,6 +142,18 @@ def test_a_pass_that_saved_nothing_names_no_run_that_could_be_taken_back(w):
     assert "saved nothing" in said
     assert "fleet undo" not in said
     assert "fleet records" in said
+
+
+def test_a_reflector_that_nobody_agreed_to_is_said_to_be_passed_over_and_what_to_do(w):
+    w.run("w", "config", "set", "reflect.command", '["/bin/false"]')
+    w.run("w", "config", "set", "reflect.reflector", "command")
+    taught(w.folder / "session.jsonl", "s1")
+    done = w.run("w", "reflect", "--transcript", str(w.folder / "session.jsonl"))
+    assert "saved " in done.stdout
+    assert "nobody on this machine agreed" in done.stderr
+    for said in (done.stdout + done.stderr, w.run("w", "records", "show", "1").stdout):
+        assert said.count("nobody on this machine agreed to command") == 1
+        assert said.count("`fleet reflect --agree` does") == 1
 
 
 def test_the_end_of_a_session_without_a_transcript_is_one_document_too(w):

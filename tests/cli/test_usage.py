@@ -504,3 +504,12 @@ def test_a_lost_or_damaged_clock_issues_no_stamp_twice(bench, w):
     assert bench.seen(w) == {LESSON: 4, **{f"lesson {number}": 1 for number in range(4)}}
     stamps = re.findall(r" at=(\S+)", (bench.folder / w / "agents/velma/corrections.md").read_text())
     assert stamps == sorted(set(stamps))
+
+
+def test_a_command_in_a_folder_that_was_removed_says_which_it_is(bench):
+    gone = bench.folder / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && {sys.executable} -m fleet patterns"
+    done = subprocess.run(["sh", "-c", command], env=bench.environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    assert "the folder that this was started in: No such file or directory" in done.stderr
