@@ -279,9 +279,12 @@ def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
 def _vouched_words(line: Line, kept: Mapping[str, Column]) -> dict[str, Column]:
     """Return the words of a lesson from the column of whoever is blocked, where nobody else had to say them again.
 
-    Whoever else logged it met just these words: the id is their hash.
+    Whoever else logged it met just these words: the id is their hash. Who only brought the lesson back, by a restore or
+    an undo, counts nothing and met nothing.
     """
-    if not any(column.add for column in kept.values()) or any("text" in {**c.first, **c.set} for c in kept.values()):
+    if not any(column.add and (column.n or column.parts) for column in kept.values()) or any(
+        "text" in {**c.first, **c.set} for c in kept.values()
+    ):
         return {}
     for writer in sorted(line.w.keys() - kept.keys()):
         text = line.w[writer].first.get("text")

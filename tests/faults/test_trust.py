@@ -505,6 +505,20 @@ def test_with_retire_the_whole_clan_is_rid_of_what_that_writer_alone_had_said(be
     assert (POISON[0] in texts(bench, "slash"), LESSON in texts(bench, "slash")) == (False, True)
 
 
+def test_who_only_brought_a_lesson_back_does_not_vouch_for_its_words(bench):
+    known(bench, 1)
+    bench.run("velma", "patterns")
+    without = shown(bench)
+    push(bench, record(POISON[0], {MALLORY: told(1, 1)}))
+    bench.sync("velma")
+    bench.run("velma", "retire", pattern_id(POISON[0]))
+    bench.run("velma", "undo")
+    bench.run("velma", "block", "mallory")
+    assert POISON[0] not in json.dumps(shown(bench))
+    assert shown(bench)[1:] == without[1:]
+    assert POISON[0] not in bench.run("velma", "start").stdout
+
+
 def test_who_writes_here_is_not_blocked_and_nobody_is_by_mistake(bench):
     bench.run("velma", "block", "velma", expect=1)
     bench.run("velma", "block", bench.replica("velma"), expect=1)
