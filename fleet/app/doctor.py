@@ -143,6 +143,11 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         yield _told("local", f"local.db is damaged: {trouble}")
 
 
+def _put_back(workspace: Workspace) -> None:
+    with workspace.writing(workspace.agent()) as writer:
+        workspace.db.put_back(writer.name)
+
+
 def _make_anew(workspace: Workspace) -> None:
     with workspace.locked():
         workspace.db.database.delete()
@@ -231,6 +236,12 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         return  # told under "rights"
     try:
         wrong = workspace.db.differences()
+        if wrong and workspace.db.lacks_lines():
+            yield _told("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
+            if not fix:
+                return
+            _put_back(workspace)  # first: a database that is made anew knows only what files say
+            wrong = workspace.db.differences()
     except TROUBLE as why:
         if not is_damage(why):
             raise

@@ -503,6 +503,27 @@ class Ingest:
         mine = plans[at] if at < len(plans) else _Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True)
         plans[at:] = [mine._replace(oid="", data=mine.data + missing, gains=True), *plans[at + 1 :]]
 
+    def lacks_lines(self) -> bool:
+        """Tell whether a file here was deleted or cut since the last sync: rows may know what no file says."""
+        return bool(self.ask(lambda it: get_meta(it, "shrunk")))
+
+    def put_back(self, writer: str) -> list[str]:
+        """Write what rows know, and neither tree nor file says, to the shards of ``writer``; return their paths.
+
+        The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
+        """
+        self.refresh()
+        with self._changing() as fold:
+            plans = [_Plan(each.path, "", self._files.read(each.file), b"", gains=False) for each in self._sources()]
+            for kind in KINDS:
+                self._spill(fold, kind, kind.shard(writer), plans)
+            gaining = [plan for plan in plans if plan.gains]
+            self._write(gaining)
+            self._fold_files(fold, self._sources())
+            set_meta(fold.connection, "shrunk", "")
+            self._end(fold)
+        return [plan.path for plan in gaining]
+
     def _write(self, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some."""
         gaining = [plan for plan in plans if plan.gains]

@@ -161,6 +161,20 @@ def test_a_record_that_very_many_worded_is_told(synced):
     assert "p-3f9c1a2b7d4e5f60" in doctor(synced, expect=None)["wide"]["what"]
 
 
+def test_what_the_database_alone_has_is_put_back_before_it_is_made_anew(stage):
+    stage.run("velma", "init", "--agent", "velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "discover", "--problem", "the cache lies", "--solution", "delete it")
+    before = [stage.run("velma", *words, "--json").stdout for words in (("gossip",), ("patterns",))]
+    shutil.rmtree(clan(stage))
+    assert "doctor --fix" in doctor(stage, expect=1)["rows"]["do"]
+    doctor(stage, "--fix")
+    assert doctor(stage)["rows"]["level"] == "ok"
+    for file in local(stage).glob("state-3.db*"):
+        file.unlink()
+    assert [stage.run("velma", *words, "--json").stdout for words in (("gossip",), ("patterns",))] == before
+
+
 def test_refused_lines_are_told(synced):
     with (clan(synced) / "patterns.jsonl").open("a") as file:
         file.write("<<<<<<< ours\nnot json\n{}")
