@@ -75,6 +75,7 @@ STATUS = "it tells how far something is"
 STORY = "it tells what happened, and not what holds"
 POINTER = "it only says where to read"
 
+_TO_DO = re.compile(r"(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]", re.IGNORECASE)
 _FAULTS = (("pointer", POINTER), ("about", ABOUT))
 _FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
@@ -646,6 +647,8 @@ def _fault(note: Note) -> str:
     text = note.text
     if text.endswith(("?", "？")):
         return QUESTION
+    if _TO_DO.match(text):
+        return TASK
     if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
     if _GONE.match(text) or (note.title and _GONE.search(note.title)):

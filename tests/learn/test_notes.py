@@ -47,6 +47,8 @@ def test_nothing_is_dropped_without_a_word():
         ("After every correction: add one line here.", notes.ABOUT),
         ("Areas: frontend | backend | infra | tests", notes.TEMPLATE),
         ("Should we pin the image by its digest?", notes.QUESTION),
+        ("TODO: look at this", notes.TASK),
+        ("FIXME (velma) - never finished the retry of the upload", notes.TASK),
     ],
 )
 def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
@@ -60,6 +62,7 @@ def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
     [
         "Added fields are ignored by the old parser",
         "Deployed images must carry a digest",
+        "TODO comments must name an owner",
         "When it hangs, restart the daemon",
         "`make lint` before every push",
         "Imports from the shared package fail with the old loader",
