@@ -77,10 +77,10 @@ _WRONG = re.compile(
 _DID = re.compile(
     rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
 )
-_RIGHT = re.compile(r"(?i)(?<!\w)(?:use|run|prefer|call|type|always|instead)\s")
+_RIGHT = re.compile(r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s")
 _CLAUSE = re.compile(
-    r"""(?ix)(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
-      |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){1,240}"""
+    r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
+      |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){0,240}"""
 )
 _JOINED = re.compile(r"\s(?:or|and|nor)\s")
 _AFTER_PROGRAM = re.compile(r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$")

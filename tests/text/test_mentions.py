@@ -64,6 +64,8 @@ def test_what_might_be_anything_is_no_step(text):
         ("Don't use `pip install`; use `uv pip install`", "", "Bash:pip install*"),
         ("Do not run git push before make test", "", "Bash:git push*"),
         ("Never `npm` or `yarn` here, pnpm only", "", "Bash:npm, Bash:npm *, Bash:yarn, Bash:yarn *"),
+        ("Don't use docker run here, docker compose is the way", "docker compose up", "Bash:docker run*"),
+        ("Instead of npm run build use make build", "", "Bash:npm run*"),
         ("Never git push --force", "", "Bash:git push* --force, Bash:git push* --force *"),
         (
             "Use `git push --force-with-lease`, never `git push --force`",
@@ -95,6 +97,7 @@ def test_the_command_of_what_went_wrong_is_the_trigger(wrong):
     ("text", "right", "found"),
     [
         ("Run `make lint` first", "", ""),
+        ("Never push without running make test", "", ""),
         ("Use pnpm here", "pnpm install", ""),
         ("Pull before git push", "git pull, then git push", ""),
         ("Pull before git push", "git pull first", "Bash:git push*"),
