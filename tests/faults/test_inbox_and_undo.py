@@ -22,7 +22,7 @@ from tests.faults.test_full_disk import fill, mounted
 from tests.faults.test_kill import CALLS, Stock, killed
 from tests.faults.test_sync import LESSON, Bench
 
-bench, nursery = kills.bench, kills.nursery
+bench, nursery, parent, strace = kills.bench, kills.nursery, kills.parent, kills.strace
 DRAFT = "agents/velma/skills/lint/SKILL.md"
 TARGET = ".claude/skills/lint/SKILL.md"
 MEMORY = "agents/velma/memory.md"
