@@ -32,9 +32,8 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 157,
-    "lines": 46_900,
-    "public names": 762,
+    "modules": 153,
+    "lines": 47_600,
     "modules entered by `fleet correct`": 30,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
