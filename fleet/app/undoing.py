@@ -85,12 +85,21 @@ def _last(workspace: Workspace) -> Run:
     last = next((run for run in stand if run.kind in COMMANDS or run.id in decided), None)
     given, at = Runs(workspace).given()
     if given and (last is None or last.at < at):
-        raise NoError(_why_not(given, last, [run for run in stand if run.at >= at and run.kind != UNDO]))
+        since = [run for run in stand if run.at >= at and run.kind != UNDO]
+        if own := [run for run in since if run.kind == _kind(given)]:
+            return own[-1]
+        raise NoError(_why_not(given, last, since))
     if last is not None:
         return last
     own = next((run.id for run in stand if run.kind != UNDO), "")
     more = f"`fleet undo {own}` takes back what fleet did last by itself; " if own else ""
     raise NoError(f"there is no command here that could be taken back; {more}`fleet undo --list` names all runs")
+
+
+def _kind(given: str) -> str:
+    """Return the kind of the run that a command left, if it had something to do: its name, but for one."""
+    name = given.split()[1]
+    return "reflect" if name == "done" else name
 
 
 def _why_not(given: str, last: Run | None, since: list[Run]) -> str:

@@ -87,6 +87,16 @@ def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, wor
     assert known(w)[LESSON] == "retired"
 
 
+def test_a_tidying_that_was_given_by_hand_is_the_last_command_where_it_did_something(w):
+    w.correct("w", LESSON)
+    w.run("w", "edit", w.correct("w", "The build broke yesterday"), "--set", "scope=private")
+    w.run("w", "tidy", "--mode", "always")
+    assert "yesterday" not in w.run("w", "patterns").stdout, "else nothing could be taken back"
+    assert undo(w)["kind"] == "tidy"
+    assert "The build broke yesterday" in w.run("w", "patterns").stdout
+    assert known(w)[LESSON] != "retired"
+
+
 def test_after_a_dismissal_the_statement_before_it_stays(w):
     (w.folder / "w/agents/velma/corrections.md").write_text(
         "## 2026-11-20 09:00 velma\n**Wrong:** a\n**Right:** b\n", encoding="utf-8"
