@@ -86,8 +86,8 @@ def _last(workspace: Workspace) -> Run:
     given, at = Runs(workspace).given()
     if given and (last is None or last.at < at):
         since = [run for run in stand if run.at >= at and run.kind != UNDO]
-        if own := [run for run in since if run.kind == _kind(given)]:
-            return own[-1]
+        if made := [run for run in since if run.kind == _kind(given)]:
+            return made[-1]
         raise NoError(_why_not(given, last, since))
     if last is not None:
         return last
