@@ -138,15 +138,15 @@ class Exchange:
     # --- coming in --------------------------------------------------------------------------------------------------
 
     def _put_back(self) -> None:
-        """Put back what the fetched tree holds and the files here do not: they were deleted, or set back."""
+        """Put back what the rows and the fetched tree hold and the files here do not: they were deleted, or set back."""
         workspace = self.workspace
         with workspace.locked():
-            if head := workspace.tree.head():
-                self.done.put_back = workspace.take(head).put_back
-                paths = workspace.tree.paths(head)
-                if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
-                    self._write_members(paths, Members())
-                    self.done.put_back.append(MEMBERS)
+            head = workspace.tree.head()
+            self.done.put_back = workspace.take(head).put_back
+            paths = workspace.tree.paths(head)
+            if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
+                self._write_members(paths, Members())
+                self.done.put_back.append(MEMBERS)
 
     def _pull(self) -> Mark:
         """Bring the remote's tree here and take it in; return its commit."""

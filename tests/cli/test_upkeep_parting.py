@@ -51,6 +51,21 @@ def test_what_was_sent_is_undone_for_all_though_the_next_word_of_it_never_left(s
     assert stage.seen("velma") == stage.seen("tank") == {}
 
 
+def test_what_was_undone_before_it_left_is_in_a_file_again_with_the_next_sync_though_its_shard_was_deleted(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", LESSON)
+    for shard in (stage.folder / "velma/clan-learnings/patterns.d").iterdir():
+        shard.unlink()
+    stage.run("velma", "undo")
+    stage.run("velma", "sync")
+    assert head(stage) == "", "nothing of it was sent"
+    before = stage.run("velma", "show", lesson, "--json").stdout
+    for file in (stage.folder / "velma/.fleet").glob("state-3.db*"):
+        file.unlink()
+    assert stage.run("velma", "show", lesson, "--json").stdout == before
+    assert LESSON in before
+
+
 def test_while_paused_nothing_leaves_and_everything_is_logged(stage):
     stage.join("velma")
     stage.run("velma", "pause")
