@@ -138,7 +138,7 @@ class Exchange:
     # --- coming in --------------------------------------------------------------------------------------------------
 
     def _put_back(self) -> None:
-        """Put back what the rows and the fetched tree hold and the files here do not: they were deleted, or set back."""
+        """Put back what rows and the fetched tree hold and the files here do not: they were deleted, or set back."""
         workspace = self.workspace
         with workspace.locked():
             head = workspace.tree.head()
