@@ -6,6 +6,7 @@ it; others have ``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without
 Times are UTC.
 """
 
+import os
 import re
 import shlex
 import textwrap
@@ -20,7 +21,7 @@ from fleet.learn import attempts
 from fleet.learn.attempts import AttemptLog, Blocked
 from fleet.learn.inputs import Text
 from fleet.model.errors import NoError, UsageError
-from fleet.store import git
+from fleet.store import git, homes
 from fleet.store.workspace import Workspace
 from fleet.text import markdown, screening
 from fleet.text.screening import for_terminal, one_line, redact
@@ -53,6 +54,23 @@ def _branch_of(root: Path) -> str:
     said = git.said(root, "symbolic-ref", "--short", "HEAD") or git.said(root, "rev-parse", "--short=7", "HEAD")
     branch = one_line(screening.strip_controls(said))[:BRANCH_CHARS_MAX]
     return markdown.escape(redact(branch)) or NO_BRANCH
+
+
+def _checkout_of(root: Path) -> Path:
+    """Return the folder whose branch is worked on: this process's, where that is in a worktree of the root's."""
+    try:
+        here = Path.cwd()
+        if not Path(homes.root_around(os.fspath(here)) or os.sep).samefile(root):
+            return root
+    except OSError:
+        return root
+    return here if _repository(here) == _repository(root) else root
+
+
+def _repository(folder: Path) -> str:
+    """Return the git folder that all worktrees of a repository share, "" without a repository."""
+    said = git.said(folder, "rev-parse", "--git-common-dir")
+    return os.path.realpath(folder / said) if said else ""
 
 
 def _slug(branch: str) -> str:
@@ -239,8 +257,8 @@ class Journal:
         )
 
     def of_branch(self) -> tuple[Path, str]:
-        """Return the journal of the branch that the workspace is on, whether it is there or not, and the branch."""
-        branch = _branch_of(self._workspace.root)
+        """Return the journal of the branch that is worked on here, whether it is there or not, and the branch."""
+        branch = _branch_of(_checkout_of(self._workspace.root))
         first = self._home / FILE_NAME
         owner = _owner(self._workspace.files.read(first))
         if owner in ("", branch):

@@ -114,10 +114,10 @@ class Ready:
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            with open(handle, "wb") as file:
+                file.write(f"{generation}\n".encode())
         except OSError:
-            return  # what is new is told again: twice is better than never
-        with open(handle, "wb") as file:
-            file.write(f"{generation}\n".encode())
+            return  # the disk is full, or read-only: what is new is told again, and twice is better than never
 
     def has_rows(self) -> bool:
         """Tell whether there is a trigger table."""

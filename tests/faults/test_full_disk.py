@@ -1,5 +1,6 @@
 """Fault 5 of FAULTS: a full disk, of 1 MB. Nothing is acknowledged that is not there, and old files stay whole."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import commands
 from tests.faults.test_sync import LESSON, Bench
 
 MIB = 2**20
@@ -153,3 +155,11 @@ def test_a_full_disk_is_no_hindrance_to_reading(bench, command):
     words = [command, "awk"] if command == "search" else [command]
     done = bench.run("small/w", *words)
     assert command not in ("patterns", "start", "search") or LESSON[:20] in done.stdout
+
+
+def test_a_session_starts_with_all_that_is_known_though_the_disk_is_full(bench):
+    root = bench.folder / "small/w"
+    fill(bench.folder / "small", 0)
+    payload = json.dumps({"session_id": "s", "cwd": str(root), "source": "startup"}).encode()
+    done = commands.hook(["SessionStart"], root, bench.environment(), payload)
+    assert LESSON.encode() in done.stdout

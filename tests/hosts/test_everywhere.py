@@ -72,6 +72,16 @@ def test_a_worktree_has_the_main_checkouts_workspace_for_hook_and_command_alike(
     assert not [name for name in (".fleet", "agents", "clan-learnings") if (where / name).exists()]
 
 
+def test_a_worktree_has_the_journal_of_its_own_branch(project):
+    where = worktree(project, project.folder.parent / "beside")
+    git(where, "switch", "-qc", "side")
+    git(project.folder, "switch", "-qc", "trunk")
+    assert "the journal of side" in fleet(project, where, "journal", "--title", "Port the parser")
+    assert "the journal of trunk" in project.fleet("journal", "--title", "Mend the build").stdout
+    assert "Port the parser" in fleet(project, where, "handover")
+    assert "Port the parser" not in project.fleet("handover").stdout
+
+
 def test_init_in_a_worktree_names_an_agent_of_the_main_checkout(project):
     where = worktree(project, project.folder.parent / "beside")
     fleet(project, where, "init", "--agent", "velma")
