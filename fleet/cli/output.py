@@ -95,7 +95,7 @@ PatternId = Annotated[str, id_of()]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]")
+_UNSAFE_IN_JSON = "[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]"
 
 
 class NoWorkspaceError(NoError):
@@ -267,7 +267,7 @@ def say_json(found: Any) -> None:
 def as_json(found: Any) -> str:
     """Return one line of JSON that no terminal can stumble over, nor a model that reads it there."""
     text = screening.inert(json.dumps(_timed(found), ensure_ascii=False, indent=None, separators=(",", ":")))
-    return _UNSAFE_IN_JSON.sub(lambda char: json.dumps(char[0])[1:-1], text)
+    return re.sub(_UNSAFE_IN_JSON, lambda char: json.dumps(char[0])[1:-1], text)
 
 
 def _timed(found: Any) -> Any:

@@ -34,7 +34,7 @@ from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
 _SHOWN_MAX = 5
-_BEFORE = re.compile(r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+")
+_BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 _ASK_FOR_THE_RULE = (
     "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
@@ -423,7 +423,7 @@ def _is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, 
 def _bare(said: str) -> str:
     """Return a text as it is compared: without copied lines, without what a list or a quote puts before it."""
     left = screening.strip_injected(said).translate(_NO_ESCAPES)
-    return normalise(" ".join(_BEFORE.sub("", row) for row in left.split("\n")))
+    return normalise(" ".join(re.sub(_BEFORE, "", row) for row in left.split("\n")))
 
 
 def _uncounted(target: _Target, page: bytes) -> int:

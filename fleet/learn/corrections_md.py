@@ -327,16 +327,16 @@ _LABEL = re.compile(
 )
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
 _DATED = re.compile(rf"[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
-_ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)")
+_ITEM = r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)"
 _DASH = re.compile(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
-_PAGE_TITLE = re.compile(
-    r"(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
-    r"(?:\s*[-–—:(|]+\s*\S+(?:\s+\S+){0,2})?\s*",
-    re.IGNORECASE,
+# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+_PAGE_TITLE = (
+    r"(?i)(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
+    r"(?:\s*[-–—:(|]+\s*\S+(?:\s+\S+){0,2})?\s*"
 )
 _NO_MARKS = str.maketrans("", "", "*_`~")
 _AROUND = " \"'()[]{}<>.…!:-–—"
-_TO_BE_INFERRED = re.compile(
+_TO_BE_INFERRED = (
     r"(?:pattern )?(?:is )?(?:still |yet )?to be (?:inferred|determined|decided|filled in|extracted)"
     r"(?: (?:at|on|upon|during|before|by|later|when|after)(?: .{1,80})?)?|tbd"
 )
@@ -392,7 +392,7 @@ class _Block:
             return False
         said = next((line.rstrip() for line in reversed(value) if line.strip()), "")
         is_led = said.endswith((":", "：")) or (not said and not had_gap)
-        if row.kind == "text" and _ITEM.match(row.text):
+        if row.kind == "text" and re.match(_ITEM, row.text):
             self.is_list = is_led or (self.is_list and not had_gap)
             return not self.is_list
         if row.kind == "literal":
@@ -433,7 +433,7 @@ def is_placeholder(text: str) -> bool:
     if len(text) > _PLACEHOLDER_CHARS_MAX or ("to be" not in start and "tbd" not in start):
         return False
     bare = " ".join(start.translate(_NO_MARKS).split()).strip(_AROUND)
-    return _TO_BE_INFERRED.fullmatch(bare) is not None
+    return re.fullmatch(_TO_BE_INFERRED, bare) is not None
 
 
 _TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
@@ -456,15 +456,12 @@ def _read_record(comment: str, line: int) -> Record | None:
     return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
 
 
-_MARK = re.compile(
-    r"\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*",
-    re.ASCII,
-)
+_MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*"
 
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
     """Take up the inside of a comment, if it is a mark. Whatever the order of the lines, the largest number counts."""
-    found = _MARK.fullmatch(comment)
+    found = re.fullmatch(_MARK, comment)
     if found is None:
         return
     marks[found["id"]] = max(marks.get(found["id"], 0), int(found["number"]))
@@ -487,12 +484,12 @@ def latest(records: Iterable[Record]) -> list[Record]:
 
 def session_word(named: str) -> str:
     """Return a host's session id as it can stand in a comment: one word, no ``--``; anything else is hashed."""
-    if _PLAIN_SESSION.fullmatch(named) and "--" not in named:
+    if re.fullmatch(_PLAIN_SESSION, named) and "--" not in named:
         return named
     return "h-" + hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-_PLAIN_SESSION = re.compile(r"[A-Za-z0-9_.:@/-]{1,80}", re.ASCII)
+_PLAIN_SESSION = r"(?a)[A-Za-z0-9_.:@/-]{1,80}"
 
 
 def _quote(text: str) -> str:
@@ -509,16 +506,15 @@ _STARTS: dict[Literal["pattern", "right", "trigger"], str] = {
     "right": "Right way for",
     "trigger": "Trigger for",
 }
-_STATEMENT = re.compile(
-    r"(?P<start>Learned from|Right way for|Trigger for) (?P<id>c-[0-9a-f]{16})"
-    r"[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)",
-    re.ASCII | re.DOTALL,
+_STATEMENT = (
+    r"(?as)(?P<start>Learned from|Right way for|Trigger for) (?P<id>c-[0-9a-f]{16})"
+    r"[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)"
 )
 
 
 def _read_statement(heading: str) -> Statement | None:
     """Return the text of a heading as a statement; None for any other heading."""
-    found = _STATEMENT.fullmatch(heading) if heading.startswith(tuple(_STARTS.values())) else None
+    found = re.fullmatch(_STATEMENT, heading) if heading.startswith(tuple(_STARTS.values())) else None
     if found is None:
         return None
     field = next(field for field, start in _STARTS.items() if start == found["start"])
@@ -738,7 +734,7 @@ def _is_entry(block: _Block, after: _Block | None, *, is_first: bool) -> bool:
     heads_section = after is not None and after.level > block.level
     if not block.when and block.level == 1:
         # Prose under a page's title may well explain the four fields.
-        is_page_title = is_first and _PAGE_TITLE.fullmatch(block.title) is not None
+        is_page_title = is_first and re.fullmatch(_PAGE_TITLE, block.title) is not None
         if is_page_title or heads_section:
             return False
     if block.values:

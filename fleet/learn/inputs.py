@@ -94,8 +94,8 @@ _RESERVED = {
     "id": "an id is computed once, from the first text, and never again",
     "v": "it says which version wrote a line",
 }
-_ATTRIBUTION = re.compile(r"agent\.[0-9a-f]{8}", re.ASCII)
-_NAME = re.compile(r"[a-z][a-z0-9_.-]*", re.ASCII)
+_ATTRIBUTION = r"(?a)agent\.[0-9a-f]{8}"
+_NAME = r"(?a)[a-z][a-z0-9_.-]*"
 
 
 class Change(NamedTuple):
@@ -149,9 +149,9 @@ class Change(NamedTuple):
 def _check_name(field: str) -> None:
     if why := _RESERVED.get(field):
         raise UsageError(f"'{field}' is not edited: {why}. Nothing was changed")
-    if _ATTRIBUTION.fullmatch(field):
+    if re.fullmatch(_ATTRIBUTION, field):
         raise UsageError(f"'{field}' tells who logged an imported record, and is not edited. Nothing was changed")
-    if len(field) > limits.NAME_CHARS_MAX or not _NAME.fullmatch(field):
+    if len(field) > limits.NAME_CHARS_MAX or not re.fullmatch(_NAME, field):
         raise UsageError(
             f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
             "Nothing was changed"

@@ -37,13 +37,13 @@ _SOURCES: dict[Kind, str] = {
     "failure": "a failed command",
     "self": "self-observed",
 }
-_MARK = re.compile(
+_MARK = (
     rb"<!-- fleet flagged (?P<id>c-[0-9a-f]{16}) at=(?P<at>\S{24}) kind=(?P<kind>[a-z]+) session=(?P<session>\S*?)"
     rb"(?: key=(?P<key>[0-9a-f]{12}))? -->"
 )
-_RECORD = re.compile(rb"<!-- fleet (c-[0-9a-f]{16}) p-")
-_DISMISSED = re.compile(rb"<!-- fleet dismissed (c-[0-9a-f]{16}) ")
-_CONFIDENCE = re.compile(r"[a-z0-9.]{1,16}", re.ASCII)
+_RECORD = rb"<!-- fleet (c-[0-9a-f]{16}) p-"
+_DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
+_CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 
 class _Ground(Protocol):
@@ -211,11 +211,11 @@ class Signals:
         here = {mark.id: mark for mark in _marks(known)}
         if session:
             word = corrections_md.session_word(session)
-            counted = {found[1].decode() for found in _RECORD.finditer(known)}
+            counted = {found[1].decode() for found in re.finditer(_RECORD, known)}
             here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
             if not here:
                 return []
-        dismissed = {found[1].decode() for found in _DISMISSED.finditer(known)}
+        dismissed = {found[1].decode() for found in re.finditer(_DISMISSED, known)}
         oldest_ms = self._ground.world.wall_ms() - days * 86_400_000 if days else 0
         found = []
         for bound in Log.parse(known).bound():
@@ -269,7 +269,7 @@ class Signals:
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:
-    for found in _MARK.finditer(data):
+    for found in re.finditer(_MARK, data):
         yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups(b"")))
 
 
@@ -344,7 +344,7 @@ def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> st
 
 
 def _word(text: str, otherwise: str) -> str:
-    return text if _CONFIDENCE.fullmatch(text) else otherwise
+    return text if re.fullmatch(_CONFIDENCE, text) else otherwise
 
 
 def _iso(ms: int) -> str:

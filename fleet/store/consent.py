@@ -27,12 +27,12 @@ WEBHOOK = "webhook"
 AUTHOR = "author"
 """The ``Name <address>`` that commits to the clan's branch bear."""
 
-_OURS = re.compile(r"FLEET_[A-Z0-9_]{1,120}")
+_OURS = r"FLEET_[A-Z0-9_]{1,120}"
 
 
 def variable(name: str) -> str:
     """Return the value of an environment variable that a configuration names; "" unless it is one of ``FLEET_*``."""
-    return os.environ.get(name, "") if _OURS.fullmatch(name) else ""
+    return os.environ.get(name, "") if re.fullmatch(_OURS, name) else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -40,7 +40,7 @@ NOTED_MAX = 300
 _GIVEN = "given"
 """Key in ``local.db`` of the last command that changed something here and left no run."""
 _PLAN, _DONE = ".plan", ".json"
-_ID = re.compile(r"[a-z][a-z0-9-]{2,63}")
+_ID = r"[a-z][a-z0-9-]{2,63}"
 _GONE = "was removed since; nothing was put back"
 _CHANGED = "was changed while the plan was carried out; it stays as it is"
 
@@ -290,7 +290,7 @@ class Runs:
             self._check_path(each.path)
         if stale := tuple(each.path for each in run.edits if self._read(each.path) != each.before):
             return stale
-        if not _ID.fullmatch(run.id):
+        if not re.fullmatch(_ID, run.id):
             raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
         self._files.replace(self._path(run.id, _PLAN), msgspec.json.encode(run))
         self._carry_out(run)

@@ -28,7 +28,7 @@ WHEN = re.compile(
 )
 """A date, with or without time and zone. ``Z-0000`` is a fleet stamp's end."""
 
-_NUMBER = re.compile(r"\d{9,16}(?:\.\d{1,9})?", re.ASCII)
+_NUMBER = r"(?a)\d{9,16}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _CHARS_MAX = 64
@@ -53,7 +53,7 @@ def to_ms(value: object) -> int | None:
 def _from_text(text: str) -> int | None:
     if len(text) > _CHARS_MAX:
         return None
-    if _NUMBER.fullmatch(text):
+    if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
     found = WHEN.fullmatch(text)
     try:
@@ -89,25 +89,23 @@ _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
 
-_PROTECTED = re.compile(
-    r"""
+# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+_PROTECTED = r"""(?isx)
       (?P<ticks>`+)(?:(?!(?P=ticks)).){1,2000}?(?P=ticks)(?!`)       # code
     | !?\[[^\]\n]{0,400}\](?:\([^)\n]{0,800}\)|\[[^\]\n]{0,200}\])?     # links, and what may become one
     | <[^<>\n]{1,400}>
     | \b[a-z][a-z0-9+.-]{1,12}://\S+ | \bwww\.\S+
     | "[^"\n]{1,600}" | “[^”]{1,600}” | «[^»]{1,600}» | „[^“”]{1,600}[“”] | ‘[^’\n]{1,300}’(?!\w)
     | (?<![\w'])'[^'\n]{1,300}'(?![\w'])
-    """,
-    re.VERBOSE | re.IGNORECASE | re.DOTALL,
-)
-_LITERAL_ROW = re.compile(r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)")
-_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|\n")
-_SENTENCE_BEGINS = re.compile(r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$")
-_TITLE_WORD = re.compile(r"\s[A-Z][a-z]")
-_OPTION = re.compile(r"(?:^|\s)--?[a-z][\w-]*[ =]$", re.IGNORECASE)
-_QUANTITY = re.compile(r"\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_PAST = re.compile(r"\w{2,}ed")
+    """
+_LITERAL_ROW = r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)"
+_SENTENCE_END = r"[.!?;](?=\s|$)|\n"
+_SENTENCE_BEGINS = r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$"
+_TITLE_WORD = r"\s[A-Z][a-z]"
+_OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
+_QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
+_WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
+_PAST = r"\w{2,}ed"
 _NOW = frozenset(("is", "are", "be", "been", "being", "still", "widely", "commonly", "not", "now", "always", "often"))
 _SUBJECTS = frozenset(("i", "we", "he", "she", "they", "it", "you", "the", "a", "an", "my", "our", "somebody", "this"))
 _NEAR_CHARS = 40
@@ -216,10 +214,10 @@ def _hidden(text: str) -> list[tuple[int, int]]:
         {row.number for row in markdown.rows(text) if row.kind != "text"} if "\n" in text or "<!--" in text else ()
     )
     for number, line in enumerate(text.split("\n"), 1):
-        if number in literal or _LITERAL_ROW.match(line):
+        if number in literal or re.match(_LITERAL_ROW, line):
             spans.append((at, at + len(line) + 1))
         at += len(line) + 1
-    spans += [found.span() for found in _PROTECTED.finditer(text)]
+    spans += [found.span() for found in re.finditer(_PROTECTED, text)]
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
@@ -249,13 +247,13 @@ def _is_apart(found: _Found, text: str, language: _Language) -> bool:
     """Tell whether a phrase only looks like one, as far as the words around it tell."""
     words, end = language.words, _possessive_end(text, found.end)
     before, after = text[max(found.start - _NEAR_CHARS, 0) : found.start], text[end : end + _NEAR_CHARS]
-    last = [word.lower() for word in _WORD.findall(before)]
-    following = [word.lower() for word in _WORD.findall(after)]
+    last = [word.lower() for word in re.findall(_WORD, before)]
+    following = [word.lower() for word in re.findall(_WORD, after)]
     is_next = after[:1] in (" ", "\t", "\n")
     previous = last[-1] if last and before[-1:].isspace() and before.rstrip()[-1:].isalpha() else ""
     if previous in words["before"] or (previous in words["before_spans"] and found.said.startswith(language.spans)):
         return True
-    if _OPTION.search(before) or _is_title(found, text, before):
+    if re.search(_OPTION, before) or _is_title(found, text, before):
         return True
     if is_next and (bool(words["after"] & {*following[:1]}) or language.after_phrases.match(after)):
         return True
@@ -263,7 +261,7 @@ def _is_apart(found: _Found, text: str, language: _Language) -> bool:
         return True
     if found.phrase.by == "-n" and is_next and following[:1] and following[0] in words["day_words"]:
         return True
-    if (found.phrase.by in ("n", "-n")) and (_QUANTITY.search(before) or language.counted.search(before)):
+    if (found.phrase.by in ("n", "-n")) and (re.search(_QUANTITY, before) or language.counted.search(before)):
         return True
     if end != found.end:
         return found.said in words["day_words"] and words["dated"].isdisjoint(following[:2])
@@ -275,14 +273,15 @@ def _is_title(found: _Found, text: str, before: str) -> bool:
     said = text[found.start : found.end]
     if said.isupper() or not said[:1].isupper() or found.phrase.weekday == "week":
         return False
-    return not _SENTENCE_BEGINS.search(before) or (found.weekday is None and bool(_TITLE_WORD.search(said)))
+    return not re.search(_SENTENCE_BEGINS, before) or (found.weekday is None and bool(re.search(_TITLE_WORD, said)))
 
 
 def _says_when(found: _Found, text: str, language: _Language) -> bool:
     """Tell whether a sentence tells what happened or will: else "today" is nowadays, "in 3 days" how long it takes."""
     start, end = _sentence(text, found.start)
     before, after = (
-        [word.lower() for word in _WORD.findall(part)] for part in (text[start : found.start], text[found.end : end])
+        [word.lower() for word in re.findall(_WORD, part)]
+        for part in (text[start : found.start], text[found.end : end])
     )
     words = language.words
     if found.phrase.only == "planned":
@@ -296,14 +295,14 @@ def _says_when(found: _Found, text: str, language: _Language) -> bool:
 def _is_past(words: Sequence[str], at: int, told: frozenset[str]) -> bool:
     if words[at] in told:
         return True
-    return bool(_PAST.fullmatch(words[at])) and _NOW.isdisjoint(words[max(at - 2, 0) : at])
+    return bool(re.fullmatch(_PAST, words[at])) and _NOW.isdisjoint(words[max(at - 2, 0) : at])
 
 
 def _sentence(text: str, at: int) -> tuple[int, int]:
     """Return where the sentence around a place begins and ends."""
     first, last = max(at - _SENTENCE_CHARS, 0), min(at + _SENTENCE_CHARS, len(text))
-    ends = [found.end() for found in _SENTENCE_END.finditer(text, first, at)]
-    following = _SENTENCE_END.search(text, at, last)
+    ends = [found.end() for found in re.compile(_SENTENCE_END).finditer(text, first, at)]
+    following = re.compile(_SENTENCE_END).search(text, at, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
 
 
@@ -315,7 +314,7 @@ def _is_added(found: _Found, text: str, language: _Language) -> bool:
     """Tell whether the date alone would read wrong."""
     if found.phrase.is_added or _possessive_end(text, found.end) != found.end:
         return True
-    last = _WORD.findall(text[max(found.start - _NEAR_CHARS, 0) : found.start].lower())
+    last = re.findall(_WORD, text[max(found.start - _NEAR_CHARS, 0) : found.start].lower())
     return bool(last) and last[-1] in language.words["around"]
 
 

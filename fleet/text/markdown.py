@@ -31,16 +31,16 @@ class Row(NamedTuple):
     text: str
 
 
-_FENCE = re.compile(r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)")
+_FENCE = r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)"
 _PIECE = re.compile(
     r"(?P<run>`{1,8})(?!`).*?(?<!`)(?P=run)(?!`)|`+|"
     r"<!--(?P<inside>[^<-]*(?:(?!<!--|-->)[<-][^<-]*)*)(?P<end>-->)?"
 )
 """A code span, a run of backticks that opens none, or a comment, or what is there of one."""
-_COMMENT_EDGE = re.compile(r"<!--|-->")
-_RECORD_START = re.compile(r"\s*fleet\s")
+_COMMENT_EDGE = r"<!--|-->"
+_RECORD_START = r"\s*fleet\s"
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
-_CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}")
+_CONFLICT = r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}"
 # A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
 _TORN_COMMENTS = frozenset({"<", "<!", "<!-"})
 _OPENING, _OPENING_ESCAPED = re.compile(r"<(\\*)!--"), re.compile(r"<\\(\\*)!--")
@@ -69,7 +69,7 @@ def rows(text: str) -> Iterator[Row]:
 
 def _is_conflict_marker(line: str) -> bool:
     """Tell whether git wrote this line between two sides of a conflict."""
-    return line[:7] in _CONFLICT_STARTS and _CONFLICT.fullmatch(line.rstrip()) is not None
+    return line[:7] in _CONFLICT_STARTS and re.fullmatch(_CONFLICT, line.rstrip()) is not None
 
 
 def escape(text: str) -> str:
@@ -111,7 +111,7 @@ def _open_fences(lines: list[str]) -> set[int]:
 def _fence_mark(line: str) -> re.Match[str] | None:
     if "```" not in line and "~~~" not in line:
         return None
-    found = _FENCE.fullmatch(line)
+    found = re.fullmatch(_FENCE, line)
     # ```x``` on one line is a code span.
     return None if found is None or (found["mark"][0] == "`" and "`" in found["info"]) else found
 
@@ -173,11 +173,11 @@ def _end_of_comment(lines: list[str], at: int, opened: int) -> tuple[int, int] |
     Broken: another one opens first, or the page ends. A record stands on one line, and a comment inside a paragraph
     ends with it, so that neither can hide the entries that follow.
     """
-    if _RECORD_START.match(lines[at], opened + 4):
+    if re.compile(_RECORD_START).match(lines[at], opened + 4):
         return None
     is_own_line = opened <= _indent(lines[at])
     for later in range(at + 1, len(lines)):
-        if edge := _COMMENT_EDGE.search(lines[later]):
+        if edge := re.search(_COMMENT_EDGE, lines[later]):
             return (later, edge.end()) if edge[0] == "-->" else None
         if not is_own_line and not lines[later].strip():
             return None
@@ -186,7 +186,7 @@ def _end_of_comment(lines: list[str], at: int, opened: int) -> tuple[int, int] |
 
 def _is_torn(line: str, opened: int, indent: int) -> bool:
     """Tell a comment that was cut off, which is no content, from a sentence that mentions its opening mark."""
-    return opened <= indent or _RECORD_START.match(line, opened + 4) is not None
+    return opened <= indent or re.compile(_RECORD_START).match(line, opened + 4) is not None
 
 
 def _indent(line: str) -> int:
@@ -248,18 +248,17 @@ class Section:
 
 BLOCK_CHARS_MAX = 8_192
 """What is longer than this is no text that anybody wrote as one: it is cut, and a line of half of it left out."""
-_FRONT = re.compile(r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)")
-_ITEM = re.compile(
-    r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
-)
-_TASK = re.compile(r"\[[ xX]\][ \t]+")
-_DATED_LINE = re.compile(r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b")
-_LABELLED_LINE = re.compile(r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*|\*\*\s?[:：])")
+# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+_FRONT = r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)"
+_ITEM = r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
+_TASK = r"\[[ xX]\][ \t]+"
+_DATED_LINE = r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b"
+_LABELLED_LINE = r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*|\*\*\s?[:：])"
 
 
 def outline(text: str) -> Section:
     """Return the sections of a page. Never raises; linear in its size."""
-    front = _FRONT.match(text)
+    front = re.match(_FRONT, text)
     lines = text.split("\n")
     for at in range(text.count("\n", 0, front.end()) if front else 0):
         lines[at] = ""
@@ -345,10 +344,10 @@ class _Reader:
 
     def _item_text(self, lines: list[str], line: int) -> None:
         item = self._items[-1]
-        if not item.lines and (task := _TASK.match(lines[0])):
+        if not item.lines and (task := re.match(_TASK, lines[0])):
             item.is_task, lines = True, [lines[0][task.end() :], *lines[1:]]
         for at, each in enumerate(lines, line):
-            if (found := _ITEM.fullmatch(each)) and item.lines:
+            if (found := re.fullmatch(_ITEM, each)) and item.lines:
                 item.items.append(Block("item", at, found["text"]))
             elif item.items and item.items[-1].line == at - 1:
                 item.items[-1].lines.append(each)
@@ -359,10 +358,10 @@ class _Reader:
     def _paragraph(self, kind: BlockKind, lines: list[str], line: int) -> None:
         block: Block | None = None
         for at, each in enumerate(lines, line):
-            if kind == "paragraph" and (found := _ITEM.fullmatch(each)):
+            if kind == "paragraph" and (found := re.fullmatch(_ITEM, each)):
                 block = Block("item", at, found["text"])
                 self._add(block)
-            elif block is None or _DATED_LINE.match(each) or _LABELLED_LINE.match(each):
+            elif block is None or re.match(_DATED_LINE, each) or re.match(_LABELLED_LINE, each):
                 block = Block(kind, at, each)
                 self._add(block)
             else:

@@ -36,18 +36,22 @@ _GENERIC = frozenset(
 _RUNNERS = frozenset({"run", "exec", "mod", "compose", "tool", "pr", "-m"})
 """Words behind which the command that matters begins."""
 
-_PIECES = re.compile(r"&&|\|\||[;|]")
+# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+_PIECES = r"&&|\|\||[;|]"
 _SPAN = re.compile(r"`([^`\n]{1,200})`")
-_PLAIN = re.compile(r"[a-z][\w.:-]{0,40}", re.ASCII)
-_OPTION = re.compile(r"--?[A-Za-z][\w-]{0,40}", re.ASCII)
+_PLAIN = r"(?a)[a-z][\w.:-]{0,40}"
+_OPTION = r"(?a)--?[A-Za-z][\w-]{0,40}"
 _WORD = re.compile(r"[\w@./*+-]+", re.ASCII)
 _TOOL = re.compile(r"mcp__\w{1,60}__\w{1,60}", re.ASCII)
-_TELLING = "py|pyi|ts|tsx|jsx|rs|go|rb|java|kt|swift|cs|php|sh|sql|toml|yaml|yml|md|mdx|lock|proto|tf|ipynb|gradle|vue"
-_ENDING = re.compile(rf"(?:{_TELLING})", re.ASCII)
-_ANY_ENDING = re.compile(rf"(?:{_TELLING}|c|h|cc|cpp|hpp|js|mjs|cjs|json|jsonl|ini|cfg|conf|xml|html|css|scss|bash)")
-_PATH = re.compile(
-    r"(?P<path>(?:[\w@.*+-]{1,60}/){0,8}(?P<name>[\w@*+-][\w@.*+-]{0,60})\.(?P<ending>\w{1,8}))(?::\d+)*"
+_ENDINGS = frozenset(
+    str.split(
+        "py pyi ts tsx jsx rs go rb java kt swift cs php sh sql toml yaml yml md mdx lock proto tf ipynb gradle vue"
+    )
 )
+_ALL_ENDINGS = _ENDINGS | frozenset(
+    str.split("c h cc cpp hpp js mjs cjs json jsonl ini cfg conf xml html css scss bash")
+)
+_PATH = r"(?P<path>(?:[\w@.*+-]{1,60}/){0,8}(?P<name>[\w@*+-][\w@.*+-]{0,60})\.(?P<ending>\w{1,8}))(?::\d+)*"
 _NAMED = frozenset(
     str.split(
         "Makefile Dockerfile Jenkinsfile Gemfile Rakefile Procfile CODEOWNERS .gitignore .gitattributes .dockerignore "
@@ -58,7 +62,7 @@ _NAMED = frozenset(
 _SINGLE = _ALONE | _NAMED
 _ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
 """Programs whose names are words: "never make ..." names none, "don't use make" does."""
-_NO_FILES = re.compile(r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)")
+_NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
 _WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer")
@@ -66,24 +70,18 @@ _WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rath
 _DOING = (
     r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
 )
-_WRONG = re.compile(
-    rf"""(?ix)(?<!\w)(?:
+_WRONG = rf"""(?ix)(?<!\w)(?:
       (?P<clear>instead\ of|rather\ than
         |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
         (?:\ ever)?(?=\ {_DOING}\ ))
     | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid)
     )\s(?:{_DOING}\s)?(?:(?:the|plain|bare|raw|a)\s)?"""
-)
-_DID = re.compile(
-    rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
-)
-_RIGHT = re.compile(r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s")
-_CLAUSE = re.compile(
-    r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
+_DID = rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
+_RIGHT = r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s"
+_CLAUSE = r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
       |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){0,240}"""
-)
-_JOINED = re.compile(r"\s(?:or|and|nor)\s")
-_AFTER_PROGRAM = re.compile(r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$")
+_JOINED = r"\s(?:or|and|nor)\s"
+_AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$"
 
 
 def trigger(given: str, text: str, correct: str = "", wrong: str = "") -> str:
@@ -117,7 +115,7 @@ def _warned(text: str, correct: str, wrong: str) -> list[str]:
     """Return the entries of the steps that went wrong, without any that the right way takes, too."""
     found: dict[str, None] = {}
     if wrong:
-        done = _DID.match(wrong)
+        done = re.match(_DID, wrong)
         found.update(dict.fromkeys(_steps(wrong, done.end() if done else 0, is_clear=True)))
     for part in filter(None, (text[:_CHARS_MAX], correct[:_CHARS_MAX])):
         for warned in _warnings(part):
@@ -131,13 +129,13 @@ def _warned(text: str, correct: str, wrong: str) -> list[str]:
 def _warnings(text: str) -> Iterator[re.Match[str]]:
     low = text.lower()
     if any(word in low for word in _WARNING):  # most have none: this is asked of every lesson that comes in
-        yield from _WRONG.finditer(text)
+        yield from re.finditer(_WRONG, text)
 
 
 def _said_right(text: str, correct: str) -> list[str]:
     """Return the commands and files that the right way takes: what ``correct`` names, and what the words call for."""
-    calls = [text[found.end() :] for found in _RIGHT.finditer(text[:_CHARS_MAX])]
-    called = [clause[0] for each in calls if (clause := _CLAUSE.match(each)) and next(_steps(each, 0), "")]
+    calls = [text[found.end() :] for found in re.finditer(_RIGHT, text[:_CHARS_MAX])]
+    called = [clause[0] for each in calls if (clause := re.match(_CLAUSE, each)) and next(_steps(each, 0), "")]
     return [command for part in (correct, *called) for command in _commands(_without_warned(part))]
 
 
@@ -150,7 +148,7 @@ def _without_warned(text: str) -> str:
     """Return the text without the clauses that warn of a step."""
     kept, done = list[str](), 0
     for warned in _warnings(text[:_CHARS_MAX]):
-        clause = _CLAUSE.match(text, warned.end())
+        clause = re.compile(_CLAUSE).match(text, warned.end())
         if warned.start() >= done and clause and next(_steps(text, warned.end(), is_clear=bool(warned["clear"])), ""):
             kept.append(text[done : warned.start()])
             done = clause.end()
@@ -159,7 +157,7 @@ def _without_warned(text: str) -> str:
 
 def _commands(text: str) -> list[str]:
     """Return what a text names as it would be typed: the pieces of code spans, and the words from each program on."""
-    found = [piece.strip() for span in _SPAN.findall(text) for piece in _PIECES.split(span)]
+    found = [piece.strip() for span in _SPAN.findall(text) for piece in re.split(_PIECES, span)]
     words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text))]
     for at, word in enumerate(words):
         if word in _PROGRAMS or word in _SINGLE or "." in word or "_" in word or "-" in word:
@@ -169,8 +167,8 @@ def _commands(text: str) -> list[str]:
 
 def _steps(text: str, at: int, *, is_clear: bool = False) -> Iterator[str]:
     """Yield an entry for each step that stands right here: ``npm install``, or several with "or" between."""
-    clause = _CLAUSE.match(text, at)
-    for item in _JOINED.split(clause[0])[:TRIGGERS_MAX] if clause else ():
+    clause = re.compile(_CLAUSE).match(text, at)
+    for item in re.split(_JOINED, clause[0])[:TRIGGERS_MAX] if clause else ():
         span = _SPAN.match(item)
         found = list(_warned_code(span[1]) if span else _warned_words(item, is_clear=is_clear))
         if not found:
@@ -179,7 +177,7 @@ def _steps(text: str, at: int, *, is_clear: bool = False) -> Iterator[str]:
 
 
 def _warned_code(span: str) -> Iterator[str]:
-    for piece in _PIECES.split(span):
+    for piece in re.split(_PIECES, span):
         words = piece.split()[:_WORDS_MAX]
         if len(words) == 1 and _is_program(words[0]):
             yield from _whole_program(words[0])
@@ -195,11 +193,11 @@ def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
     elif first in _ALONE:
         yield from _sharp(f"Bash:{first}*", words)
     elif _is_program(first):
-        if _AFTER_PROGRAM.match(following) and (is_clear or first not in _ENGLISH):
+        if re.match(_AFTER_PROGRAM, following) and (is_clear or first not in _ENGLISH):
             yield from _whole_program(first)
     elif _TOOL.fullmatch(first):
         yield first
-    elif path := _file(first, _ENDING):
+    elif path := _file(first, _ENDINGS):
         yield path
 
 
@@ -215,14 +213,14 @@ def _sharp(entry: str, words: list[str]) -> tuple[str, ...]:
     """Return the entry of a step that is wrong with an option: without it, the same command may be right."""
     if entry.startswith("Edit:") or words[0] in _GENERIC or not entry.endswith("*"):
         return (entry,)
-    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in entry]
+    options = [_escaped(word) for word in words if re.fullmatch(_OPTION, word) and word not in entry]
     return (f"{entry} {options[0]}", f"{entry} {options[0]} *") if options else (entry,)
 
 
 def _named(text: str) -> Iterator[str]:
     """Yield an entry for each command, file and tool that a text names; those in code spans come first."""
     for span in _SPAN.findall(text):
-        for piece in _PIECES.split(span):
+        for piece in re.split(_PIECES, span):
             yield from _in_code(piece.strip())
     words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text) if "`" in text else text)]
     if _PROGRAMS.isdisjoint(words) and not any("." in word or "_" in word or word in _SINGLE for word in words):
@@ -234,7 +232,7 @@ def _named(text: str) -> Iterator[str]:
             yield f"Bash:{word}*"
         elif _TOOL.fullmatch(word):
             yield word
-        elif path := _file(word, _ENDING):
+        elif path := _file(word, _ENDINGS):
             yield path
 
 
@@ -246,7 +244,7 @@ def _in_code(span: str) -> Iterator[str]:
         return
     if len(words) == 1 and _TOOL.fullmatch(words[0]):
         yield words[0]
-    elif len(words) == 1 and (path := _file(words[0], _ANY_ENDING)):
+    elif len(words) == 1 and (path := _file(words[0], _ALL_ENDINGS)):
         yield path
     elif command := _command(words):
         yield f"Bash:{command}"
@@ -254,14 +252,14 @@ def _in_code(span: str) -> Iterator[str]:
 
 def _command(words: list[str]) -> str:
     """Return the pattern of a command in code, "" for what is none."""
-    program, options = words[0].removeprefix("./"), [word for word in words[1:] if _OPTION.fullmatch(word)]
-    if not _PLAIN.fullmatch(program) or "." in program:
+    program, options = words[0].removeprefix("./"), [word for word in words[1:] if re.fullmatch(_OPTION, word)]
+    if not re.fullmatch(_PLAIN, program) or "." in program:
         return ""
     if program in _GENERIC:
         if "-m" in options[:1] and len(words) > 2:
-            return f"{program} -m {words[2]}*" if _PLAIN.fullmatch(words[2]) else ""
+            return f"{program} -m {words[2]}*" if re.fullmatch(_PLAIN, words[2]) else ""
         return f"{program}*{_escaped(options[0])}*" if options else ""
-    plain = [word for word in words[1:] if _PLAIN.fullmatch(word)]
+    plain = [word for word in words[1:] if re.fullmatch(_PLAIN, word)]
     if program in _PROGRAMS:
         kept = plain[: 2 if plain[:1] and plain[0] in _RUNNERS else 1]
         return f"{words[0]} {' '.join(kept)}*" if kept and words[1] == kept[0] else ""
@@ -270,13 +268,13 @@ def _command(words: list[str]) -> str:
     return f"{words[0]} {words[1]}*" if options and words[1] in (*plain, *options) else ""
 
 
-def _file(word: str, ending: re.Pattern[str]) -> str:
+def _file(word: str, endings: frozenset[str]) -> str:
     """Return the entry of a file, "" for what is no path, or might as well be something else."""
     word = word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"
-    found = _PATH.fullmatch(word)
-    if found is None or _NO_FILES.fullmatch(word) or not ending.fullmatch(found["ending"]):
+    found = re.fullmatch(_PATH, word)
+    if found is None or re.fullmatch(_NO_FILES, word) or found["ending"] not in endings:
         return ""
     path = found["path"].removeprefix("**/")
     return f"Edit:{path}" if path.count("*") <= 2 and ".." not in path else ""

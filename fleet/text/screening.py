@@ -5,6 +5,9 @@ split it are gone, and the two ways of showing a text (a terminal, a page) must 
 Screening runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each
 run of a class, possessive or bounded repetition, and nothing asked of what follows an unbounded one.
 
+What stands behind a hint is text, which ``re`` compiles when something hints at it, and keeps: to compile all took a
+twentieth of a correction.
+
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.
 """
@@ -43,7 +46,7 @@ def screen(text: str, *, home: str | None = None) -> Screened:
     if _is_harmless(text):
         return Screened(text, (), 0)
     lines = text.replace("\r\n", "\n")
-    clean = strip_controls(_CSI.sub("", lines))
+    clean = strip_controls(re.sub(_CSI, "", lines))
     stripped = len(lines) - len(clean)
     clean, kinds = _redacted(clean, home)
     return Screened(clean, tuple(sorted(kinds)), stripped)
@@ -119,12 +122,12 @@ _JOINING = (
 )
 # What emoji are made of: a joiner between two, and one selector behind one, belong to them.
 _EMOJI = r"\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_HIDDEN_MARK = re.compile(
+_HIDDEN_MARK = (
     rf"[{_HIDDEN}](?<![{_EMOJI}]\ufe0f)"
-    rf"|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))(?:(?![{_EMOJI}])|(?<![{_EMOJI}]\u200d)(?<![{_EMOJI}]\ufe0f\u200d))",
+    rf"|[\u200c\u200d](?:(?![{_JOINING}])|(?<![{_JOINING}].))(?:(?![{_EMOJI}])|(?<![{_EMOJI}]\u200d)(?<![{_EMOJI}]\ufe0f\u200d))"
 )
-_BREAK = re.compile(r"[\u2028\u2029]")
-_CSI = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")
+_BREAK = r"[\u2028\u2029]"
+_CSI = r"\x1b\[[0-9;:?]{0,32}[A-Za-z]"
 
 
 def strip_controls(text: str) -> str:
@@ -136,9 +139,14 @@ def strip_controls(text: str) -> str:
     (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; elsewhere they go, as do
     flags made of tags.
     """
-    if text.isascii() and text.isprintable():
+    if _is_plain(text):
         return text
-    return _BREAK.sub("\n", _HIDDEN_MARK.sub("", text))
+    return re.sub(_BREAK, "\n", re.sub(_HIDDEN_MARK, "", text))
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether a text is ASCII that a reader can see, blanks, tabs and line ends included: most are."""
+    return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def for_terminal(text: str) -> str:
@@ -146,9 +154,9 @@ def for_terminal(text: str) -> str:
 
     Surrogates too: a stream with ``surrogateescape`` would print U+DC9B as the raw byte 0x9b. Idempotent.
     """
-    if text.isascii() and text.isprintable():
+    if _is_plain(text):
         return text
-    return _BREAK.sub(_shown, _HIDDEN_MARK.sub(_shown, text))
+    return re.sub(_BREAK, _shown, re.sub(_HIDDEN_MARK, _shown, text))
 
 
 def _shown(mark: re.Match[str]) -> str:
@@ -168,8 +176,7 @@ def _without_home(text: str, home: str | None) -> str:
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 # A token ends where its class ends, whatever follows: so redacting its neighbour cannot turn it into a token.
-_TOKEN = re.compile(
-    r"""(?<![A-Za-z0-9])(?:
+_TOKENS = r"""(?x)(?<![A-Za-z0-9])(?:
       (?P<slack_config>xoxe(?:\.xox[bp])?-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
     | (?P<slack_bot>xoxb-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
     | (?P<slack_user>(?:xox[acdprs]|xoxo(?=-[0-9])|xwfp)-(?=[A-Za-z%-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9%-]{10,})
@@ -189,36 +196,28 @@ _TOKEN = re.compile(
     | (?P<huggingface_token>hf_[A-Za-z0-9]{30,40}(?![A-Za-z0-9_]))
     | (?P<stripe_key>(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,})
     | (?<![_-])(?P<jwt>eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+)
-    )""",
-    re.VERBOSE,
-)
+    )"""
 # In small letters; a text with none of them is not searched for tokens at all.
 _TOKEN_HINTS = (
     *("xox", "xapp-", "xwfp-", "slack.com/", "github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "sk-", "hch-"),
     *("akia", "asia", "abia", "acca", "a3t", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
 )
-_AWS_KEY_ID = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}")
-_AWS_SECRET = re.compile(
+_AWS_KEY_ID = r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}"
+_AWS_SECRETS = (
     r"""(?i:secret_?access_?key|aws_?secret(?:_?key)?)\\?["']?[ \t]{0,4}[=:][ \t]{0,4}\\?["']?"""
     r"(?P<secret>[A-Za-z0-9/+]{40,})"
 )
-_AWS_SECRET_ALONE = re.compile(r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])")
-_URL_PASSWORD = re.compile(
-    r"""://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
+_AWS_SECRETS_ALONE = r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
+_URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,'";)])
-    (?P<secret>[^\s/"`]{1,256})@""",
-    re.VERBOSE,
-)
+    (?P<secret>[^\s/"`]{1,256})@"""
 _DOUBTFUL = frozenset({"env-secret", "jwt", "bearer-token", "url-credentials", "aws-secret-key"})
-_BEARER = re.compile(
-    r"""(?i)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
-    (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])""",
-    re.VERBOSE,
-)
-_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{16}")
-_KEY_BODY_CUT_OFF = re.compile(r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++""")
+_BEARER = r"""(?ix)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
+    (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])"""
+_KEY_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_KEY_BODY = r"[A-Za-z0-9+/=]{16}"
+_KEY_BODY_CUT_OFF = r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++"""
 _DIGIT = re.compile("[0-9]")
 
 
@@ -228,13 +227,13 @@ def _redact_once(text: str, kinds: set[str]) -> str:
     if "-----begin" in low:
         text = _redact_key_blocks(text, kinds)
     if "secret" in low:
-        text = _redact_each(_AWS_SECRET, "aws-secret-key", text, kinds)
-    if ("akia" in low or "asia" in low) and _AWS_KEY_ID.search(text):
-        text = _redact_each(_AWS_SECRET_ALONE, "aws-secret-key", text, kinds, _is_mixed)
+        text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
+    if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
+        text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
     if any(hint in low for hint in _TOKEN_HINTS):
-        text = _redact_each(_TOKEN, None, text, kinds, _is_no_example)
+        text = _redact_each(_TOKENS, None, text, kinds, _is_no_example)
     if "://" in low and "@" in low:
-        text = _redact_each(_URL_PASSWORD, "url-credentials", text, kinds, _is_password)
+        text = _redact_each(_URL_PASSWORDS, "url-credentials", text, kinds, _is_password)
     if "bearer" in low or "authorization" in low:
         text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
     is_named = any(hint in low for hint in _NAME_HINTS)
@@ -282,7 +281,7 @@ def _hints_at_something(text: str) -> bool:
 
 
 def _redact_each(
-    pattern: re.Pattern[str],
+    pattern: str,
     kind: str | None,
     text: str,
     kinds: set[str],
@@ -300,15 +299,15 @@ def _redact_each(
         start, end = found.span("secret")
         return f"{text[found.start() : start]}[REDACTED:{name}]{text[end : found.end()]}"
 
-    return pattern.sub(marked, text)
+    return re.sub(pattern, marked, text)
 
 
-_EXAMPLE = re.compile(r"EXAMPLE|[xX]{8}|(?i:abcdefghijklmnop)")
+_EXAMPLE = r"EXAMPLE|[xX]{8}|(?i:abcdefghijklmnop)"
 
 
 def _is_no_example(found: re.Match[str]) -> bool:
     """Tell a token from one that only shows the form, as vendors' pages have it."""
-    return not _EXAMPLE.search(found[0])
+    return not re.search(_EXAMPLE, found[0])
 
 
 def _is_mixed(found: re.Match[str]) -> bool:
@@ -354,10 +353,10 @@ def _credentials() -> ModuleType:
 
 def _redact_key_blocks(text: str, kinds: set[str]) -> str:
     """Redact private keys, also cut-off ones; a header that is only mentioned stays."""
-    ends = [found.span() for found in _KEY_END.finditer(text)]
+    ends = [found.span() for found in re.finditer(_KEY_END, text)]
     out: list[str] = []
     done = at = 0
-    for begin in _KEY_BEGIN.finditer(text):
+    for begin in re.finditer(_KEY_BEGIN, text):
         if begin.start() < done:
             continue  # within the block just redacted
         while at < len(ends) and ends[at][0] < begin.end():
@@ -372,9 +371,9 @@ def _redact_key_blocks(text: str, kinds: set[str]) -> str:
 
 def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
     """Return where the block that starts here stops, 0 if there is no key in it."""
-    if end and end[0] - start <= KEY_BLOCK_CHARS_MAX and _KEY_BODY.search(text, start, end[0]):
+    if end and end[0] - start <= KEY_BLOCK_CHARS_MAX and re.compile(_KEY_BODY).search(text, start, end[0]):
         return end[1]
-    body = _KEY_BODY_CUT_OFF.match(text, start)
+    body = re.compile(_KEY_BODY_CUT_OFF).match(text, start)
     return body.end() if body else 0
 
 
@@ -382,7 +381,7 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
 
 _DATA = Path(__file__).with_name("data")
 _MAY_FRAME = re.compile(r"[<＜﹤\[]")
-_MARKS_OF_TEMPLATES = re.compile(
+_MARKS_OF_TEMPLATES = (
     r"[<＜﹤](?P<bar>[|｜][^<>\n]{1,64}[|｜])[>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
     r"|AVAILABLE_TOOLS)\]"
 )
@@ -392,7 +391,7 @@ _COMBINING = (
 )
 COMBINING_MAX = 4
 """So many marks stand on one letter in any language that is written; a flood of them covers the lines around it."""
-_FLOOD = re.compile(rf"([{_COMBINING}]{{{COMBINING_MAX}}})[{_COMBINING}]+")
+_FLOOD = rf"([{_COMBINING}]{{{COMBINING_MAX}}})[{_COMBINING}]+"
 
 
 def inert(text: str) -> str:
@@ -403,10 +402,10 @@ def inert(text: str) -> str:
     a record to an agent goes through here: a lesson that says ``</system-reminder>`` must not end what it stands in.
     """
     if not text.isascii():
-        text = _FLOOD.sub(r"\1", text)
+        text = re.sub(_FLOOD, r"\1", text)
     if not _MAY_FRAME.search(text):
         return text
-    return _MARKS_OF_TEMPLATES.sub(_mark_inert, _frames().sub("‹", text))
+    return re.sub(_MARKS_OF_TEMPLATES, _mark_inert, _frames().sub("‹", text))
 
 
 @cache
@@ -432,12 +431,12 @@ _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 # --- Markdown -------------------------------------------------------------------------------------------------------
 
 # A pipe splits a table's cell even within a code span: what is escaped here goes into paragraphs and lists alone.
-_PIECE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]")
+_PIECE = r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]"
 _LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
 _LIVE = re.compile(r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)")
-_BLOCK_START = re.compile(r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)")
+_BLOCK_START = r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)"
 
 
 def markdown_escape(text: str) -> str:
@@ -447,8 +446,8 @@ def markdown_escape(text: str) -> str:
     code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
-    line = _PIECE.sub(_inert, one_line(strip_controls(text)))
-    start = _BLOCK_START.match(line)
+    line = re.sub(_PIECE, _inert, one_line(strip_controls(text)))
+    start = re.match(_BLOCK_START, line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
 
 
@@ -484,11 +483,11 @@ def _escaped_mark(mark: re.Match[str]) -> str:
 
 # --- what fleet itself showed ----------------------------------------------------------------------------------------
 
-_FRAME = re.compile(r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])")
+_FRAME = r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])"
 _STANDS_BETWEEN = "stands between this mark and its repetition"
-_HOST_OPENS = re.compile(r"<hook_context\b[^<>]{0,200}>", re.IGNORECASE)
-_HOST_CLOSES = re.compile(r"</hook_context\s{0,8}>", re.IGNORECASE)
-_EVIDENCE = re.compile(r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{6,16})\)")
+_HOST_OPENS = r"(?i)<hook_context\b[^<>]{0,200}>"
+_HOST_CLOSES = r"(?i)</hook_context\s{0,8}>"
+_EVIDENCE = r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{6,16})\)"
 _AFTER = " \t\r\"'`*_.,;:!?»”’)]|>"
 
 
@@ -499,17 +498,17 @@ def strip_injected(said: str) -> str:
 
 def _without_host_frames(said: str) -> str:
     """Take out ``<hook_context>`` blocks. What is inside may itself say where it ends: so its last end counts."""
-    first, *blocks = _HOST_OPENS.split(said)
+    first, *blocks = re.split(_HOST_OPENS, said)
     kept = [first]
     for block in blocks:
-        ends = [found.end() for found in _HOST_CLOSES.finditer(block)]
+        ends = [found.end() for found in re.finditer(_HOST_CLOSES, block)]
         kept.append(block[ends[-1] :] if ends else "")
     return "".join(kept)
 
 
 def _without_frames(said: str) -> str:
     """Take out what stands between two equal marks; of one that was cut off, all that follows."""
-    marks = list(_FRAME.finditer(said))
+    marks = list(re.finditer(_FRAME, said))
     ends: dict[int, int] = {}
     later: dict[str, int] = {}
     for found in reversed(marks):
@@ -533,7 +532,7 @@ def _without_lines(said: str) -> str:
 
 def _without_evidence(row: str) -> str | None:
     """Return what follows the last evidence in a line; None when that is nothing."""
-    ends = [found.end() for found in _EVIDENCE.finditer(row)]
+    ends = [found.end() for found in re.finditer(_EVIDENCE, row)]
     if not ends:
         return row
     rest = row[ends[-1] :]
@@ -545,5 +544,5 @@ def injected_id(said: str) -> str:
     if "-" not in said or "(" not in said:
         return ""  # no id, no evidence: so are most
     rows = [row for row in said.strip().split("\n") if row.strip()]
-    found = [hits[-1] for row in rows if (hits := list(_EVIDENCE.finditer(row)))]
+    found = [hits[-1] for row in rows if (hits := list(re.finditer(_EVIDENCE, row)))]
     return str(found[-1]["id"]) if found and not strip_injected(said).strip(_AFTER + "\n") else ""
