@@ -11,7 +11,7 @@ is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and `
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -111,7 +111,7 @@ def gather(workspace: Workspace) -> list[Entry]:
     ]
     for agent in here:
         said = AgentMemory(workspace, agent).standing().waiting
-        with workspace.snapshot():
+        with workspace.snapshot() if said else nullcontext():
             table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
     for agent, kinds, items in table:
         mine = [each for each in waits if each.agent == agent and each.item.kind in kinds]

@@ -40,8 +40,8 @@ _NEWEST_MAX = 20
 def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md`` as it reads here: the best lessons, and how many more there are."""
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
-    found = reflecting.weighed(workspace)
     with workspace.snapshot():
+        found = reflecting.weighed(workspace)
         best = patterns.best("sight", _SPARE * count)
         return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
 

@@ -196,9 +196,9 @@ def promote_all(workspace: Workspace) -> list[Due]:
 def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
     workspace, noted = writer.workspace, f"promoted.{writer.agent}"
-    generation, since = workspace.patterns.generation, workspace.state.get(noted)
-    is_all = workspace.patterns.count() <= _PROMISING
+    since = workspace.state.get(noted)
     with workspace.snapshot():
+        generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
         changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
         looked = _promising(writer, lessons, changed, is_all=is_all)
     done = _promote_due(writer, looked, lessons, is_all=is_all)

@@ -406,10 +406,10 @@ class Answered(NamedTuple):
 
 def asked(workspace: Workspace) -> list[Asked]:
     """Return the pairs that nobody decided yet: contradictions first, then the closest."""
-    found = reflecting.weighed(workspace)
-    pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
-    known = ((kind, each.differs, [workspace.patterns.lesson(id_) for id_ in each.ids]) for kind, each in pairs)
     with workspace.snapshot():
+        found, lesson = reflecting.weighed(workspace), workspace.patterns.lesson
+        pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
+        known = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
         return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 

@@ -1,7 +1,7 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
@@ -208,10 +208,18 @@ def synced(
             for warning in remote.warnings:
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
-        warn_of_old_state(workspace, done.lost)
-        evidence.Witnesses(workspace).look_up()
-    pages.write_page(workspace)
-    refused_now = workspace.db.refused_count()
+    with workspace.db.snapshot():  # from here on it is told how it stands: that is asked once
+        if remote is not None:
+            warn_of_old_state(workspace, done.lost)
+            evidence.Witnesses(workspace).look_up()
+        pages.write_page(workspace)
+        return _told(workspace, remote, done, promoted, refused)
+
+
+def _told(
+    workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str], refused: int
+) -> Synced:
+    """Return what came of an exchange, in numbers; ``refused`` lines could not be read before it."""
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
@@ -222,7 +230,7 @@ def synced(
         held=len(workspace.db.late()),
         carried=workspace.db.carried_count(),
         # What went to quarantine on the way left its file: it was skipped all the same, and once.
-        refused=max(refused, refused_now),
+        refused=max(refused, workspace.db.refused_count()),
         refused_before=_told_before(workspace, is_shared=remote is not None),
         lost=len(done.lost),
         edition=done.edition,
@@ -277,12 +285,14 @@ def _drop_secrets(workspace: Workspace) -> None:
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
         return
-    now, noted = workspace.patterns.generation, workspace.state.get(_LOOKED)
-    since, until, last = (*noted.split(" "), "0", "0", "")[:3] if noted else ("0", str(now), "")
-    if int(since) > now:
-        since, until, last = "0", str(now), ""  # the database is another one
-    until = until if last else str(now)
-    came = [each for each in workspace.patterns.changed(int(since)) if each > last]
+    noted = workspace.state.get(_LOOKED)
+    with workspace.db.snapshot():
+        now = workspace.patterns.generation
+        since, until, last = (*noted.split(" "), "0", "0", "")[:3] if noted else ("0", str(now), "")
+        if int(since) > now:
+            since, until, last = "0", str(now), ""  # the database is another one
+        until = until if last else str(now)
+        came = [each for each in workspace.patterns.changed(int(since)) if each > last]
     dropped: dict[str, list[str]] = {}
     if came:
         with workspace.writing(agents[0]) as writer:

@@ -91,11 +91,25 @@ class Clusters(NamedTuple):
         ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
         """
         known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
-        ids = sorted(known)
+        return cls.among_words({each.id: each.text for each in known.values()}, known.get, cosines, apart)
+
+    @classmethod
+    def among_words(
+        cls,
+        words: Mapping[str, str],
+        look: Callable[[str], Pattern | None],
+        cosines: Mapping[tuple[str, str], float] = {},
+        apart: Collection[tuple[str, str]] = frozenset(),
+    ) -> "Clusters":
+        """Return the same as ``among`` for lessons of which the words are at hand, by their ids.
+
+        ``look``: returns a lesson; asked of those in clusters alone.
+        """
+        ids = sorted(words)
         number = {each: at for at, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for each in alike(tuple(known[each].text for each in ids), tuple(also)):
+        for each in alike(tuple(words[each] for each in ids), tuple(also)):
             pair = _Pair(ids[each.one], ids[each.other], each.score, each.differs)
             if pair.ids in apart:
                 continue
@@ -108,7 +122,7 @@ class Clusters(NamedTuple):
         groups = _linked(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-        spoken = tuple(sorted(tuple(sorted(group, key=lambda each: _use(known[each]))) for group in groups))
+        spoken = tuple(sorted(_spoken(group, look) for group in groups))
         return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     @staticmethod
@@ -185,6 +199,12 @@ def _linked(pairs: Sequence[_Pair]) -> list[set[str]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
+def _spoken(group: Iterable[str], look: Callable[[str], Pattern | None]) -> tuple[str, ...]:
+    """Return the ids of a cluster, the one that speaks for it first."""
+    found = (lesson for each in group if (lesson := look(each)) is not None)
+    return tuple(each.id for each in sorted(found, key=_use))
+
+
 def _use(lesson: Pattern) -> tuple[int, str, str]:
     """Return the place of a wording in its cluster: the most used first, of equals the one that was there first."""
     return -lesson.count("seen"), lesson.at, lesson.id
@@ -246,42 +266,46 @@ class Weighing:
         ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
         """
         patterns, apart = self._workspace.patterns, self.decided()
-        made_of = [patterns.generation, self._workspace.db.noted(EMBEDDED), sorted(apart)]
+        keys = ("generation", EMBEDDED, _META)
+        generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
+        made_of = [int(generation), embedded, sorted(apart)]
         mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
-        kept_mark, found = _kept(self._workspace)
+        kept_mark, found = _read(kept)
         if kept_mark != mark:
             with self._workspace.snapshot():
-                lessons = _compared(patterns, own)
-            cosines = Embeddings(self._workspace).alike([each.id for each in lessons], LIKELY_MIN, PARTNERS_MAX)
-            found = Clusters.among(lessons, cosines, apart)
+                words = _compared(patterns, own)
+                cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
+                found = Clusters.among_words(words, patterns.lesson, cosines, apart)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
         return found
 
     def last_weighed(self) -> Clusters:
         """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
-        return _kept(self._workspace)[1]
+        return _read(self._workspace.db.noted(_META))[1]
 
 
-def _kept(workspace: Workspace) -> tuple[str, Clusters]:
+def _read(kept: str) -> tuple[str, Clusters]:
+    """Return the clusters that were kept, and the mark of what they were made of."""
     try:
-        mark, (groups, *pairs) = json.loads(workspace.db.ask(lambda it: get_meta(it, _META)) or "[]")
+        mark, (groups, *pairs) = json.loads(kept or "[]")
         likely, opposed = (tuple(_Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
         return str(mark), Clusters(tuple(map(tuple, groups)), likely, opposed)
     except (ValueError, TypeError):
         return "", NOT_COMPARED  # none were made yet, or by another version
 
 
-def _compared(patterns: Patterns, own: Callable[[], Iterable[str]]) -> list[Pattern]:
-    """Return the lessons that are compared: all, or of a large clan the own newest ones and the best-evidenced."""
-    best = {each.id: each for each in patterns.best("evidence", LESSONS_MAX)}
+def _compared(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
+    """Return id and words of the lessons that are compared: all, or of a large clan the own newest and the best."""
+    best = patterns.worded(LESSONS_MAX)
     if len(best) < LESSONS_MAX:
-        return list(best.values())
-    found: dict[str, Pattern] = {}
+        return best
+    found, grouped = dict[str, str](), patterns.groups()
     for each in islice(own(), LESSONS_MAX // 2):
-        if (lesson := patterns.lesson(each)) is not None:
-            found[lesson.id] = lesson
-    return list((found | best).values())[:LESSONS_MAX]
+        if (lesson := patterns.lesson(each) if each in grouped else patterns.get(each)) is not None:
+            found[lesson.id] = lesson.text if lesson.is_listed and lesson.state != "retired" else ""
+    some = list((found | best).items())[:LESSONS_MAX]
+    return {each: text for each, text in some if text}
 
 
 SESSIONS_MIN = 3

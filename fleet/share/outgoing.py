@@ -104,8 +104,9 @@ class Outbox:
 
         With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.
         """
-        out = self.waiting()
-        changed = self._stripped(out)
+        with self._workspace.snapshot():
+            out = self.waiting()
+            changed = self._stripped(out)
         if out.lines or drop_alone:
             changed |= self._dropped(changed, always=drop_alone)
         for path, lines in out.lines.items():

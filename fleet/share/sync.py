@@ -170,7 +170,8 @@ class Exchange:
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
-            self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
+            with workspace.db.snapshot():
+                self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
                 base = tree.read(before[MEMBERS][0]) if MEMBERS in before else b""
                 self._write_members(after, Members.parse(base))
