@@ -1,5 +1,7 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery."""
 
+from collections.abc import Iterable
+
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding, Findings
@@ -32,9 +34,35 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         lesson = _known(workspace, same)
         known, told = lesson.id, told._replace(pattern=told.pattern or lesson.text)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
-        logged = corrections.Corrections(workspace, agent).log(told, session=session, same=known, is_own=True)
-        _promote(workspace, agent, logged)
-        _note_logged(noted, logged)
+        return _logged(workspace, agent, told, noted, session=session, same=known)
+
+
+def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correction, str]]) -> list[Logged]:
+    """Log corrections, each of its session, as one run: one ``fleet undo`` takes back what one command logged.
+
+    Raises:
+        RefusedError, DiskError: as ``correct``; those before are logged, and the run holds them.
+    """
+    done: list[Logged] = []
+    trouble: FleetError | None = None
+    with Runs(workspace).noting(agent, "import", [workspace.home(agent) / MEMORY]) as noted:
+        try:
+            for each, session in told:
+                done.append(_logged(workspace, agent, each, noted, session=session))
+        except FleetError as why:
+            trouble = why
+        noted.told = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
+    if trouble is not None:
+        raise trouble
+    return done
+
+
+def _logged(
+    workspace: Workspace, agent: str, told: Correction, noted: Noted, *, session: str, same: str = ""
+) -> Logged:
+    logged = corrections.Corrections(workspace, agent).log(told, session=session, same=same, is_own=True)
+    _promote(workspace, agent, logged)
+    _note_logged(noted, logged)
     return logged
 
 

@@ -135,11 +135,8 @@ def accept(workspace: Workspace, agent: str, found: Sequence[Proposal], wanted: 
             f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
         )
     chosen = found if "all" in words else list({by_name[word].id: by_name[word] for word in words}.values())
-    told = [Correction(e.wrong, e.text, e.text, source=f"past session, {e.kind} {e.id}") for e in chosen]
-    return [
-        (each, learning.correct(workspace, agent, said, session=each.session))
-        for each, said in zip(chosen, told, strict=True)
-    ]
+    told = [(Correction(e.wrong, e.text, e.text, source=f"past session, {e.kind} {e.id}"), e.session) for e in chosen]
+    return list(zip(chosen, learning.correct_all(workspace, agent, told), strict=True))
 
 
 # --- backup ---------------------------------------------------------------------------------------------------------

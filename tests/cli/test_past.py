@@ -77,6 +77,15 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert "session=s-1" in entries
 
 
+def test_one_undo_takes_back_all_that_one_command_accepted(stage, velma, kept):
+    proposed(stage, velma, "--accept", "all")
+    assert len(stage.patterns(velma)["patterns"]) == 2
+    assert "logged 2 proposals of past sessions" in stage.run(velma, "undo").stdout
+    assert stage.patterns(velma)["patterns"] == []
+    stage.run(velma, "undo", json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"][0]["id"])
+    assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1, 1]
+
+
 def test_what_is_older_than_the_days_is_left_out_and_a_path_may_be_named(stage, velma, kept, tmp_path):
     old = tmp_path / "old.jsonl"
     old.write_text(lines("/elsewhere", days_ago=40))
