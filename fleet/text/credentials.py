@@ -1,9 +1,10 @@
 """Secrets that tell by their name or by their provider's form: ``fooToken = "…"``, ``API_KEY=…``, ``glsa_…``.
 
 Loaded by ``screening`` only for a text that hints at one; the providers' forms and the words that make a value
-innocent are data files, read with the first such text. A form with a provider's beginning is *certain*; a value of
-which only the name says that it is secret is *doubtful*. Cost is linear: each name and each beginning is looked at
-once, and a value is judged by its first 128 characters.
+innocent are data files, read with the first such text; expressions behind the first look are text, which ``re``
+compiles at the first use. A form with a provider's beginning is *certain*; a value of which only the name says that it
+is secret is *doubtful*. Cost is linear: each name and each beginning is looked at once, and a value is judged by its
+first 128 characters.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
 _DATA = Path(__file__).with_name("data")
-_MARK = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]")
+_MARK = r"\[REDACTED:[a-z0-9-]{1,40}\]"
 _DIGIT = re.compile("[0-9]")
 NAMED = "env-secret"
 """The kind of what its name alone tells."""
@@ -65,8 +66,7 @@ _compiled = cache(
 
 
 # Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
-_MIDDLE = re.compile(
-    r"""(?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
+_MIDDLE = r"""(?ax)(?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
     | (?P<terraform_token>(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70})
     | (?P<facebook_token_like>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
     | (?P<maxmind_key>(?<![A-Za-z0-9_])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)
@@ -75,9 +75,7 @@ _MIDDLE = re.compile(
     | (?P<salesforce_token_like>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
     | (?P<azure_signature_like>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
     | (?P<discord_token_like>(?<![\w.-])[A-Za-z0-9_-]{23,26}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-]))
-    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)""",
-    re.VERBOSE | re.ASCII,
-)
+    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)"""
 _MIDDLE_SIGNS = ("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!", "sig=", "NRAL", ".")
 
 
@@ -93,7 +91,7 @@ def _provided(text: str) -> Iterator[_Span]:
                 end = found.end()
             at = text.find(beginning, end)
     if any(sign in text for sign in _MIDDLE_SIGNS):
-        for middle in _MIDDLE.finditer(text):
+        for middle in re.finditer(_MIDDLE, text):
             if not _is_example(middle[0]):
                 yield *middle.span(), (middle.lastgroup or "").replace("_", "-")
 
@@ -104,7 +102,7 @@ def _is_border(two: str) -> bool:
 
 
 _PUBLISHED_CHARS_MIN = 30  # shorter ones are among the words of the table, if anywhere
-_SAME = re.compile(r"([A-Za-z0-9])\1{7}")
+_SAME = r"([A-Za-z0-9])\1{7}"
 
 
 def _is_example(token: str) -> bool:
@@ -113,7 +111,7 @@ def _is_example(token: str) -> bool:
     low = peek.lower()
     if "example" in low or "xxxxxx" in low or "abcdefghijklmnop" in low or "12345678901234567890" in low:
         return True
-    if _SAME.search(peek) is not None and len(set(low)) < 8:
+    if re.search(_SAME, peek) is not None and len(set(low)) < 8:
         return True
     return (
         len(token) >= _PUBLISHED_CHARS_MIN
@@ -131,9 +129,8 @@ _NAME = re.compile(
     (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?=[ \t"'\\]))[ \t]{0,4}""",
     re.VERBOSE,
 )
-_WORTH_ANY_LENGTH = re.compile(r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$")
-_PLACEHOLDER = re.compile(
-    r"""(?ix)
+_WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
+_PLACEHOLDER = r"""(?ix)
       [.\ …]*(?:[a-z0-9]+[-_\ ])*(?:passw(?:or)?d|pass|pw|key|token|secret|here|xxx)[.\ …]*$ | .*(?:\.\.\.|…)$ | \.\.\.
     | (?:abc|xyz|foo|bar)[-_]?123$ | 12345678[0-9]*$ | .*insecure-[a-z-]*$
     | \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
@@ -147,20 +144,18 @@ _PLACEHOLDER = re.compile(
     | /(?:etc|home|users|usr|var|opt|tmp|root|run|mnt|srv|private|dev|app|data|keys?|certs?|secrets?|workspace)
       /[\w./-]+$
     """
-)
 
 
 def is_placeholder(value: str) -> bool:
     """Tell a value that stands for one: a variable, a word for it, a path, ``...``."""
-    return len(value) <= 2 * VALUE_PEEK_CHARS and _PLACEHOLDER.match(value) is not None
+    return len(value) <= 2 * VALUE_PEEK_CHARS and re.match(_PLACEHOLDER, value) is not None
 
 
-_CALL = re.compile(r"[A-Za-z_][\w.]{0,60}[(\[]")
-_QUOTED = re.compile(
-    r"""\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'""",
-    re.VERBOSE,
+_CALL = r"[A-Za-z_][\w.]{0,60}[(\[]"
+_QUOTED = (
+    r"""(?x)\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'"""
 )
-_BARE = re.compile(r"""\\?["']?([^\s`]*)""")
+_BARE = r"""\\?["']?([^\s`]*)"""
 _AFTER_VALUE = ".,;:)}>\"'\\"
 
 
@@ -177,10 +172,10 @@ def _assigned(text: str) -> Iterator[_Span]:
 def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
     """Return where the value lies: within its quotes, or up to the next blank but for closing punctuation."""
     if text.startswith(("'", '"', "\\"), at):
-        quoted = _QUOTED.match(text, at, limit)
+        quoted = re.compile(_QUOTED).match(text, at, limit)
         if quoted and quoted.lastgroup:
             return quoted.span(quoted.lastgroup)
-    bare = _BARE.match(text, at, limit)
+    bare = re.compile(_BARE).match(text, at, limit)
     start, end = bare.span(1) if bare else (at, at)
     return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
 
@@ -193,13 +188,13 @@ def _is_secret(named: re.Match[str], text: str) -> bool:
     start, end = _value_span(text, at, at + VALUE_PEEK_CHARS)
     value = text[start:end]
     # What is redacted already weighs nothing: else a second look would find more than the first.
-    core = _MARK.sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
+    core = re.sub(_MARK, "", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
     bare = start == at
-    if not core or _is_example(core) or (bare and named["blank"] and _CALL.match(value)):
+    if not core or _is_example(core) or (bare and named["blank"] and re.match(_CALL, value)):
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
-        return core == value and _is_yaml_line(text, named, end) and not _PLACEHOLDER.match(value)
-    return _is_worthy(name, core) and not _PLACEHOLDER.match(value)
+        return core == value and _is_yaml_line(text, named, end) and not re.match(_PLACEHOLDER, value)
+    return _is_worthy(name, core) and not re.match(_PLACEHOLDER, value)
 
 
 def _is_worthy(name: str, core: str) -> bool:
@@ -207,9 +202,9 @@ def _is_worthy(name: str, core: str) -> bool:
     said = core.upper().replace("-", "_")
     if name == said or name.endswith("_" + said):
         return False
-    if not _WORTH_ANY_LENGTH.search(name) and _ODD_FOR_TOKEN.search(core):
+    if not re.search(_WORTH_ANY_LENGTH, name) and _ODD_FOR_TOKEN.search(core):
         return False
-    return bool(_WORTH_ANY_LENGTH.search(name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
+    return bool(re.search(_WORTH_ANY_LENGTH, name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
 
 
 # No token bears these; what follows a sign of a shell or of an address is no longer the value.
@@ -237,23 +232,23 @@ _LOOSE = re.compile(
     re.VERBOSE,
 )
 _STRONG = ("secret", "pass", "pw", "cred")
-_STRONG_KEY = re.compile(r"(?i:api|private|access|secret)[_-]?$")
-_FLAG = re.compile(r"(?:^|[\s\"'`])--[\w-]*[ \t]$")
-_NO_TAIL = re.compile(
-    r"(?i)(?:(?:^|_)id|_?ids|_?type|_?name|_?count|_?limit|_?path|_?file|_?url|_?uri|words?|board|_?length|^s|^s[_-].*|_?uses?|_?at|_?expir.*)$"
+_STRONG_KEY = r"(?i:api|private|access|secret)[_-]?$"
+_FLAG = r"(?:^|[\s\"'`])--[\w-]*[ \t]$"
+_NO_TAIL = (
+    r"(?i)(?:(?:^|_)id|_?ids|_?type|_?name|_?count|_?limit|_?path|_?file|_?url|_?uri|words?|board|_?length|^s|^s[_-].*"
+    r"|_?uses?|_?at|_?expir.*)$"
 )
-_RUN = re.compile(r"[^\s\"'`,;<>(){}\[\]=]{6,512}+={0,3}(?![A-Za-z0-9(\[{<=])")
-_REST = re.compile(r"[^\s\"'`,;<>(){}\[\]]*")
-_WORD = re.compile(r"[!-~]{10,512}")
+_RUN = r"[^\s\"'`,;<>(){}\[\]=]{6,512}+={0,3}(?![A-Za-z0-9(\[{<=])"
+_REST = r"[^\s\"'`,;<>(){}\[\]]*"
+_WORD = r"[!-~]{10,512}"
 _AFTER_ODD = ",;'\"`"
 _TOKEN_LIKE = re.compile(r"[\w.+/=~-]+$", re.ASCII)
 _PASSWORD_LIKE = re.compile(r"[!-~]+$")
-_ODD = re.compile(r"[!#$%^&*{}\[\]()<>?@;]")
-_HEX = re.compile(r"[0-9a-fA-F]{16,}$")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/|sha(?:1|256|384|512)[-:]")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
-_PATH = re.compile(r"[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$", re.ASCII)
-_CHANGE = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
+_ODD = r"[!#$%^&*{}\[\]()<>?@;]"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/|sha(?:1|256|384|512)[-:]"
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_PATH = r"(?a)[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$"
+_CHANGE = r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])"
 
 
 class _Words(NamedTuple):
@@ -287,7 +282,7 @@ def _loose(text: str) -> Iterator[_Span]:
         for start, end in spans:
             peek = text[start : min(end, start + VALUE_PEEK_CHARS)]
             if start >= done and _is_random(named, peek, text[start - 1 : start]):
-                rest = None if text[start - 1] in "\"'" else _REST.match(text, end)
+                rest = None if text[start - 1] in "\"'" else re.compile(_REST).match(text, end)
                 done = at = rest.end() if rest else end  # as far as it reaches
                 yield start, at, NAMED
                 break
@@ -317,7 +312,9 @@ def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
             return True
         if word.lower() == "pass" and named["tail"][:1].isalpha():
             return True
-    return before.rstrip(" _-").endswith(_words().no_secret) or bool(named["tail"] and _NO_TAIL.search(named["tail"]))
+    return before.rstrip(" _-").endswith(_words().no_secret) or bool(
+        named["tail"] and re.search(_NO_TAIL, named["tail"])
+    )
 
 
 def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
@@ -325,7 +322,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
     if (
         not named["sign"].strip()
         and text[at : at + 1].isalnum()
-        and not _FLAG.search(text[max(0, named.start() - 32) : at])
+        and not re.search(_FLAG, text[max(0, named.start() - 32) : at])
     ):
         return
     if named["sign"].strip() == "," and not (
@@ -333,7 +330,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
     ):
         return
     if text.startswith(("'", '"', "\\"), at):
-        quoted = _QUOTED.match(text, at, at + 1024)
+        quoted = re.compile(_QUOTED).match(text, at, at + 1024)
         if quoted and quoted.lastgroup:
             yield quoted.span(quoted.lastgroup)
             return
@@ -341,12 +338,12 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
         # An element of XML: any word of it.
         close = text.find("<", at, at + 1024)
         if text[close + 1 : close + 2] == "/":
-            yield from (found.span() for found in _RUN.finditer(text, at, close))
+            yield from (found.span() for found in re.compile(_RUN).finditer(text, at, close))
         return
     at += text[at : at + 1] in "\"'`\\("
-    if _is_strong(named) and (odd := _WORD.match(text, at)):
+    if _is_strong(named) and (odd := re.compile(_WORD).match(text, at)):
         yield at, at + len(odd[0].rstrip(_AFTER_ODD))
-    bare = _RUN.match(text, at)
+    bare = re.compile(_RUN).match(text, at)
     if bare:
         yield at, at + len(bare[0].rstrip(_AFTER_VALUE))
 
@@ -354,7 +351,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
 def _is_strong(named: re.Match[str]) -> bool:
     """Tell whether the name promises a password, which may hold any sign."""
     start = named.start()
-    is_key = named["word"].lower() == "key" and _STRONG_KEY.search(named.string[max(0, start - 8) : start])
+    is_key = named["word"].lower() == "key" and re.search(_STRONG_KEY, named.string[max(0, start - 8) : start])
     return bool(is_key) or named["word"].lower().startswith(_STRONG)
 
 
@@ -364,14 +361,14 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
         len(value) < 8
         or (len(value) < 16 and value.isalpha())
         or "[REDACTED:" in value
-        or _PLACEHOLDER.match(value)
+        or re.match(_PLACEHOLDER, value)
         or _is_example(value)
     ):
         return False
     word = named["word"].lower()
     if _is_strong(named) and _is_odd(value, before):
         return True
-    if not _TOKEN_LIKE.match(value) or _PATH.match(value) or _DATE.match(value):
+    if not _TOKEN_LIKE.match(value) or re.match(_PATH, value) or re.match(_DATE, value):
         return False
     digits, letters = sum(map(str.isdigit, value)), sum(map(str.isalpha, value))
     if not letters:
@@ -379,19 +376,21 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
     least = 16 if not digits else 10 if word == "key" or not _is_strong(named) else 8
     if len(value) < least:
         return False
-    if _UUID.match(value):
+    if re.match(_UUID, value):
         return word != "key" or "api" in named.string[max(0, named.start() - 8) : named.start()].lower()
     if len(value) < 40 and _has_innocent_word(value.lower()):
         return False
     if digits and len(value) >= 12 and word.startswith("p"):
         return True
-    return _entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (digits >= 2 or len(_CHANGE.findall(value)) >= 5)
+    return _entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (
+        digits >= 2 or len(re.findall(_CHANGE, value)) >= 5
+    )
 
 
 def _is_odd(value: str, before: str) -> bool:
     """Tell a password of many signs from code: in code brackets are closed, and a bare call is no value."""
-    signs = set(_ODD.findall(value))
-    if len(signs) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or _CALL.match(value):
+    signs = set(re.findall(_ODD, value))
+    if len(signs) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or re.match(_CALL, value):
         return False
     balanced = all(value.count(a) == value.count(b) for a, b in ("()", "[]", "{}", "<>"))
     return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
@@ -408,14 +407,11 @@ _SIGNED = re.compile(
       | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))""",
     re.VERBOSE | re.ASCII,
 )
-_SIGN = re.compile(r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})")
-_OF_CODE = re.compile(r"[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://", re.ASCII)
-_TYPED = re.compile(
-    r"""\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
+_SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
+_OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
+_TYPED = r"""(?x)\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
     | (?:mysql|mysqldump|mysqladmin|mariadb)(?:[ ][^\n|;&]{0,80}?)?[ ]-p["']?(?P<sql>[^\s"'`$<]{6,64}+)
-    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+))""",
-    re.VERBOSE,
-)
+    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+))"""
 _TYPING = ("sshpass", "mysql", "mariadb", "curl")
 
 
@@ -425,13 +421,13 @@ def _signed(text: str) -> Iterator[_Span]:
         group = "quoted" if found["quoted"] else "bare"
         value = found[group]
         core = value if group == "quoted" else value.rstrip("!?.")
-        if _SIGN.search(core) and not _OF_CODE.search(value) and _is_chosen(value) and _is_long(found, value):
+        if re.search(_SIGN, core) and not re.search(_OF_CODE, value) and _is_chosen(value) and _is_long(found, value):
             yield *found.span(group), NAMED
 
 
 def _typed(text: str) -> Iterator[_Span]:
     """Yield passwords that are typed as an option: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
-    for found in _TYPED.finditer(text) if any(name in text for name in _TYPING) else ():
+    for found in re.finditer(_TYPED, text) if any(name in text for name in _TYPING) else ():
         group = found.lastgroup or ""
         if _is_chosen(found[group]):
             yield *found.span(group), NAMED
@@ -440,7 +436,7 @@ def _typed(text: str) -> Iterator[_Span]:
 def _is_chosen(value: str) -> bool:
     """Tell a password from a word, a number and what only stands for one."""
     mixed = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
-    return mixed and not (_PLACEHOLDER.match(value) or _is_example(value) or _has_innocent_word(value.lower()))
+    return mixed and not (re.match(_PLACEHOLDER, value) or _is_example(value) or _has_innocent_word(value.lower()))
 
 
 def _is_long(named: re.Match[str], value: str) -> bool:
@@ -449,7 +445,7 @@ def _is_long(named: re.Match[str], value: str) -> bool:
         return True
     before = named.string[max(0, named.start() - 16) : named.start()].lower()
     # One sign amid a token is a slip of the hand: two are meant.
-    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(_SIGN.findall(value)) >= 2
+    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(re.findall(_SIGN, value)) >= 2
     return is_random and not before.rstrip(" _-").endswith(_words().no_secret)
 
 
