@@ -288,6 +288,12 @@ def _as_row(found: Recurrence) -> Entry:
     return Entry(found.category, item.strip(), detail.strip())
 
 
+def _session_named(key: str) -> str:
+    """Return what names a session in a row: its id, or of one without an id its day or minute and its topic."""
+    first, _, rest = key.partition(" ")
+    return rest.strip() if first.startswith("@") else key.rpartition(" ")[2]
+
+
 def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
     def plan() -> tuple[list[Edit], str]:
         page = _File.of(workspace, auto_reflect.FILE)
@@ -329,7 +335,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
             was, and the row waits.
     """
     run_id, day = Runs(workspace).name(REFLECTED), workspace.wall()[:10]
-    said = ", ".join(each.rpartition(" ")[2] for each in found.sessions[:5]) if found is not None else "a person's yes"
+    said = ", ".join(map(_session_named, found.sessions[:5])) if found is not None else "a person's yes"
     told = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
 
     def plan() -> tuple[list[Edit], str]:

@@ -452,6 +452,19 @@ def test_auto_promotes_into_the_right_section_and_logs_it(project):
     assert "fleet undo reflect-" in row
 
 
+def test_a_promotion_names_sessions_without_an_id_by_their_day_and_topic(project):
+    lesson = "- **Learned:** Migrate the test database before running the integration tests\n"
+    entries = "".join(
+        f"### {each}\n{lesson}\n" for each in ("2026-3-2 - Auth refactor", "2026-03-05", "2026-03-09 — Orders")
+    )
+    project.write(".agents.local.md", f"<!-- auto-reflect: promote=auto -->\n\n## Session Log\n\n{entries}")
+    project.write("AGENTS.md", RULES)
+    project.observe("fix", "something else entirely", "session1")
+    project.close("session1")
+    (row,) = [line for line in project.page.splitlines() if line.startswith("| 2026")]
+    assert "| 2026-03-02 Auth refactor, 2026-03-05, 2026-03-09 Orders; fleet undo reflect-" in row
+
+
 def test_a_promotion_is_undone_by_one_command_also_after_others_changed_the_file(project):
     """ "In auto mode, all changes are logged and reversible. Because AGENTS.md is committed to version control, you can
     revert any change you disagree with."
