@@ -305,6 +305,8 @@ def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
         rows.append("nothing was changed")
     elif done.run:
         rows.append(f"`fleet undo {done.run}` takes it back")
+    elif done.changed:
+        rows.append("nothing of it needs taking back")
     else:
         rows.append("nothing to do" if not done.phases else "nothing was changed")
     return rows

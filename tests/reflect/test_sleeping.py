@@ -443,6 +443,16 @@ def test_the_command_says_what_each_phase_did(tmp_path):
     assert stand.run("w", "sleep", "--only", "dream", expect=2).stderr
 
 
+def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    stand.correct("w", PIN)
+    said = stand.run("w", "sleep").stdout
+    assert "changed 1: rendered patterns.md" in said
+    assert said.endswith("nothing of it needs taking back\n")
+    assert stand.run("w", "sleep", "--only", "pages").stdout.endswith("nothing was changed\n")
+
+
 def test_a_clock_that_jumps_by_days_stops_no_sleep(workspace, wall):
     notes(workspace)
     assert sleeping.sleep(workspace, "velma").run
