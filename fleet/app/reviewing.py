@@ -310,12 +310,18 @@ class Waiting(NamedTuple):
 
 
 def waiting(workspace: Workspace) -> list[Waiting]:
-    """Return what is left out and not decided yet, with what it would do."""
+    """Return what is left out and not decided yet, with what it would do. Who is blocked does nothing here anyway."""
     groups: dict[tuple[str, str], list[Held]] = {}
     for each in workspace.trust.held():
         if each.is_asked:
             groups.setdefault((each.kind, each.group), []).append(each)
-    return [_waiting(workspace, kind, group, held) for (kind, group), held in sorted(groups.items())]
+    blocked = workspace.policy().blocked
+    found = [(_waiting(workspace, *name, held), held) for name, held in sorted(groups.items())]
+    return [
+        each
+        for each, held in found
+        if each.retires or each.edits or not all(is_blocked(one.writer, blocked) for one in held)
+    ]
 
 
 def _waiting(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:

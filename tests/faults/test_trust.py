@@ -307,6 +307,16 @@ def test_many_removes_at_once_are_left_out_and_asked_about(bench):
     assert len(texts(bench)) == 1
 
 
+def test_who_is_blocked_is_asked_about_no_more_until_that_ends(bench):
+    push(bench, *removes(known(bench, 32)))
+    bench.run("velma", "sync", expect=3)
+    bench.run("velma", "block", MALLORY)
+    assert waiting(bench) == []
+    assert json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"] == []
+    bench.run("velma", "unblock", MALLORY)
+    assert [each["retires"] for each in waiting(bench)] == [32]
+
+
 def test_a_few_removes_count_and_are_taken_back_by_who_removed_them(bench):
     ids = known(bench, 30)
     push(bench, *removes(ids[:20]))
