@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, note, painted
+from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, commands, note, painted
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import World
 
@@ -122,12 +122,7 @@ class _Commands(TyperGroup):
                 self.get_command(ctx, name)
             return None
         if cmd_name not in self.commands:
-            found = typer.main.get_group(_module(MODULES[cmd_name]).app).commands
-            for name, command in found.items():
-                _complete(command, name)
-                for inner, each in getattr(command, "commands", {}).items():
-                    _complete(each, name, inner)
-            self.commands.update(found)
+            self.commands[cmd_name] = _converted(cmd_name)
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -161,6 +156,18 @@ class _Commands(TyperGroup):
 def _module(name: str) -> Any:
     """Return a module of this folder, imported now."""
     return importlib.import_module(f"fleet.cli.{name}")
+
+
+def _converted(name: str) -> Any:
+    """Return a command, or a group of them, as the parser has it: it alone, whatever else stands in its module."""
+    app, alone = _module(MODULES[name]).app, commands()
+    alone.registered_commands = [each for each in app.registered_commands if each.name == name]
+    alone.registered_groups = [each for each in app.registered_groups if each.typer_instance.info.name == name]
+    command = typer.main.get_group(alone).commands[name]
+    _complete(command, name)
+    for inner, each in getattr(command, "commands", {}).items():
+        _complete(each, name, inner)
+    return command
 
 
 def _complete(command: Any, *words: str) -> None:
