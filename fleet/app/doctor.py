@@ -1,4 +1,4 @@
-"""Checks of a workspace: what is wrong, what follows from it, and what a person can do (``data/findings.toml``).
+"""Status of a workspace; and checks: what is wrong, what follows, and what a person can do (``data/findings.toml``).
 
 Nothing here deletes what anybody wrote. The databases are folds of line files and are made anew; all other advice is
 to look.
@@ -12,18 +12,23 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from shutil import which
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fleet.app import session_end, setup, sharing, starting
+from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
 from fleet.hosts import local
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
+from fleet.learn.counting import CountedLog
+from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
+from fleet.reflect.inbox import Inboxes
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
+from fleet.share.sync import stale
 from fleet.store import config, git, homes, replica
 from fleet.store.database import TROUBLE, Database, is_damage
+from fleet.store.ingest import clan_sources
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
@@ -39,6 +44,68 @@ _GIT_S = 20.0
 _CLIENT_S = 10.0
 _TWICE_DAYS = 7
 _DAY_MS = 86_400_000
+
+
+# --- status ---------------------------------------------------------------------------------------------------------
+
+
+def status(workspace: Workspace, agent: str) -> dict[str, Any]:
+    """Return everything that ``fleet status --json`` shows."""
+    out, compared = Outbox(workspace).waiting(), reflecting.weighed(workspace)
+    quarantined = [
+        {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
+        for kept in workspace.quarantine.all()
+    ]
+    return {
+        "workspace": str(workspace.root),
+        "agent": agent,
+        "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
+        "remote": sharing.Membership(workspace).shown(),
+        "branch": workspace.config.share.branch,
+        "last_sync": workspace.state.get("last_sync"),
+        "sync_failed": workspace.state.get("sync_failed"),
+        "fetched": workspace.state.get("fetched"),
+        "stale": stale(workspace),
+        "paused": str(workspace.state.paused(workspace.wall()) or ""),
+        "clock": workspace.clock.wrong(),
+        "patterns": finding.counted(workspace),
+        "discoveries": workspace.discoveries.count(),
+        "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
+        "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
+        "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
+        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
+        "not_taken": [
+            {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
+            for each in (LogPage(workspace, agent).left() if agent else [])
+        ],
+        "memory": reflecting.standing(workspace, agent) if agent else {},
+        "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
+        "inbox": Inboxes(workspace).count()._asdict(),
+        "trust": reviewing.standing(workspace),
+        "guards": [each._asdict() for each in starting.Guards(workspace).all()],
+        "refused": workspace.db.refused_count(),
+        "quarantined": quarantined,
+        "held": len(workspace.db.late()),
+        "carried": workspace.db.carried_count(),
+        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
+        "replicas": _replicas(workspace),
+    }
+
+
+def _replicas(workspace: Workspace) -> list[dict[str, str]]:
+    """Return who has written a lesson that is here, or has a file here, and the newest stamp of each."""
+    here = {each.name for each in workspace.replicas().replicas}
+    newest = workspace.db.newest_by()
+    for source in clan_sources(workspace.clan):
+        if source.path != source.kind.edition:
+            newest.setdefault(source.file.stem, "")
+    return [
+        {"replica": name, "last": stamp, "where": "here" if name in here else "elsewhere"}
+        for name, stamp in sorted(newest.items())
+    ]
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
 
 
 class _Finding(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import doctor, finding, moving, pages, reflecting, setup, sharing, starting, status
+from fleet.app import doctor, finding, moving, pages, reflecting, setup, sharing, starting
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
@@ -400,7 +400,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
     """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
-        found = status.status(workspace, who)
+        found = doctor.status(workspace, who)
         found["memory"], found["guards"] = output.cleaned(found["memory"]), output.cleaned(found["guards"])
         if as_json:
             output.say_json(found)

@@ -5,7 +5,7 @@ import time
 from calendar import timegm
 from typing import Any
 
-from fleet.app import status
+from fleet.app import dashboard
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError, counted
 
@@ -34,7 +34,7 @@ def show(*, as_json: bool) -> None:
         opened = output.opened()
         is_seen = sys.stdout.isatty() and not as_json
         with opened as workspace:
-            found = status.look(workspace, output.agent_in(workspace, or_guest=True), is_seen=is_seen)
+            found = dashboard.look(workspace, output.agent_in(workspace, or_guest=True), is_seen=is_seen)
             if as_json:
                 output.say_json(output.cleaned(found))
                 return

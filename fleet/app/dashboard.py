@@ -1,7 +1,7 @@
-"""Status of a workspace: ``fleet status``, and ``fleet`` alone.
+"""Dashboard: what ``fleet`` alone shows.
 
-The last waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is
-what the sidecar wrote down last.
+It waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is what
+the sidecar wrote down last.
 """
 
 import json
@@ -11,11 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
-from fleet.app import finding, reflecting, reviewing, sharing, starting
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
-from fleet.learn.importer import LogPage
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION, counted
@@ -24,72 +22,8 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
-from fleet.share.outgoing import Outbox
-from fleet.share.sync import stale
-from fleet.store.ingest import clan_sources
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import readable
-
-# --- the workspace --------------------------------------------------------------------------------------------------
-
-
-def status(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return everything that ``fleet status --json`` shows."""
-    out, compared = Outbox(workspace).waiting(), reflecting.weighed(workspace)
-    quarantined = [
-        {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
-        for kept in workspace.quarantine.all()
-    ]
-    return {
-        "workspace": str(workspace.root),
-        "agent": agent,
-        "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
-        "remote": sharing.Membership(workspace).shown(),
-        "branch": workspace.config.share.branch,
-        "last_sync": workspace.state.get("last_sync"),
-        "sync_failed": workspace.state.get("sync_failed"),
-        "fetched": workspace.state.get("fetched"),
-        "stale": stale(workspace),
-        "paused": str(workspace.state.paused(workspace.wall()) or ""),
-        "clock": workspace.clock.wrong(),
-        "patterns": finding.counted(workspace),
-        "discoveries": workspace.discoveries.count(),
-        "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
-        "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
-        "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
-        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
-        "not_taken": [
-            {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
-            for each in (LogPage(workspace, agent).left() if agent else [])
-        ],
-        "memory": reflecting.standing(workspace, agent) if agent else {},
-        "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
-        "inbox": Inboxes(workspace).count()._asdict(),
-        "trust": reviewing.standing(workspace),
-        "guards": [each._asdict() for each in starting.Guards(workspace).all()],
-        "refused": workspace.db.refused_count(),
-        "quarantined": quarantined,
-        "held": len(workspace.db.late()),
-        "carried": workspace.db.carried_count(),
-        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
-        "replicas": _replicas(workspace),
-    }
-
-
-def _replicas(workspace: Workspace) -> list[dict[str, str]]:
-    """Return who has written a lesson that is here, or has a file here, and the newest stamp of each."""
-    here = {each.name for each in workspace.replicas().replicas}
-    newest = workspace.db.newest_by()
-    for source in clan_sources(workspace.clan):
-        if source.path != source.kind.edition:
-            newest.setdefault(source.file.stem, "")
-    return [
-        {"replica": name, "last": stamp, "where": "here" if name in here else "elsewhere"}
-        for name, stamp in sorted(newest.items())
-    ]
-
-
-# --- ``fleet`` alone --------------------------------------------------------------------------------------------------
 
 _SILENT_DAYS = 3
 """After so many days without anything logged, shown or synced, that is said."""
