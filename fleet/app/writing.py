@@ -351,21 +351,22 @@ class Writing:
 
     def plan_notes(self, part: Plan) -> Written:
         """Plan the notes of the memory, and what leaves it for the archive."""
-        said = list[str]()
-        for each in self._said.memory_notes:
-            if not self._is_trusted and (why := self._support.of_note(each)):
-                added = f"- {self._day}: {each}"
-                part.items.append(self._candidate(each, added, {"what": "note", "note": each}, [why]))
-            else:
-                said.append(each)
-        noted = memory_md.Notes(self._read(_MEMORY)).with_more(said, self._day, self._agent)
+        whys = {each: "" if self._is_trusted else self._support.of_note(each) for each in self._said.memory_notes}
+        supported = [each for each, why in whys.items() if not why]
+        noted = memory_md.Notes(self._read(_MEMORY)).with_more(supported, self._day, self._agent)
+        others, most = [each for each, why in whys.items() if why], memory_md.NOTES_A_SESSION_MAX
+        room = most - len(noted.added)
+        for each in others[:room]:
+            body = {"what": "note", "note": each}
+            part.items.append(self._candidate(each, f"- {self._day}: {each}", body, [whys[each]]))
+        beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         if noted.added:
             part.edits.append(self._edit(self._home(_MEMORY), noted.page))
         if noted.archived:
             name = f"archive-{self._day}.md"
             page = memory_md.archive(self._read(name), noted.archived, self._agent, self._day)
             part.edits.append(self._edit(self._home(name), page))
-        return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=tuple(noted.skipped))
+        return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*noted.skipped, *beyond))
 
     def plan_skill(self, part: Plan) -> Written:
         """Plan the draft of a skill, which waits for a person."""

@@ -230,6 +230,19 @@ def test_notes_are_five_a_session_and_fifty_in_all_and_no_line_is_lost(w, tmp_pa
     assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 2
 
 
+def test_of_notes_that_nobody_supports_no_more_than_five_a_session_wait(w, tmp_path):
+    things = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf"]
+    talk = Talk(tmp_path / "t.jsonl").says("remember: the alpha server restarts slowly")
+    notes = [f"the {each} server restarts slowly" for each in things]
+    scripted(
+        w, tmp_path, answer(memory_notes=[notes[0], *(f"{each} after an upgrade of its kernel" for each in notes)])
+    )
+    done = session_end.reflect(w, "velma", talk.path)
+    assert "the alpha server restarts slowly" in (w.home("velma") / "memory.md").read_text()
+    assert len(deciding.listing(w).entries) == 4
+    assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 3
+
+
 def test_a_skill_is_never_overwritten(w, talk, tmp_path):
     path = w.home("velma") / "skills" / "publish-branch" / "SKILL.md"
     path.parent.mkdir(parents=True)
