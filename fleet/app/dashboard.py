@@ -45,19 +45,28 @@ def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
 
     ``is_seen``: a person sees it, so that it is not new any more.
     """
+    with workspace.snapshot():  # what comes while we look is new the next time
+        found = _found(workspace, agent)
+        if is_seen:
+            _note_looked(workspace)
+    command, why = _next(found)
+    return found | {"next": {"command": command, "why": why}}
+
+
+def _found(workspace: Workspace, agent: str) -> dict[str, Any]:
+    """Return what stands here, but for what to do next."""
     generation, since = _looked(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
-    waits = _waits(workspace)
     last = _last(workspace)
-    found = {
+    return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
         "known": {"lessons": workspace.patterns.count(), "discoveries": workspace.discoveries.count()},
         "looked": since,
         "new": _new(workspace, generation, since),
         "promoted": list(_promoted(workspace, since)) if since else [],
-        "waits": waits,
+        "waits": _waits(workspace),
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _is_called(workspace)},
         "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
@@ -65,10 +74,6 @@ def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }
-    command, why = _next(found)
-    if is_seen:
-        _note_looked(workspace)
-    return found | {"next": {"command": command, "why": why}}
 
 
 def _note_looked(workspace: Workspace) -> None:
