@@ -231,16 +231,20 @@ def test_notes_are_five_a_session_and_fifty_in_all_and_no_line_is_lost(w, tmp_pa
 
 
 def test_of_notes_that_nobody_supports_no_more_than_five_a_session_wait(w, tmp_path):
-    things = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf"]
+    unsaid = [
+        "a certificate expires every ninety days",
+        "invoices are numbered by year",
+        "uploads above ten megabytes time out",
+        "the mobile client caches avatars",
+        "nightly exports begin before midnight",
+        "search needs a warm index",
+    ]
     talk = Talk(tmp_path / "t.jsonl").says("remember: the alpha server restarts slowly")
-    notes = [f"the {each} server restarts slowly" for each in things]
-    scripted(
-        w, tmp_path, answer(memory_notes=[notes[0], *(f"{each} after an upgrade of its kernel" for each in notes)])
-    )
+    scripted(w, tmp_path, answer(memory_notes=["the alpha server restarts slowly", *unsaid]))
     done = session_end.reflect(w, "velma", talk.path)
     assert "the alpha server restarts slowly" in (w.home("velma") / "memory.md").read_text()
-    assert len(deciding.listing(w).entries) == 4
-    assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 3
+    assert [each.item.title for each in deciding.listing(w).entries] == unsaid[:4]
+    assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 2
 
 
 def test_a_skill_is_never_overwritten(w, talk, tmp_path):
