@@ -4,11 +4,14 @@ Those of the branch are made of its lines alone: whatever is installed, blocked 
 tree gives the same pages. Their lessons are grouped by merges and by words, never by an embedding.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from hashlib import blake2b
 from itertools import chain, groupby
 
+from fleet import __version__
 from fleet.app import reflecting
 from fleet.model import limits, names
 from fleet.model import line as codec
@@ -16,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Merges, Pattern, fold, united
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters
+from fleet.reflect.clusters import Clusters, Weighing
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.query import ranked
@@ -35,6 +38,8 @@ _SPARE = 2
 """So many times the lessons of a page are looked at: behind the first wordings of clusters others move up."""
 _BEST_MAX = _SPARE * limits.PAGE_LESSONS_MAX
 _NEWEST_MAX = 20
+_RENDERED = "page"
+"""Key of the note on what the page here was made of, and of its own hash: a person may have edited it since."""
 
 
 def rendered_page(workspace: Workspace) -> bytes:
@@ -47,11 +52,28 @@ def rendered_page(workspace: Workspace) -> bytes:
 
 
 def write_page(workspace: Workspace) -> bool:
-    """Render ``patterns.md`` here anew; tell whether it is another one now."""
-    data = rendered_page(workspace)
+    """Render ``patterns.md`` here where it is not that of this generation; tell whether it is another one now."""
+    file = workspace.clan / PAGE
+    with workspace.db.snapshot():
+        now, noted, data = _made_of(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
+        if noted != f"{now} {_hash(data)}":
+            data = rendered_page(workspace)
     with workspace.locked():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
-        return workspace.files.replace(workspace.clan / PAGE, data)
+        is_other = workspace.files.replace(file, data, is_durable=False)
+    if noted != (told := f"{now} {_hash(data)}"):
+        workspace.db.note(_RENDERED, told)
+    return is_other
+
+
+def _made_of(workspace: Workspace) -> str:
+    """Return the name of what ``patterns.md`` is made of: a generation, and what is set and decided beside the rows."""
+    set_here = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
+    return _hash(json.dumps([Weighing(workspace).made_of(), set_here]).encode())
+
+
+def _hash(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def everything(workspace: Workspace) -> str:

@@ -75,11 +75,14 @@ class Listing:
     def __init__(self, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}) -> None:
         self._members = members
         self._short = short
+        self._names: dict[str, str] = {}  # a few agents wrote all of a page
 
     def named(self, agent: str) -> str:
         """Return an agent's name with its emoji before it, when that is known and short enough to be one."""
-        mark = readable(self._members.get(agent))
-        return f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
+        if agent not in self._names:
+            mark = readable(self._members.get(agent))
+            self._names[agent] = f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
+        return self._names[agent]
 
     def author(self, replica: str) -> str:
         """Return the name of whose replica wrote a record, with its emoji; "" where nobody knows."""

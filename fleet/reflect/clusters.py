@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import combinations, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
@@ -258,6 +258,16 @@ class Weighing:
         """Take back that two lessons are two."""
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
+    def made_of(self) -> list[Any]:
+        """Return what the clusters are made of: a generation, what is embedded, and what was decided."""
+        return self._asked()[0]
+
+    def _asked(self) -> tuple[list[Any], str]:
+        """Return what the clusters are made of, and those that are kept."""
+        keys = ("generation", EMBEDDED, _META)
+        generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
+        return [int(generation), embedded, sorted(self.decided())], kept
+
     def weighed(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
         """Return the clusters of the clan's lessons as of now.
 
@@ -265,17 +275,14 @@ class Weighing:
 
         ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
         """
-        patterns, apart = self._workspace.patterns, self.decided()
-        keys = ("generation", EMBEDDED, _META)
-        generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
-        made_of = [int(generation), embedded, sorted(apart)]
+        patterns, (made_of, kept) = self._workspace.patterns, self._asked()
         mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
         kept_mark, found = _read(kept)
         if kept_mark != mark:
             with self._workspace.snapshot():
                 words = _compared(patterns, own)
                 cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-                found = Clusters.among_words(words, patterns.lesson, cosines, apart)
+                found = Clusters.among_words(words, patterns.lesson, cosines, frozenset(made_of[2]))
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
         return found

@@ -72,8 +72,9 @@ class Lessons:
         return memory.released(gone) if gone else memory
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
-        """Return the lessons of a lesson's cluster, itself among them."""
-        found = (self.lesson(each) for each in self.clusters.of(pattern_id))
+        """Return the lessons of a lesson's cluster, itself among them; none of one that was said in one way."""
+        group = self.clusters.of(pattern_id)
+        found = (self.lesson(each) for each in group if len(group) > 1)
         return [each for each in found if each is not None]
 
 

@@ -446,7 +446,9 @@ def markdown_escape(text: str) -> str:
     code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
-    line = re.sub(_PIECE, _inert, one_line(strip_controls(text)))
+    line = one_line(strip_controls(text))
+    if "`" in line or "|" in line or _LIVE.search(line) or _LINK.search(line):  # most lines have nothing of it
+        line = re.sub(_PIECE, _inert, line)
     start = re.match(_BLOCK_START, line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
 
