@@ -239,8 +239,10 @@ class MemoryTree:
         """Return the commit that was taken in as of a moment: all were made in the first second of 1970."""
         return self._head if at_s > 1 else ""
 
-    def pushers(self, folder: str) -> dict[str, set[str]]:
-        """Return who committed to each file of a folder."""
+    def pushers(self, folder: str, since: str = "") -> dict[str, set[str]] | None:
+        """Return who committed to each file of a folder; None where a commit is not in the tree's history."""
+        if not self.descends(self._head, since):
+            return None
         return {path: {"fleet@localhost"} for path in self.paths(self._head) if path.startswith(f"{folder}/")}
 
     def forget_history(self) -> None:

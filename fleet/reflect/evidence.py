@@ -21,6 +21,7 @@ commit authors, too: this tells careless floods from evidence, and is no proof.
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ Witness = Callable[[str, str], str]
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
 
-_NOTE = "witnesses"
+_NOTE, _PUSHERS = "witnesses", "pushers"
 _HERE, _UNKNOWN = "here", "unknown"
 _FOLDER = "patterns.d"
 _NO_WORDS = "*_`~#-=|<>[](){}.,;:!?'\" "
@@ -236,13 +237,38 @@ class Witnesses:
             return "", {}  # none was kept yet, or by another version
 
     def _pushers(self) -> dict[str, set[str]]:
-        """Return who committed to each writer's file; nothing where the history is not here."""
-        try:
-            found = self._workspace.tree.pushers(_FOLDER)
-        except TreeGoneError:
+        """Return who committed to each writer's file; nothing where the history is not here.
+
+        Where the tree's history goes on from the one that was looked through last, only what came since is.
+        """
+        head, (since, known) = self._workspace.tree.head(), self._known_pushers()
+        if since and since == head:
+            return known
+        news = self._looked_up(since)
+        if news is None and since:
+            known, news = {}, self._looked_up("")
+        if news is None:
             return {}
-        shards = ((path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl"), who) for path, who in found.items())
-        return {writer: who for writer, who in shards if names.is_replica(writer)}
+        for path, who in news.items():
+            if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
+                known[writer] = known.get(writer, set()) | who
+        told = {writer: sorted(who) for writer, who in known.items()}
+        self._workspace.db.note(_PUSHERS, json.dumps([head, told]))
+        return known
+
+    def _looked_up(self, since: str) -> dict[str, set[str]] | None:
+        """Return who committed to each file behind a commit; None where the history does not go on from there."""
+        with suppress(TreeGoneError):
+            return self._workspace.tree.pushers(_FOLDER, since)
+        return None
+
+    def _known_pushers(self) -> tuple[str, dict[str, set[str]]]:
+        """Return a commit, and who had committed to each writer's file up to it; "" and nothing for none."""
+        try:
+            head, found = json.loads(self._workspace.db.noted(_PUSHERS) or "[]")
+            return str(head), {str(writer): set(map(str, who)) for writer, who in found.items()}
+        except (ValueError, TypeError, AttributeError):
+            return "", {}
 
 
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:

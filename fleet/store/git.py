@@ -438,25 +438,29 @@ class Bare:
                 found = each
         return found
 
-    def pushers(self, commit: str, folder: str) -> dict[str, set[str]]:
-        """Return who committed to each file of a folder, in the newest commits of a history.
+    def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
+        """Return who committed to each file of a folder, in the newest commits of a history; None for another history.
 
         Each by an address: the author's, and that of the machine, which a commit in a person's name tells in a trailer.
+
+        ``since``: a commit of that history behind which alone is looked; "" for none.
         """
-        told = f"--format=%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
-        listed = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", told, commit)
-        done = self.git(*listed, "--", f"{folder}/")
+        told = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
+        asked = ["--boundary", commit, f"^{since}"] if since else [commit]
+        done = self.git("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", told, *asked, "--")
         if done.code:
             raise self.trouble(done)
         found: dict[str, set[str]] = {}
-        who: list[str] = []
+        who, is_behind = set[str](), not since
         for row in done.out.decode("utf-8", "backslashreplace").split("\n"):
             if row.startswith("\x01"):
-                email, *words = row[1:].split("\x01")
-                who = [email, *(f"{word}@localhost" for word in words if _WORD.fullmatch(word))]
-            elif row:
+                at, email, *words = row[1:].split("\x01")
+                is_bound = at.startswith("-")  # the last that is not looked at: its own parent's history goes on
+                is_behind = is_behind or at == f"-{since}"
+                who = set() if is_bound else {email, *(f"{word}@localhost" for word in words if _WORD.fullmatch(word))}
+            elif who and row.startswith(f"{folder}/"):
                 found.setdefault(row, set()).update(who)
-        return found
+        return found if is_behind else None
 
     # --- trees and blobs --------------------------------------------------------------------------------------------
 

@@ -251,10 +251,15 @@ class GitTree:
         with _gone():
             return self._bare.before(self.head(), at_s) if self.head() else ""
 
-    def pushers(self, folder: str) -> dict[str, set[str]]:
-        """Return who committed to each file of a folder of the tree, by their addresses."""
+    def pushers(self, folder: str, since: str = "") -> dict[str, set[str]] | None:
+        """Return who committed to each file of a folder of the tree, by their addresses.
+
+        ``since``: looks behind that commit alone; None where it is not in the tree's history.
+        """
+        if not (head := self.head()):
+            return None if since else {}
         with _gone():
-            return self._bare.pushers(self.head(), folder) if self.head() else {}
+            return self._bare.pushers(head, folder, since)
 
     def forget_history(self) -> None:
         """Let go of every object behind the commit that is taken in.

@@ -82,6 +82,19 @@ def test_the_history_tells_who_committed_to_what_and_what_was_there_when(tree: F
     assert (tree.before(9e9), tree.before(1)) == (tree.head(), "")
 
 
+def test_who_committed_since_is_told_where_the_history_goes_on_from_there(tree: FilledTree):
+    first = tree.put({ONE: b"1\n"}, "")
+    second = tree.put({"patterns.jsonl": b"2\n"}, first)
+    third = tree.put({TWO: b"3\n"}, second)
+    tree.move(third)
+    assert tree.pushers("patterns.d", second)[TWO] == {"fleet@localhost"}
+    assert tree.pushers("patterns.d", first)[TWO] == {"fleet@localhost"}
+    tree.move(tree.put({TWO: b"4\n"}, first))
+    assert tree.pushers("patterns.d", third) is None
+    tree.move("")
+    assert tree.pushers("patterns.d", third) is None
+
+
 def test_what_is_not_here_is_gone_and_not_empty(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     for unknown in ("1" * 40, "m1"):
