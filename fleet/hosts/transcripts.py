@@ -34,20 +34,15 @@ _MARKS = (
 )
 """Without one of these in it, nobody refused or stopped anything: so are most turns, and need no parser."""
 
-_REFUSED = re.compile(
+_REFUSED = (
     r"(?:Error: |<tool_use_error>){0,2}"
     r"(?:The \S{1,40} doesn.t want to (?:proceed with this tool use|take this action right now)"
     r"|Permission for this tool use was denied"
     r"|The agent proposed a plan that was rejected by )"
 )
-_WITH_WORDS = re.compile(
-    r"\A.{0,400}?(?:the \S{1,40} said:|provided the following reason for the rejection:)\s*(?P<words>.*)",
-    re.DOTALL | re.IGNORECASE,
-)
-_HINT = re.compile(
-    r"\s*(?:Note: The \S{1,40} next message may contain a correction or preference\..*|</tool_use_error>)\Z", re.DOTALL
-)
-_NOT_THEIRS = re.compile(r"The \S{1,40} wants to clarify these questions\.")
+_WITH_WORDS = r"(?is)\A.{0,400}?(?:the \S{1,40} said:|provided the following reason for the rejection:)\s*(?P<words>.*)"
+_HINT = r"(?s)\s*(?:Note: The \S{1,40} next message may contain a correction or preference\..*|</tool_use_error>)\Z"
+_NOT_THEIRS = r"The \S{1,40} wants to clarify these questions\."
 _STOPPED = "[Request interrupted by "
 _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "description", "prompt")
 
@@ -192,16 +187,16 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     if kind != "tool_result":
         return None
     text, is_error = joined(block.get("content")), block.get("is_error") is True
-    if is_error and _REFUSED.match(text):
+    if is_error and re.match(_REFUSED, text):
         return Event("refused", _text(block.get("tool_use_id")), _words(text), is_ok=False)
     return Event("result", _text(block.get("tool_use_id")), text[-SAID_CHARS_MAX:], is_ok=not is_error)
 
 
 def _words(refusal: str) -> str:
     """Return what the person said about a refused call, "" for nothing."""
-    found = _WITH_WORDS.match(refusal)
-    said = _HINT.sub("", found["words"]).strip()[:SAID_CHARS_MAX] if found else ""
-    return "" if _NOT_THEIRS.match(said) else said
+    found = re.match(_WITH_WORDS, refusal)
+    said = re.sub(_HINT, "", found["words"]).strip()[:SAID_CHARS_MAX] if found else ""
+    return "" if re.match(_NOT_THEIRS, said) else said
 
 
 def about(given: object) -> str:

@@ -318,17 +318,16 @@ _LONG = frozenset({"flagged", "signal", "wrong", "source"})
 """Fields that stay here: their values go on to the next field, whatever stands between."""
 
 _NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
-_LABEL = re.compile(
-    r" {0,3}(?:[-*+•][ \t]+)?"
+_LABEL = (
+    r"(?s) {0,3}(?:[-*+•][ \t]+)?"
     rf"(?:(?P<bold>\*{{1,3}}|_{{1,3}})[ \t]*(?P<name>{_NAME})[ \t]*"
     r"(?:[:：][ \t]*(?P=bold)|(?P=bold)[ \t]*[:：])"
-    rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)",
-    re.DOTALL,
+    rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)"
 )
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
-_DATED = re.compile(rf"[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)", re.ASCII | re.IGNORECASE)
+_DATED = rf"(?ai)[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)"
 _ITEM = r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)"
-_DASH = re.compile(r"\s*(?:-{1,3}|[–—―:：|])?\s*")
+_DASH = r"\s*(?:-{1,3}|[–—―:：|])?\s*"
 # Texts are compiled by `re` when one is used first, and kept: few processes need any.
 _PAGE_TITLE = (
     r"(?i)(?:(?:my|our|the|agent) )?(?:corrections?|lessons?|learnings?|mistakes)(?:\.md| log| learned)?"
@@ -340,7 +339,7 @@ _TO_BE_INFERRED = (
     r"(?:pattern )?(?:is )?(?:still |yet )?to be (?:inferred|determined|decided|filled in|extracted)"
     r"(?: (?:at|on|upon|during|before|by|later|when|after)(?: .{1,80})?)?|tbd"
 )
-_AUTO_DETECTED = re.compile(r"[\s(\[]*auto[- ]?detected\b", re.IGNORECASE)
+_AUTO_DETECTED = r"(?i)[\s(\[]*auto[- ]?detected\b"
 _PLACEHOLDER_CHARS_MAX = 200
 
 
@@ -684,7 +683,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     if found is None:
         return None
     text = (found["text"] or "").strip()
-    dated = _DATED.match(text)
+    dated = re.match(_DATED, text)
     level = len(found["level"])
     if dated:
         rest = text[dated.end() :]
@@ -698,7 +697,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
 def _label(line: str) -> tuple[str, str] | None:
     """Read a line that begins with a field's label: which field, and what stands behind it."""
     # Most lines of most pages are told by this alone, at a tenth of the price.
-    found = _LABEL.fullmatch(line) if ":" in line or "：" in line else None
+    found = re.fullmatch(_LABEL, line) if ":" in line or "：" in line else None
     if found is None:
         return None
     name = FIELDS.get(" ".join((found["name"] or found["plain"]).casefold().split()))
@@ -706,7 +705,7 @@ def _label(line: str) -> tuple[str, str] | None:
 
 
 def _dash_length(text: str) -> int:
-    found = _DASH.match(text)
+    found = re.match(_DASH, text)
     return found.end() if found else 0
 
 
@@ -747,7 +746,7 @@ def _entry(block: _Block) -> Entry:
     wrong = block.value("wrong") or block.value("flagged")
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
-    is_detected = _AUTO_DETECTED.match(source.translate(_NO_MARKS)) is not None
+    is_detected = re.match(_AUTO_DETECTED, source.translate(_NO_MARKS)) is not None
     return Entry(
         line=block.line,
         when=block.when,
@@ -774,5 +773,5 @@ def _format_heading(when: str, title: str) -> str:
     if when:
         return f"## {when} {DASH} {title}".rstrip()
     # A title that begins like a date, a dash or a lesson would be read as one: a dash before it says that none comes.
-    needs_dash = not title or title.startswith(DASH) or _DATED.match(title) or _read_statement(title)
+    needs_dash = not title or title.startswith(DASH) or re.match(_DATED, title) or _read_statement(title)
     return f"## {DASH} {title}".rstrip() if needs_dash else f"## {title}"

@@ -82,7 +82,7 @@ _SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), 
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
 
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
-_SIMPLE = re.compile(rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++")
+_SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++"
 
 
 class Command:
@@ -109,7 +109,7 @@ class Command:
         No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is
         not.
         """
-        return shlex.split(self._line) if _SIMPLE.fullmatch(self._line) else []
+        return shlex.split(self._line) if re.fullmatch(_SIMPLE, self._line) else []
 
     @property
     def only_looks(self) -> bool:
@@ -383,25 +383,24 @@ _NOISE = re.compile("|".join(_ERRORS["noise"]), re.IGNORECASE)
 _FOLDS = tuple(
     (re.compile(each), instead.strip()) for each, _, instead in (row.rpartition(" =>") for row in _ERRORS["folds"])
 )
-_BAD, _GOOD, _WEAKLY_BAD = (re.compile("|".join(_ERRORS[each]), re.MULTILINE) for each in ("bad", "good", "weakly-bad"))
-_CODE = re.compile(
-    r"\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*",
-    re.IGNORECASE,
+_BAD, _GOOD, _WEAKLY_BAD = (f"(?m){'|'.join(_ERRORS[each])}" for each in ("bad", "good", "weakly-bad"))
+_CODE = (
+    r"(?i)\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*"
 )
 
 
 def _told_outcome(printed: str) -> bool | None:
     """Return what the output of a build or a test says of it: a code at its end, its summary, else its errors."""
     rows = [row[:_LINE_CHARS_MAX].rstrip() for row in printed[-_TAIL_CHARS:].splitlines()[-_LINES_LOOKED_AT:]]
-    codes = [found["code"] for row in rows[-_LINES_KEPT:] if (found := _CODE.fullmatch(row))]
+    codes = [found["code"] for row in rows[-_LINES_KEPT:] if (found := re.fullmatch(_CODE, row))]
     if codes:
         return int(codes[-1]) == 0
     text = "\n".join(rows)
-    if _BAD.search(text):
+    if re.search(_BAD, text):
         return False
-    if _GOOD.search(text):
+    if re.search(_GOOD, text):
         return True
-    return False if _WEAKLY_BAD.search(text) else None
+    return False if re.search(_WEAKLY_BAD, text) else None
 
 
 class Failure:
