@@ -12,6 +12,7 @@ from fleet.app import sharing
 from fleet.learn import corrections, restore
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
+from fleet.model.line import Column, Line, encode
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.ingest import Ingest
@@ -21,6 +22,7 @@ from tests.sim.world import POWERS, START_MS, CrashError, SimFiles, SimRemote, S
 
 LESSON = "Quote every path"
 MINUTE_MS = 60_000
+DAY = "2026-11-20"
 
 
 @pytest.fixture(autouse=True)
@@ -96,9 +98,15 @@ def _holds(tree: dict[str, bytes], folder: str) -> bool:
 # --- a crash while a tree is taken in -------------------------------------------------------------------------------
 
 
+EDITION = "patterns.jsonl"
+NEWS = encode(
+    Line(pattern_id("A third"), {"slash.0123abcd": Column(add=f"{DAY}T00:00:00.000Z-0001", first={"text": "A third"})})
+)
+
+
 def after_a_crash_while_a_revert_comes_in(folder: Path, crash_at: int, torn_share: float) -> set[str]:
     """Return what is known where power failed while a revert moved a line from the edition back into a shard, then the
-    database was lost, and a second revert took the shard as well."""
+    database was lost, and a second revert took the shard as well. The edition gained another line at the same time."""
     server = MemoryServer()
     tank, velma = Agent(folder, "tank", server), Agent(folder, "velma", server)
     tank.correct("Something else")
@@ -111,7 +119,7 @@ def after_a_crash_while_a_revert_comes_in(folder: Path, crash_at: int, torn_shar
     velma.sync()  # drops from her shard what the edition covers
     assert not _holds(server.tree(), "patterns.d/")
     tank.sync()
-    server.commit(line_in_shard)
+    server.commit(line_in_shard | {EDITION: line_in_shard.get(EDITION, b"") + NEWS})
     with suppress(CrashError):
         tank.sync(crash_at=crash_at, torn_share=torn_share)
     tank.lose_database()
