@@ -10,7 +10,6 @@ first 128 characters.
 import hashlib
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -260,6 +259,8 @@ class _Words(NamedTuple):
 
 @cache
 def _words() -> _Words:
+    import tomllib  # 2 ms, which a hook that logs a failure need not take
+
     told = tomllib.loads(_DATA.joinpath("secrets.toml").read_text("utf-8"))
     lists = {name: tuple(words.split()) for name, words in told.items()}
     innocent: dict[str, tuple[str, ...]] = {}

@@ -7,7 +7,6 @@ as it is, and so does what stands in code, quotes, links and titles, or only loo
 
 import math
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -367,6 +366,8 @@ def _moved(at: datetime, unit: str, by: int) -> str:
 
 @cache
 def _language() -> _Language:
+    import tomllib  # 2 ms, which a hook that logs a failure need not take
+
     with Path(__file__).with_name("data").joinpath("dates.toml").open("rb") as file:
         raw = tomllib.load(file)["en"]
     numbers = {word: int(value) for word, _, value in (each.partition("=") for each in raw["numbers"].split())}

@@ -16,7 +16,6 @@ Phrases are looked for as plain text, so time is linear in the message and no ph
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
@@ -159,6 +158,8 @@ def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
 @cache
 def _phrase_lists() -> dict[str, Any]:
     """Return the content of ``data/phrases.toml``."""
+    import tomllib  # 2 ms, which a hook that logs a failure need not take
+
     with Path(__file__).with_name("data").joinpath("phrases.toml").open("rb") as file:
         return tomllib.load(file)
 
