@@ -59,6 +59,7 @@ _ABOUT_S = 0.3
 _CANNOT_WRITE = (
     "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
 )
+_OF_VERSION_1 = "fleet: fleet 0.1 made this workspace, so its lessons are not shown: `fleet upgrade` converts them"
 _LOGGING = frozenset(("learn", "correct", "discover"))
 PROMOTED, _SAID = "promoted", "said"
 """Words of what an agent's memory took in when its sessions ended, and of what a person was told of it."""
@@ -123,6 +124,8 @@ class _Hearing:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
+        if self._is_of_version_1():
+            return _OF_VERSION_1
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -130,6 +133,19 @@ class _Hearing:
             "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
             "`fleet init --agent NAME` names one, who takes it over"
         )
+
+    def _is_of_version_1(self) -> bool:
+        """Tell whether fleet 0.1 made this workspace and nothing has converted it yet."""
+        if (_root(self._call) / "clan-learnings/.fleet-format").exists():
+            return False
+        from fleet.model.errors import NoError
+        from fleet.store.workspace import check_version
+
+        try:
+            check_version(_root(self._call))
+        except NoError:
+            return True
+        return False
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""

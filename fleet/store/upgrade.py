@@ -7,6 +7,7 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 import json
 import shutil
 import sqlite3
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -139,7 +140,25 @@ def finish(workspace: Workspace, done: list[str]) -> None:
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
+    _release(workspace)
     workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
+
+
+def _release(workspace: Workspace) -> None:
+    """Take out of quarantine what was only of fleet 0.1: a hook may have read it before it was converted."""
+    path = workspace.local / "quarantine" / "refused.jsonl"
+    rows = _read(path).splitlines(keepends=True)
+    kept = [row for row in rows if not _is_of_version_1(row)]
+    if len(kept) < len(rows):
+        workspace.files.replace(path, b"".join(kept))
+
+
+def _is_of_version_1(row: bytes) -> bool:
+    """Tell whether a row of the quarantine holds a line of fleet 0.1."""
+    try:
+        return converted(b64decode(json.loads(row)["bytes"])) is not None
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:

@@ -501,10 +501,19 @@ def test_a_line_that_grows_beyond_the_limit_is_split(tmp_path):
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
-def fleet(folder, *words):
+def environment(folder):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "GIT_"))}
-    env = kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
-    return commands.run(words, folder, env)
+    return kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def fleet(folder, *words):
+    return commands.run(words, folder, environment(folder))
+
+
+def hook(folder, event, **payload):
+    """Return what a hook answers in a session of Claude Code."""
+    data = json.dumps({"session_id": "s", "cwd": str(folder), **payload}).encode()
+    return commands.hook([event], folder, environment(folder), data).stdout.decode()
 
 
 def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_path, remote):
@@ -536,3 +545,14 @@ def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
     found = {each["text"]: each["seen"] for each in shown}
     assert found.get("logged before the upgrade", 0) == (done.returncode == 0)
     assert found["Use awk over sed for user input"] == 3
+
+
+def test_a_session_that_starts_before_the_upgrade_names_it_and_leaves_nothing_behind(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    assert "fleet upgrade" in json.loads(hook(root, "SessionStart", source="startup"))["systemMessage"]
+    hook(root, "UserPromptSubmit", prompt="no, don't use npm here, use pnpm")
+    fleet(root, "upgrade")
+    kept = json.loads(fleet(root, "status", "--json").stdout)["quarantined"]
+    assert [each["reason"] for each in kept if "fleet 0.1" in each["reason"]] == []
+    assert "fleet upgrade" not in hook(root, "SessionStart", source="clear")
+    assert "use pnpm" in fleet(root, "learn", "--waiting").stdout
