@@ -142,8 +142,9 @@ def _finish(workspace: Workspace) -> None:
     waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
     if not waiting:
         return
-    gone = Runs(workspace).undone()
-    for run in Runs(workspace).listed():
+    runs = Runs(workspace).listed()
+    gone = Runs(workspace).undone(runs)
+    for run in runs:
         said = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
         for id_ in said.keys() & waiting.keys() if run.id not in gone else ():
             entry = waiting.pop(id_)

@@ -47,7 +47,11 @@ def rendered_page(workspace: Workspace) -> bytes:
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
     with workspace.snapshot():
         found = reflecting.weighed(workspace)
-        best = patterns.best("sight", _SPARE * count)
+        spare = sum(map(len, found.groups)) + 2 * len(found.opposed)  # so many at most stand under or apart from others
+        best = patterns.best("sight", min(count + spare, _SPARE * count))
+        inside = {each.id for each in best}
+        more = (patterns.lesson(group[0]) for group in found.groups if inside.isdisjoint(group))
+        best += [each for each in more if each is not None]  # all wordings together may be among the best
         return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
 
 

@@ -57,8 +57,9 @@ class Undone(NamedTuple):
 
 def listed(workspace: Workspace) -> list[tuple[Run, str]]:
     """Return the runs of this workspace, the newest first, each with the one that took it back; "" where it stands."""
-    gone = Runs(workspace).undone()
-    return [(run, gone.get(run.id, "")) for run in Runs(workspace).listed()]
+    runs = Runs(workspace).listed()
+    gone = Runs(workspace).undone(runs)
+    return [(run, gone.get(run.id, "")) for run in runs]
 
 
 def about(workspace: Workspace, run: Run) -> str:

@@ -284,14 +284,16 @@ class Promotions:
             kin = lessons.kin([by_id[due.id], *said])
             if known.intersection(kin) or lessons.clusters.opposite(kin):
                 continue  # it was promoted under another record or in other words; or `fleet review` asks which holds
-            right = next(filter(None, (rights().get(part) for part in kin)), "")
-            row = self._row(by_id[due.id], right, due)
-            more = plan.memory if memory.trouble else plan.memory.with_lesson(row, agent)
             words = next((each for each in said if each.id == due.id), by_id[due.id])
             doubt = weighed.doubt(words, lessons.records(due.id))
             if not doubt and len(said) > 1:
                 doubt = weighed.borrowed(words)
-            if why := self._obstacle(more, doubt, due):
+            more, why = plan.memory, self._obstacle(memory, doubt, due)
+            if not why:
+                right = next(filter(None, (rights().get(part) for part in kin)), "")
+                more = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
+                why = self._no_room(more, due.id)
+            if why:
                 plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
             else:
                 plan = plan._replace(memory=more)
@@ -304,18 +306,18 @@ class Promotions:
         told = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
         return Memory.row(pattern.text, right, told, due.id)
 
-    def _obstacle(self, more: Memory, doubt: str, due: Due) -> str:
-        """Return why a lesson cannot enter by itself, and what to do; "" when it can."""
+    def _obstacle(self, memory: Memory, doubt: str, due: Due) -> str:
+        """Return why a lesson cannot enter by itself, and what to do; "" when it can, where there is room."""
         yes = f"`fleet promote {due.id}` takes it in"
-        if more.trouble:
-            return more.trouble
+        if memory.trouble:
+            return memory.trouble
         if doubt:
             return f"{doubt}; {yes} as it reads now"
         if self._settings.mode == "suggest":
             return yes
         if due.reason == CLAN and self._settings.others == "suggest":
             return f"others say so; {yes}"
-        return self._no_room(more, due.id)
+        return ""
 
     def _no_room(self, more: Memory, pattern_id: str) -> str:
         """Return that a memory would be too large, and what to do; "" where it is not."""

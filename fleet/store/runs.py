@@ -12,7 +12,7 @@ Append-only records, such as ``reflections.jsonl``, are no part of a run: a line
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -228,9 +228,9 @@ class Runs:
             raise NoError(f"{run_id[:80]!r}: {several}; nothing was changed. `fleet undo --list` names them")
         return (exact or found)[0]
 
-    def undone(self) -> dict[str, str]:
-        """Return the runs that are taken back now, each with the run that did so."""
-        backs = {run.of: run.id for run in reversed(self.listed()) if run.kind == UNDO}
+    def undone(self, runs: Sequence[Run] | None = None) -> dict[str, str]:
+        """Return the runs that are taken back now, each with the run that did so; ``runs``: all that are listed."""
+        backs = {run.of: run.id for run in reversed(self.listed() if runs is None else runs) if run.kind == UNDO}
 
         def stands(run_id: str) -> bool:
             return run_id not in backs or not stands(backs[run_id])
