@@ -121,13 +121,12 @@ def _is_example(token: str) -> bool:
 # --- NAME=value -------------------------------------------------------------------------------------------------------
 
 # The name is read from its first letter on, or a long run of capitals would be tried from each of them.
-_NAME = re.compile(
-    r"""(?<![A-Za-z0-9_])
+_NAME = r"""(?x)(?<![A-Za-z0-9_])
     (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
           (?:_BASE|_[0-9]{1,2})?)
-    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?=[ \t"'\\]))[ \t]{0,4}""",
-    re.VERBOSE,
-)
+    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?=[ \t"'\\]))[ \t]{0,4}"""
+_IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
+"""Without one of these no such name is in a text: so are most, in small letters."""
 _WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
 _PLACEHOLDER = r"""(?ix)
       [.\ …]*(?:[a-z0-9]+[-_\ ])*(?:passw(?:or)?d|pass|pw|key|token|secret|here|xxx)[.\ …]*$ | .*(?:\.\.\.|…)$ | \.\.\.
@@ -160,8 +159,10 @@ _AFTER_VALUE = ".,;:)}>\"'\\"
 
 def _assigned(text: str) -> Iterator[_Span]:
     """Yield the values of names such as ``GITHUB_TOKEN``."""
-    at = 0
-    while named := _NAME.search(text, at):
+    if not any(part in text for part in _IN_NAMES):
+        return
+    name, at = re.compile(_NAME), 0
+    while named := name.search(text, at):
         at = named.end()
         if _is_secret(named, text):
             start, at = _value_span(text, at, len(text))
@@ -290,15 +291,12 @@ def _loose(text: str) -> Iterator[_Span]:
 
 
 # if ("value" == password)
-_VALUE_COMPARED = re.compile(
-    r"""(?<=["'])(?P<value>[!-~]{10,128}?)["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?
-    (?i:passw|secret|pwd|private_?key)""",
-    re.VERBOSE,
-)
+_VALUE_COMPARED = r"""(?x)(?<=["'])(?P<value>[!-~]{10,128}?)["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?
+    (?i:passw|secret|pwd|private_?key)"""
 
 
 def _compared(text: str) -> Iterator[_Span]:
-    for found in _VALUE_COMPARED.finditer(text):
+    for found in re.finditer(_VALUE_COMPARED, text) if "=" in text else ():
         if _is_odd(found["value"], "'") and not _is_example(found["value"]):
             yield *found.span("value"), NAMED
 
@@ -401,13 +399,10 @@ def _is_odd(value: str, before: str) -> bool:
 
 # Nothing may stand between the name and its sign: ``password_hint`` and ``tokenizer`` hold no password. The class in
 # front lets the engine skip to a beginning.
-_SIGNED = re.compile(
-    r"""(?P<word>[PTSpts](?i:assw(?:or)?d|assphrase|wd|(?<=_.)ass|(?<=_.)w|oken|ecret))(?:_?[0-9]{1,2})?
+_SIGNED = r"""(?ax)(?P<word>[PTSpts](?i:assw(?:or)?d|assphrase|wd|(?<=_.)ass|(?<=_.)w|oken|ecret))(?:_?[0-9]{1,2})?
     \\?["'`\]]{0,2}[ \t]{0,4}(?::?=(?![=~>])|=>|:(?=[ \t"'`\\]))[ \t]{0,4}
     (?:\\?["'`](?P<quoted>[^\s"'`\\]{8,64}+)\\?["'`]
-      | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))""",
-    re.VERBOSE | re.ASCII,
-)
+      | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))"""
 _SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
 _OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
 _TYPED = r"""(?x)\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
@@ -418,7 +413,7 @@ _TYPING = ("sshpass", "mysql", "mariadb", "curl")
 
 def _signed(text: str) -> Iterator[_Span]:
     """Yield values with a sign among letters and digits, behind the whole name of a password or a token."""
-    for found in _SIGNED.finditer(text):
+    for found in re.finditer(_SIGNED, text) if "=" in text or ":" in text else ():
         group = "quoted" if found["quoted"] else "bare"
         value = found[group]
         core = value if group == "quoted" else value.rstrip("!?.")
