@@ -107,3 +107,21 @@ def test_pages_of_an_older_fleet_stay_until_there_is_something_new(clan):
     clan.correct("velma", "Read the whole error before guessing")
     clan.run("velma", "sync")
     assert all(shown(clan, path).count("\n") > 5 for path in PAGES)
+
+
+def test_the_page_here_is_rendered_anew_where_it_is_not_what_was_rendered(clan):
+    here = clan.folder / "tank" / "clan-learnings"
+    clan.run("tank", "sync")
+    whole = (here / "patterns.md").read_bytes()
+    (here / "patterns.md").write_text("# edited\n")
+    clan.run("tank", "sync")
+    assert (here / "patterns.md").read_bytes() == whole
+    (here / "patterns.md").unlink()
+    clan.run("tank", "sync")
+    assert (here / "patterns.md").read_bytes() == whole
+    (here / "members.toml").write_text('[velma]\nemoji = "🦊"\n')
+    clan.run("tank", "sync")
+    assert "🦊".encode() in (here / "patterns.md").read_bytes()
+    clan.run("tank", "config", "set", "recall.page_lessons", "1")
+    clan.run("tank", "sync")
+    assert b"The best 1 are shown" in (here / "patterns.md").read_bytes()
