@@ -12,10 +12,10 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crdt import clock
 from crdt.clock import Stamp
@@ -81,7 +81,7 @@ class Register(NamedTuple):
                 )
             return Register()
         try:
-            found = tomllib.loads(data.decode())
+            found = _tables(data)
             replicas = tuple(
                 Replica(r["name"], r["machine"], r["folder"], r["minted"])
                 for r in found.get("replica", [])
@@ -105,6 +105,12 @@ class Register(NamedTuple):
         ]
         kind = "ephemeral = true\n" if self.ephemeral else ""
         return (_HEADER + f'default_agent = "{self.default_agent}"\n{kind}' + "".join(tables)).encode()
+
+
+@lru_cache(maxsize=1)
+def _tables(data: bytes) -> dict[str, Any]:
+    """Return the bytes of the file parsed, of the same bytes once: a correction asks seven times who writes here."""
+    return tomllib.loads(data.decode())
 
 
 @cache
