@@ -42,18 +42,17 @@ TEMPLATE = """\
 
 """
 
-_DIRECTIVE = re.compile(r"\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*", re.IGNORECASE)
+_DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
 _DIRECTIVE_LINES = 10
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
+_HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
-_ENTRY = re.compile(rf"(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?", re.IGNORECASE)
-_LABEL = re.compile(
-    r"[*_]{0,2}(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)"
-    r"(?:[ \t]{0,4}[*_]{0,2}[ \t]{0,4}:[*_]{0,2}(?P<rest>.*)|[*_]{0,2})",
-    re.IGNORECASE,
+_ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?"
+_LABEL = (
+    r"(?i)[*_]{0,2}(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)"
+    r"(?:[ \t]{0,4}[*_]{0,2}[ \t]{0,4}:[*_]{0,2}(?P<rest>.*)|[*_]{0,2})"
 )
-_BULLET = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)")
-_RULE = re.compile(r"\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?")
+_BULLET = r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?P<text>\S.*)"
+_RULE = r"\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)*\|?"
 _READY_HEAD = ("| Category | Item | Detail |", "|----------|------|--------|")
 _PROMOTED_HEAD = ("| Date | Category | Item | AGENTS.md section | Evidence |", "|---|---|---|---|---|")
 _TEMPLATES = frozenset(
@@ -105,7 +104,7 @@ class Page(NamedTuple):
         heads = [
             (row.number - 1, len(match[1]), match[2])
             for row in found
-            if not row.is_code and (match := _HEADING.fullmatch(row.text.rstrip())) and len(match[1]) <= level_max
+            if not row.is_code and (match := re.fullmatch(_HEADING, row.text.rstrip())) and len(match[1]) <= level_max
         ]
         sections = []
         for at, (number, level, title) in enumerate(heads):
@@ -135,15 +134,15 @@ class Page(NamedTuple):
         listed = [row for part in found for row in part] if titles else self.rows
         for at, row in enumerate(listed):
             text = row.text.strip()
-            if heading := _HEADING.fullmatch(text) if not row.is_code else None:
+            if heading := re.fullmatch(_HEADING, text) if not row.is_code else None:
                 category = _category(heading[2])
                 continue
             after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
             if (
                 not text
                 or text.startswith(("```", "~~~"))
-                or _RULE.fullmatch(text)
-                or ("|" in text and "-" in after and _RULE.fullmatch(after))
+                or re.fullmatch(_RULE, text)
+                or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
             ):
                 continue  # a table's header row is no entry
             if (entry := _entry(text, category)) is not None:
@@ -195,7 +194,9 @@ class Scratchpad:
     def mode(self) -> str:
         """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
         first = (row for row in Row.read("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES])))
-        found = (match[1].lower() for row in first for each in row.comments if (match := _DIRECTIVE.fullmatch(each)))
+        found = (
+            match[1].lower() for row in first for each in row.comments if (match := re.fullmatch(_DIRECTIVE, each))
+        )
         wanted = next(found, SUGGEST)
         return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
 
@@ -250,7 +251,7 @@ class Scratchpad:
         listed = [
             row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
         ]
-        cells = [_cells(row.text) for row in listed if not _RULE.fullmatch(row.text.strip())]
+        cells = [_cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
         return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
 
     def compressed(self, day: str) -> tuple[str, list[str]]:
@@ -282,8 +283,8 @@ def _logged(found: Iterable[Row]) -> list[Said]:
     told: list[Said] = []
     session = at = kind = ""
     for row in found:
-        heading = _HEADING.fullmatch(row.text.rstrip()) if not row.is_code else None
-        entry = _ENTRY.fullmatch((heading[2] if heading else "").strip())
+        heading = re.fullmatch(_HEADING, row.text.rstrip()) if not row.is_code else None
+        entry = re.fullmatch(_ENTRY, (heading[2] if heading else "").strip())
         if entry:
             at = f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}"
             session = f"@log {at} {(entry['topic'] or '').strip()}"
@@ -292,7 +293,7 @@ def _logged(found: Iterable[Row]) -> list[Said]:
             kind = _labelled(heading[2])[0] or kind
         elif at and row.text.strip() and not row.is_code:
             own, rest = _labelled(row.text)
-            is_part = row.text[:1].isspace() or _BULLET.fullmatch(row.text.rstrip())
+            is_part = row.text[:1].isspace() or re.fullmatch(_BULLET, row.text.rstrip())
             kind = own or (kind if is_part else "")
             if rest:
                 told.append(Said(rest, at, session, kind))
@@ -303,14 +304,14 @@ def _logged(found: Iterable[Row]) -> list[Said]:
 
 def _labelled(line: str) -> tuple[str, str]:
     """Return the kind that a line of a session's entry is _labelled with, "" for none, and what it says."""
-    match = _BULLET.fullmatch(line.rstrip())
+    match = re.fullmatch(_BULLET, line.rstrip())
     text = (match["text"] if match else line).strip()
-    label = _LABEL.fullmatch(text)
+    label = re.fullmatch(_LABEL, text)
     return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
 
 
 def _entry(text: str, category: str) -> Entry | None:
-    match = _BULLET.fullmatch(text)
+    match = re.fullmatch(_BULLET, text)
     body = (match["text"] if match else text).strip()
     if not match and "|" not in body:
         return None  # prose
@@ -380,8 +381,8 @@ AGENTS_LINES_MAX = 120
 DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}
-_CONFLICT = re.compile(r"^(?:<{7}|>{7}|={7}|\|{7})(?: |$)", re.MULTILINE)
-_NAME = re.compile(r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])")
+_CONFLICT = r"(?m)^(?:<{7}|>{7}|={7}|\|{7})(?: |$)"
+_NAME = r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])"
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
 
 
@@ -400,7 +401,7 @@ class AgentsFile:
             RefusedError: the file holds a conflict, is no text, or would become too long.
         """
         text = self._text
-        if _CONFLICT.search(text):
+        if re.search(_CONFLICT, text):
             raise _refused("holds a merge conflict", rule)
         if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
             raise _refused("is no UTF-8 text", rule)
@@ -431,7 +432,7 @@ class AgentsFile:
         What is about the directive, about rows that wait, or about git stays: those are in the scratchpad still.
         """
         return "".join(
-            line if any(each in line.casefold() for each in _STAYS) else _NAME.sub(DAILY_LOG_NAME, line)
+            line if any(each in line.casefold() for each in _STAYS) else re.sub(_NAME, DAILY_LOG_NAME, line)
             for line in self._text.splitlines(keepends=True)
         )
 
@@ -469,9 +470,9 @@ _LOG_TITLES = {
 """Heading of each kind of thing that a block says, in their order."""
 _GATHERED = "## Session 00:00 UTC"
 """Heading of a block of lines that were moved here: of no session of its own, at no time that is known."""
-_LOG_FILE = re.compile(r"(\d{4}-\d{2}-\d{2})\.md")
-_LOG_SESSION = re.compile(r"##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*", re.IGNORECASE)
-_LOG_HEADING = re.compile(r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
+_LOG_FILE = r"(\d{4}-\d{2}-\d{2})\.md"
+_LOG_SESSION = r"(?i)##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*"
+_LOG_HEADING = r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 
 
@@ -516,7 +517,7 @@ class DailyLog:
     @staticmethod
     def day_of(path: str) -> str:
         """Return the day of a log, by its file's name; "" for another file."""
-        found = _LOG_FILE.fullmatch(path.rpartition("/")[2])
+        found = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
         return found[1] if found and dates.to_ms(found[1]) is not None else ""
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -565,7 +566,7 @@ class DailyLog:
         rows = {row.number - 1: row for row in page.rows}
         for section in page.sections:
             heading = rows[section.heading]
-            if (match := _LOG_SESSION.fullmatch(heading.text.strip())) is None:
+            if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
             met[title := heading.text.strip().lstrip("# ")] += 1
             unnamed = f"@block {self._day} {title}{f' {met[title]}' if met[title] > 1 else ''}"
@@ -590,7 +591,7 @@ def _said_in(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], 
     for row in inside:
         if row.is_code or row.text.strip() in ("", "---", "***"):
             continue
-        if heading := _LOG_HEADING.fullmatch(row.text.rstrip()):
+        if heading := re.fullmatch(_LOG_HEADING, row.text.rstrip()):
             kind = _kind_titled(heading[2]) or kind
             continue
         if kind == "observed":

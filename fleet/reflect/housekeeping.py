@@ -47,11 +47,8 @@ _DECAY_AN_HOUR = 0.01
 _GAIN = 0.05
 _HOUR_MS = 3_600_000
 _SAID_CHARS = 80
-_HEADING = re.compile(r"^#{1,6}[ \t]+organization[ \t]+report[ \t]*#*[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
-_KEY = re.compile(
-    r"\b(consolidated|removed|re[-_ ]?indexed)\b[*_`]{0,3}[ \t]{0,8}[:=][*_` \t]{0,8}([0-9]{1,9})(?![\w.])",
-    re.IGNORECASE,
-)
+_HEADING = r"(?im)^#{1,6}[ \t]+organization[ \t]+report[ \t]*#*[ \t]*\r?$"
+_KEY = r"(?i)\b(consolidated|removed|re[-_ ]?indexed)\b[*_`]{0,3}[ \t]{0,8}[:=][*_` \t]{0,8}([0-9]{1,9})(?![\w.])"
 
 
 class Stage(StrEnum):
@@ -132,12 +129,13 @@ class DreamReport(msgspec.Struct, frozen=True):
         Permissive: keys in any case after a colon or an equals sign, the first of each; a missing one is 0.
         """
         heading = None
-        for found in _HEADING.finditer(text):
+        for found in re.finditer(_HEADING, text):
             heading = found
         if heading is None:
             return None
         keys = {
-            re.sub(r"[-_ ]", "", key.lower()): int(value) for key, value in reversed(_KEY.findall(text, heading.end()))
+            re.sub(r"[-_ ]", "", key.lower()): int(value)
+            for key, value in reversed(re.compile(_KEY).findall(text, heading.end()))
         }
         return cls(*(keys.get(key, 0) for key in cls.__struct_fields__))
 

@@ -30,11 +30,11 @@ _OPEN, _CLOSE = "<!--", "-->"
 _MARK = re.compile(r"<!--[ \t]{0,8}/?[ \t]{0,8}fleet:hot", re.IGNORECASE)
 _OPENS = re.compile(r"<!--[ \t]*fleet:hot(?![\w-])(?:(?!-->).)*-->[ \t]*")
 _CLOSES = re.compile(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
-_PROMOTED = re.compile(r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*")
-_EVIDENCE = re.compile(r"; (p-[0-9a-f]{16})\)[ \t]*$")
+_PROMOTED = r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*"
+_EVIDENCE = r"; (p-[0-9a-f]{16})\)[ \t]*$"
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)")
-_TITLE = re.compile(r"\s*# .*\n?")
+_FRONT_MATTER = r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+_TITLE = r"\s*# .*\n?"
 _BOM = "\ufeff"
 _TAG = re.compile(r"<([/!?]?[A-Za-z-][^<>]*)>")
 _TAG_BEGINS = re.compile(r"<(?=[/!?A-Za-z])")
@@ -113,7 +113,7 @@ class Memory(NamedTuple):
     def with_lesson(self, row: str, agent: str) -> "Memory":
         """Return the memory with one more lesson, and its id remembered. A file without a block gets one."""
         whole = self._with_block(agent)
-        at = next((n for n, known in enumerate(whole.rows) if _PROMOTED.fullmatch(known.rstrip("\r\n"))), None)
+        at = next((n for n, known in enumerate(whole.rows) if re.fullmatch(_PROMOTED, known.rstrip("\r\n"))), None)
         rows = [*whole.rows]
         rows.insert(len(rows) if at is None else at, row + whole.eol)
         return whole._replace(rows=tuple(rows))._remembering([_id_of(row)])
@@ -131,7 +131,7 @@ class Memory(NamedTuple):
 
     def _remembering(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> "Memory":
         before = [pattern for row in self.rows for pattern in _promoted(row) if pattern not in forgotten]
-        rest = [row for row in self.rows if not _PROMOTED.fullmatch(row.rstrip("\r\n"))]
+        rest = [row for row in self.rows if not re.fullmatch(_PROMOTED, row.rstrip("\r\n"))]
         said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
         return self._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{self.eol}"))
 
@@ -232,9 +232,9 @@ def _place(text: str) -> int:
     Never where a comment is open: the block's own marks would end it, and hide from the agent what is between.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
-    if (matter := _FRONT_MATTER.match(text, top)) and not _opens_comment(matter[0]):
+    if (matter := re.compile(_FRONT_MATTER).match(text, top)) and not _opens_comment(matter[0]):
         top = matter.end()
-    title = _TITLE.match(text, top)
+    title = re.compile(_TITLE).match(text, top)
     return title.end() if title and not _opens_comment(text[: title.end()]) else top
 
 
@@ -246,12 +246,12 @@ def _inert(words: str) -> str:
 
 def _id_of(row: str) -> str:
     """Return the id at the end of a lesson's line, or ""."""
-    found = _EVIDENCE.search(row.rstrip("\r\n"))
+    found = re.search(_EVIDENCE, row.rstrip("\r\n"))
     return found[1] if found else ""
 
 
 def _promoted(row: str) -> list[str]:
-    found = _PROMOTED.fullmatch(row.rstrip("\r\n"))
+    found = re.fullmatch(_PROMOTED, row.rstrip("\r\n"))
     return found[1].split() if found else []
 
 
@@ -265,9 +265,9 @@ _SAME_MIN = 0.95
 _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
-_NOTE = re.compile(r"- (\d{4}-\d{2}-\d{2}): (\S.*)")
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*")
-_CHECK = re.compile(r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)")
+_NOTE = r"- (\d{4}-\d{2}-\d{2}): (\S.*)"
+_HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
+_CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
 
 class _Noted(NamedTuple):
@@ -354,7 +354,7 @@ def _note(said: str) -> str:
 
 def _same(note: str, known: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
-    said = {row: found[2] for row in known if (found := _NOTE.match(row.rstrip("\r\n")))}
+    said = {row: found[2] for row in known if (found := re.match(_NOTE, row.rstrip("\r\n")))}
     exact = next((row for row, text in said.items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
@@ -365,7 +365,7 @@ def _same(note: str, known: Sequence[str]) -> str:
 def _note_rows(rows: Sequence[str]) -> list[int]:
     """Return where the dated notes are, in the order of the page."""
     begin, end = _section(rows)
-    return [at for at in range(begin, end) if _NOTE.fullmatch(rows[at].rstrip("\r\n"))]
+    return [at for at in range(begin, end) if re.fullmatch(_NOTE, rows[at].rstrip("\r\n"))]
 
 
 def _section(rows: Sequence[str]) -> tuple[int, int]:
@@ -374,7 +374,7 @@ def _section(rows: Sequence[str]) -> tuple[int, int]:
     for at, row in enumerate(rows):
         bare = row.rstrip("\r\n")
         fence = _fence_after(fence, bare)
-        heading = None if fence else _HEADING.fullmatch(bare)
+        heading = None if fence else re.fullmatch(_HEADING, bare)
         if heading is None:
             continue
         if begin and len(heading[1]) <= level:
@@ -432,7 +432,7 @@ class UserModel:
         found: list[str] = []
         for part in re.split(r"(?m)^## ", self._text)[1:]:
             name, *rows = part.splitlines()
-            said = [row for row in rows if _NOTE.fullmatch(row)][-_OBSERVATIONS_MAX:]
+            said = [row for row in rows if re.fullmatch(_NOTE, row)][-_OBSERVATIONS_MAX:]
             found += [f"- {name}: {row[2:]}" for row in reversed(said)]
         return "\n".join(_fitting(found, chars_max))
 
@@ -454,7 +454,7 @@ class Checks:
 
         ``since``: what was due before it is told no more.
         """
-        rows = (_CHECK.fullmatch(each.strip()) for each in self._page.decode("utf-8", "replace").splitlines())
+        rows = (re.fullmatch(_CHECK, each.strip()) for each in self._page.decode("utf-8", "replace").splitlines())
         found = [(row[1], row[2]) for row in rows if row]
         return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]
 

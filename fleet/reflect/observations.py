@@ -30,13 +30,11 @@ _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_PLAIN = r"[A-Za-z0-9_-]+"
+_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _WHEN = r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
-_LINE = re.compile(
-    rf"[ \t]*(?:[-*+][ \t]+)?\[?(?P<when>{_WHEN})\]?[ \t]*(?:[|│:—–]|-(?=[ \t]))[ \t]*(?P<text>\S.*)", re.IGNORECASE
-)
-_COMMENT = re.compile(
+_LINE = rf"(?i)[ \t]*(?:[-*+][ \t]+)?\[?(?P<when>{_WHEN})\]?[ \t]*(?:[|│:—–]|-(?=[ \t]))[ \t]*(?P<text>\S.*)"
+_COMMENT = (
     rf"[ \t]*(?P<agent>[a-z0-9][a-z0-9_-]{{0,31}})(?:[ \t]+(?P<session>(?!{FLAG}\b)[A-Za-z0-9_-]{{1,40}}))?"
     rf"(?P<at>[ \t]+{_WHEN})?(?:[ \t]+{FLAG})?[ \t]*"
 )
@@ -99,7 +97,7 @@ class Said(NamedTuple):
         """Return the observations among the lines of a page, in their order, each with its session."""
         read: list[tuple[int, Said]] = []
         for each in found:
-            if (match := _LINE.fullmatch(each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
+            if (match := re.fullmatch(_LINE, each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = each.whose, match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
                 read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
@@ -113,9 +111,9 @@ def _session_mark(session: str) -> str:
     """Return the short name of a session: itself where it is short, the end of a UUID, else a hash; "" for none."""
     if not session:
         return ""
-    if _UUID.fullmatch(session):
+    if re.fullmatch(_UUID, session):
         return session[-8:].lower()  # the beginning of a UUID by time is shared by those of one minute
-    if len(session) <= _MARK_CHARS_MAX and _PLAIN.fullmatch(session) and session != FLAG:
+    if len(session) <= _MARK_CHARS_MAX and re.fullmatch(_PLAIN, session) and session != FLAG:
         return session
     return blake2b(session.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
@@ -160,7 +158,7 @@ class Row(NamedTuple):
     @property
     def whose(self) -> Whose | None:
         """The agent and session that its comments name; None where none does."""
-        found = next(filter(None, map(_COMMENT.fullmatch, self.comments)), None)
+        found = next((match for each in self.comments if (match := re.fullmatch(_COMMENT, each))), None)
         return Whose(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
 
     @classmethod

@@ -28,7 +28,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
 _READS_MAX = 5
-_APPROVED = re.compile(r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$")
+_APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$"
 
 
 class Lessons:
@@ -219,7 +219,7 @@ class AgentMemory:
     @staticmethod
     def is_approved(row: str) -> bool:
         """Tell whether a memory's line says that a person took the lesson in."""
-        return _APPROVED.search(row) is not None
+        return re.search(_APPROVED, row) is not None
 
 
 class Promotions:
