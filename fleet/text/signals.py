@@ -362,10 +362,20 @@ def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
 
 def _excerpt(said: str, hit: _Hit) -> str:
     begin, over = _sentence(said, hit.start, min(hit.end, len(said)))
-    begin, roof = max(begin, hit.start - EXCERPT_CHARS_MAX // 2), min(len(said), begin + EXCERPT_CHARS_MAX)
+    floor = max(0, hit.start - EXCERPT_CHARS_MAX // 2)
+    while begin > floor and _is_within_a_word(said, begin):
+        begin, _ = _sentence(said, begin - 1, begin - 1)
+    begin, roof = max(begin, floor), min(len(said), begin + EXCERPT_CHARS_MAX)
+    while over < roof and _is_within_a_word(said, over):
+        _, over = _sentence(said, over, over)
     while over < roof and _word_count(said[begin:over]) < _SAYING_WORDS:
         _, over = _sentence(said, over, over)
     return said[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
+
+
+def _is_within_a_word(said: str, at: int) -> bool:
+    """Tell whether a dot before this place ends no sentence, as in ``main.go``."""
+    return said[at - 1 : at] == "." and said[at : at + 1].isalnum()
 
 
 def _word_count(text: str) -> int:

@@ -258,6 +258,13 @@ def test_an_excerpt_says_what_was_asked_and_not_only_that_something_is_wrong(mes
     assert signals.detect(message).excerpt == excerpt
 
 
+@pytest.mark.parametrize(
+    "message", ["actually it should be main.go", "in main.go you forgot the port", "You forgot it in v1.2.3"]
+)
+def test_a_dot_within_a_word_ends_no_excerpt(message):
+    assert signals.detect(message).excerpt == message
+
+
 @pytest.mark.parametrize("letter", ["İ", "ŉ", "ß", "ǰ"])
 def test_letters_that_grow_in_lower_case_do_not_shift_the_excerpt(letter):
     assert signals.detect(f"{letter * 30}. You forgot it.").excerpt == "You forgot it."
