@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 
 from fleet.app import observing
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
-from fleet.reflect import auto_reflect, consolidation, inbox, observations, topics
+from fleet.reflect import auto_reflect, consolidation, inbox, observations
 from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
-from fleet.reflect.consolidation import Gates, Lock, Plan
+from fleet.reflect.consolidation import Gates, Lock, Migration, Plan, Topic
 from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.observations import Said, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
-from fleet.reflect.topics import Migration, Topic
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
@@ -269,7 +268,7 @@ def _taken_back(workspace: Workspace) -> list[str]:
             if each.path == auto_reflect.FILE:
                 was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
                 found += [item for item in now if item not in was]
-            elif each.path.startswith(f"{topics.FOLDER}/") and each.before is None:
+            elif each.path.startswith(f"{consolidation.FOLDER}/") and each.before is None:
                 found += Topic.read(each.path, each.after or b"").texts[-1:]
     return found
 
@@ -486,10 +485,10 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
     if days is None:
         last = _lock(workspace).last_before(now_ms)
         since = min(since, _day(last)) if last else ""
-    files = _pages(workspace, topics.FOLDER, topics.FILE_BYTES_MAX + 1)
-    index = _File.of(workspace, topics.INDEX)
+    files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
+    index = _File.of(workspace, consolidation.INDEX)
     plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
-    return plan, files if index.before is None else files | {topics.INDEX: index.before}
+    return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
@@ -620,10 +619,10 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     except UnicodeDecodeError as why:
         raise RefusedError(f"{auto_reflect.FILE} is no UTF-8 text; nothing was changed") from why
     known = {auto_reflect.FILE: data}
-    for folder in (auto_reflect.LOGS, topics.FOLDER):
+    for folder in (auto_reflect.LOGS, consolidation.FOLDER):
         known |= _pages(workspace, folder, 64 * auto_reflect.LOG_BYTES_MAX)
-    if (index := _File.of(workspace, topics.INDEX).before) is not None:
-        known[topics.INDEX] = index
+    if (index := _File.of(workspace, consolidation.INDEX).before) is not None:
+        known[consolidation.INDEX] = index
     now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
     found = Migration(text, now, workspace.wall()[:10])
     if not found.files:
@@ -637,9 +636,9 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
 
 def _backup(workspace: Workspace, data: bytes) -> str:
     """Return a name for the old file that nothing bears yet."""
-    name, number = topics.BACKUP, 2
+    name, number = consolidation.BACKUP, 2
     while os.path.lexists(workspace.root / name) and workspace.files.read(workspace.root / name) != data:
-        name, number = f"{topics.BACKUP}.{number}", number + 1
+        name, number = f"{consolidation.BACKUP}.{number}", number + 1
     return name
 
 

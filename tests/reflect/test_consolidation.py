@@ -10,7 +10,7 @@ import pytest
 
 from fleet.app import consolidating
 from fleet.model.errors import BusyError, RefusedError
-from fleet.reflect import consolidation, topics
+from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import DailyLog
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
 from fleet.reflect.observations import Said
@@ -594,7 +594,7 @@ def test_the_index_is_pointers_of_one_line(project):
 
 def test_the_index_has_at_most_200_lines_and_25000_bytes():
     many = [
-        topics.Topic(
+        consolidation.Topic(
             f".agents/topics/topic-{n:04}.md",
             "gotcha",
             f"Title {n} " + "long " * 8,
@@ -605,15 +605,15 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
         for n in range(700)
     ]
     mine = "# Mine\n\nmy own words\n"
-    found = topics.index(mine, many, {})
+    found = consolidation.pointed(mine, many, {})
     assert len(found.text.splitlines()) <= 200
     assert len(found.text.encode()) <= 25_000
     assert found.left_out > 0
     assert "my own words" in found.text
-    again = topics.index(found.text, many, {})
+    again = consolidation.pointed(found.text, many, {})
     assert again.text == found.text
     full = "".join(f"- [T{n}](topics/topic-{n:04}.md) — hook {n}\n" for n in range(300))
-    cut = topics.index(mine + full, many, {})
+    cut = consolidation.pointed(mine + full, many, {})
     assert len(cut.text.splitlines()) <= 200
     assert cut.dropped
     assert "my own words" in cut.text
@@ -963,7 +963,7 @@ def test_scratchpads_of_any_kind(project, data):
 
 
 def test_a_plan_that_would_lose_a_line_is_not_carried_out():
-    plan = topics.Migration("## Mine\n\na\nb\n", {}, "2026-03-18")
+    plan = consolidation.Migration("## Mine\n\na\nb\n", {}, "2026-03-18")
     assert not plan.lost()
     plan.files = {path: text.replace("b\n", "") for path, text in plan.files.items()}
     assert plan.lost() == ["b"]

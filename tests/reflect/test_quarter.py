@@ -16,7 +16,7 @@ import pytest
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
 from fleet.learn.corrections import Correction
-from fleet.reflect import auto_reflect, consolidation, inbox, topics
+from fleet.reflect import auto_reflect, consolidation, inbox
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store.runs import Runs
@@ -82,7 +82,7 @@ class Book:
             assert abs(last - self.machine.wall.ms) < 60_000
             self.counted["consolidations"] += 1
             self.last_ms = last
-            index = self.machine.text(topics.INDEX)
+            index = self.machine.text(consolidation.INDEX)
             assert len(index.splitlines()) <= 200
             assert len(index.encode()) <= 25_000
         assert last == self.last_ms
@@ -408,7 +408,7 @@ def undo_all(book: Book) -> None:
 def check_as_before(book: Book, first: dict[str, bytes]) -> None:
     """Check that the files are the first day's, byte for byte, but for a person's later lines, and observations."""
     now = markdown(book.machine.root)
-    assert not (book.machine.root / topics.BACKUP).exists()
+    assert not (book.machine.root / consolidation.BACKUP).exists()
     for path in {*now, *first}:
         kept = now.get(path, b"").decode()
         if path == auto_reflect.FILE:
