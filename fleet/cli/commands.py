@@ -31,8 +31,7 @@ _TABLE = {
     },
     "learn": {
         "lessons": "edit retire restore merge unmerge feedback guard stats",
-        "journal": "mutate journal handover",
-        "consolidation": "observe",
+        "journal": "mutate journal handover observe",
     },
     "share": {
         "clan": "sync pause resume leave",
@@ -42,9 +41,8 @@ _TABLE = {
     },
     "memory": {
         "lessons": "promote demote",
-        "reflection": "reflect done tidy sleep",
+        "reflection": "reflect done tidy sleep consolidate migrate",
         "records": "records",
-        "consolidation": "consolidate migrate",
     },
     "upkeep": {
         "clan": "status doctor compact render-patterns",

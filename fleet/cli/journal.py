@@ -1,11 +1,11 @@
-"""Commands for agents that are stuck, or hand over: search, mutations, the journal, what is open."""
+"""Commands for agents at work, stuck, or handing over: search, mutations, the journal, observations, what is open."""
 
 from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from fleet.app import searching
+from fleet.app import observing, searching
 from fleet.app.searching import Answer
 from fleet.cli import output
 from fleet.learn.journal import Declared, Journal, Proposal
@@ -226,3 +226,33 @@ def _as_rows(left: dict[str, Any], log: str) -> list[str]:
 def _as_row(each: dict[str, Any]) -> str:
     door = "; the same, unchanged, is stopped: fleet mutate --list" if each["closed"] else ""
     return f"- `{each['command']}` failed, {output.counted(each['failures'], 'time')} in a row: {each['error']}{door}"
+
+
+@app.command("observe")
+def _observe(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="commit, fix, reuse, dead-end or workaround.",
+            autocompletion=lambda: ["commit", "fix", "reuse", "dead-end", "workaround"],
+        ),
+    ],
+    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
+    session: output.Session = "",
+    agent: output.Agent = "",
+    as_json: output.Json = False,
+) -> None:
+    """Note one thing that happened in this session: a line of .agents.local.md, on the disk before this returns."""
+    if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":
+        kind, text = "dead-end", text[1:]
+    with output.opened() as workspace:
+        who = output.agent_in(workspace, agent, or_guest=True)
+        named = observing.session_of(workspace, who, output.chosen.session_named(session))
+        done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
+        found = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
+        output.tell(output.cleaned(found), f"in {done.path}: {done.line}", as_json=as_json)
+    if done.is_cut:
+        output.note("cut to one line of under 120 characters")
+    if done.is_directive:
+        output.note("this reads as a directive: it is kept as data, and never promoted by itself")
