@@ -13,8 +13,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, united
-from fleet.recall.session_context import ROW_CHARS_MAX
-from fleet.recall.wording import Listing, not_working
+from fleet.recall.wording import ROW_CHARS_MAX, Listing, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked

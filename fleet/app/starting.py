@@ -10,10 +10,11 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,15 @@ from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
-from fleet.recall.session_context import CHARS_MIN, LESSONS_MAX, session_context, trigger_table
-from fleet.recall.wording import STANDING, Listing, counted
+from fleet.recall.wording import (
+    CHARS_MIN,
+    LESSONS_MAX,
+    ROW_CHARS_MAX,
+    STANDING,
+    Listing,
+    counted,
+    session_context,
+)
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures
@@ -243,6 +251,18 @@ class SessionStart:
         for each in Journal(workspace, agent).proposals():
             lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
         return lines
+
+
+def trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]:
+    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
+
+    Those that were given one come before those whose words name a step, and within both the best-evidenced.
+    """
+    standing = (each for each in patterns if each.is_listed and each.state != "retired")
+    best = sorted(ranked(standing, "evidence"), key=lambda each: not each.trigger)
+    told = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in best)
+    fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
+    return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
 
 
 def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:

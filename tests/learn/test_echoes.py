@@ -11,8 +11,8 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.recall.session_context import session_context
 from fleet.recall.triggers import framed
+from fleet.recall.wording import session_context
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.memory_md import Memory
 from fleet.store import config

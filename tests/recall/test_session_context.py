@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall.session_context import CHARS_MIN, session_context
+from fleet.recall.wording import CHARS_MIN, session_context
 from fleet.reflect.memory_md import hot
 from tests.records import AT, pattern
 

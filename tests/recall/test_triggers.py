@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from fleet.app.starting import trigger_table
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
-from fleet.recall.session_context import trigger_table
 from fleet.recall.triggers import due, framed, parse
 from fleet.recall.wording import Listing
 from tests.records import AT, pattern
