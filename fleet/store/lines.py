@@ -6,7 +6,7 @@ reason, and kept in quarantine; both sides of a conflict are read; the good line
 Also append-only files of an agent's own, a JSON line for each thing that was decided, paid or said (``JsonLines``).
 """
 
-import base64
+import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
@@ -220,7 +220,7 @@ def _key(path: str, raw: bytes) -> bytes:
 
 
 def _encode(refused: Refused, at: str) -> bytes:
-    raw = base64.b64encode(refused.raw[: limits.LINE_BYTES_MAX]).decode()
+    raw = binascii.b2a_base64(refused.raw[: limits.LINE_BYTES_MAX], newline=False).decode()
     found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
     return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"
 
