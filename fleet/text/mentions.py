@@ -39,8 +39,8 @@ _RUNNERS = frozenset({"run", "exec", "mod", "compose", "tool", "pr", "-m"})
 # Texts are compiled by `re` when one is used first, and kept: few processes need any.
 _PIECES = r"&&|\|\||[;|]"
 _SPAN = re.compile(r"`([^`\n]{1,200})`")
-_PLAIN = r"(?a)[a-z][\w.:-]{0,40}"
-_OPTION = r"(?a)--?[A-Za-z][\w-]{0,40}"
+_PLAIN = re.compile(r"[a-z][\w.:-]{0,40}", re.ASCII)
+_OPTION = re.compile(r"--?[A-Za-z][\w-]{0,40}", re.ASCII)
 _WORD = re.compile(r"[\w@./*+-]+", re.ASCII)
 _TOOL = re.compile(r"mcp__\w{1,60}__\w{1,60}", re.ASCII)
 _ENDINGS = frozenset(
@@ -213,7 +213,7 @@ def _sharp(entry: str, words: list[str]) -> tuple[str, ...]:
     """Return the entry of a step that is wrong with an option: without it, the same command may be right."""
     if entry.startswith("Edit:") or words[0] in _GENERIC or not entry.endswith("*"):
         return (entry,)
-    options = [_escaped(word) for word in words if re.fullmatch(_OPTION, word) and word not in entry]
+    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in entry]
     return (f"{entry} {options[0]}", f"{entry} {options[0]} *") if options else (entry,)
 
 
@@ -252,14 +252,14 @@ def _in_code(span: str) -> Iterator[str]:
 
 def _command(words: list[str]) -> str:
     """Return the pattern of a command in code, "" for what is none."""
-    program, options = words[0].removeprefix("./"), [word for word in words[1:] if re.fullmatch(_OPTION, word)]
-    if not re.fullmatch(_PLAIN, program) or "." in program:
+    program, options = words[0].removeprefix("./"), [word for word in words[1:] if _OPTION.fullmatch(word)]
+    if not _PLAIN.fullmatch(program) or "." in program:
         return ""
     if program in _GENERIC:
         if "-m" in options[:1] and len(words) > 2:
-            return f"{program} -m {words[2]}*" if re.fullmatch(_PLAIN, words[2]) else ""
+            return f"{program} -m {words[2]}*" if _PLAIN.fullmatch(words[2]) else ""
         return f"{program}*{_escaped(options[0])}*" if options else ""
-    plain = [word for word in words[1:] if re.fullmatch(_PLAIN, word)]
+    plain = [word for word in words[1:] if _PLAIN.fullmatch(word)]
     if program in _PROGRAMS:
         kept = plain[: 2 if plain[:1] and plain[0] in _RUNNERS else 1]
         return f"{words[0]} {' '.join(kept)}*" if kept and words[1] == kept[0] else ""
@@ -273,7 +273,7 @@ def _file(word: str, endings: frozenset[str]) -> str:
     word = word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"
-    found = re.fullmatch(_PATH, word)
+    found = re.fullmatch(_PATH, word) if "." in word else None
     if found is None or re.fullmatch(_NO_FILES, word) or found["ending"] not in endings:
         return ""
     path = found["path"].removeprefix("**/")
