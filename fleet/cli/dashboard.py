@@ -1,8 +1,7 @@
 """Output of ``fleet`` alone: a dashboard of the workspace here, or how to begin where there is none."""
 
 import sys
-import time
-from calendar import timegm
+from datetime import datetime
 from typing import Any
 
 from fleet.app import dashboard
@@ -111,7 +110,7 @@ def _waits(waits: dict[str, Any]) -> list[str]:
 
 def _ago(stamp: str, now_ms: int) -> str:
     """Return how long ago a stamp was, as a person says it."""
-    passed_s = now_ms // 1000 - timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
+    passed_s = now_ms // 1000 - int(datetime.fromisoformat(f"{stamp[:19]}Z").timestamp())
     for unit, size_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if (number := passed_s // size_s) > 0:
             return f"{counted(number, unit)} ago"

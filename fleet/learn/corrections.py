@@ -27,7 +27,6 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern, fold, united
-from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 from fleet.text.screening import injected_id
@@ -303,13 +302,18 @@ class Corrections:
         patterns = self._workspace.patterns
         with self._workspace.snapshot(WAIT_S):
             stands_for = {member: group[0] for member, group in patterns.groups().items()}
-            meaning = dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX)) if patterns.has_meanings() else {}
+            meaning = self._by_meaning(text) if patterns.has_meanings() else {}
             known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
         found = [(each, said) for each, said in known.items() if each not in ids]
         closest: dict[str, Near] = {}
         for each in near(text, found, len(found), meaning):
             closest.setdefault(stands_for.get(each.id, each.id), each)
         return list(closest.values())[:NEAR_MAX]
+
+    def _by_meaning(self, text: str) -> dict[str, float]:
+        from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
+
+        return dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
 
     def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
         """Return the entry that an id, or the unique beginning of one, names: it waits for its lesson.
