@@ -23,7 +23,7 @@ from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
 from fleet.text import prompts, screening, shell
-from fleet.text.signals import objections
+from fleet.text.signals import PRAISE, detect, objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
@@ -37,7 +37,7 @@ _TITLE_CHARS_MAX = 120
 _LESSON_CHARS_MAX = 240
 
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
-"""Without one of these nothing of ours is in a prompt, and what takes it out need not be loaded."""
+"""Without one of these nothing of ours is in a prompt."""
 
 _STATE_IT = """\
 fleet logged this:
@@ -244,16 +244,10 @@ class Flagging:
 
 def _own_part(said: str) -> str:
     """Return what was said without what fleet itself had put into it."""
-    if any(mark in said.lower() for mark in _INJECTED):
-        from fleet.text.screening import strip_injected
-
-        return strip_injected(said)
-    return said
+    return screening.strip_injected(said) if any(mark in said.lower() for mark in _INJECTED) else said
 
 
 def _detected(said: str, settings: Any) -> Any:
-    from fleet.text.signals import PRAISE, detect
-
     signal = detect(said, settings)
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
 
