@@ -7,15 +7,14 @@ module, since pages mix their forms: a section, a list and an entry hand pieces 
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet.learn.inputs import Text
-from fleet.text.advice import SAID, Field, Label, Passage, fields
+from fleet.text.advice import SAID, Field, Label, Passage, fields, pattern
 from fleet.text.dates import WHEN
 from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, outline
 
@@ -112,11 +111,7 @@ _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
 
-@cache
-def _pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern of ``data/pages.toml``."""
-    with Path(__file__).with_name("data").joinpath("pages.toml").open("rb") as file:
-        return re.compile("".join(tomllib.load(file)[name].split("\n")), re.IGNORECASE)
+_pattern = partial(pattern, Path(__file__).with_name("data") / "pages.toml")
 
 
 def read_notes(text: str, name: str) -> Iterator[Note | Left]:

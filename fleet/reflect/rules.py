@@ -9,6 +9,7 @@ what lays down how something is done comes before what only asks.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from fleet.model.names import normalise
 from fleet.reflect.digest import runs, unpasted, wants_to_be_obeyed
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflection
 from fleet.text import dates, screening, shell
+from fleet.text.advice import pattern
 from fleet.text.prompts import Event, Prompt, Session
 from fleet.text.signals import PRAISE, detect, objections
 
@@ -29,46 +31,10 @@ _ERROR_WORDS_MIN = 4
 _WORDS_MIN, _WORDS_MAX = 5, 50
 _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 3, "missing": 3, "standing": 3}
 
-_RULES = re.compile(
-    r"\b(?:never|always|should|must|instead|rather|don'?t|do not|doesn'?t|not|only|no longer|we (?:use|have|need|want)|"
-    r"i want|has to|have to|make sure|wrong|incorrect|without|before)\b|不|应该|nicht|sollte|muss",
-    re.IGNORECASE,
-)
-_ASKS = re.compile(
-    r"(?:(?:and|but|so|hmm+|wondering now|ok|ah|wait|please|also)\W+)*(?:what|why|how|can|could|do|does|did|is|are|any|"
-    r"where|which|who|when|would|should we|should i|given|let'?s|explain|show|tell|i mean|maybe)\b",
-    re.IGNORECASE,
-)
-_ASKS_WHY_NOT = re.compile(
-    r"\b(?:are|is|do|does|should|could|have|why) (?:we |it |you |they |this )?(?:are |is )?(?:we |it |you )?not\b"
-    r"|\b(?:isn't|aren't|don't|shouldn't|couldn't) (?:we|it|you|this|that|there)\b",
-    re.IGNORECASE,
-)
-_ORDERS = re.compile(r"(?:(?:no|please)\W+)*(?:don'?t|do not|never|always|use|prefer|keep|avoid|only)\b", re.IGNORECASE)
-_REPORTS = re.compile(
-    r"(?:(?:ah|ok|hmm+|but)\W+)*(?:i(?:'ve| have)? (?:just|actually|got|did|now|messed|see)|lol|still|this is still)\b",
-    re.IGNORECASE,
-)
-_CHATS = re.compile(
-    r"(?:(?:and|but|so|hmm+|ok|ah|no|well|also|then|yes|yep|yeah)\W+)*"
-    r"(?:i (?:guess|would have|thought|think (?:we are|it'?s)|mean)|i'?ve|hang on|stop for|continue|wait|"
-    r"actually maybe|right now|maybe|let'?s|sorry|for now)\b|(?:yes|yep|yeah)\b",
-    re.IGNORECASE,
-)
-_POINTS = re.compile(r"\b(?:this|that|these|those|it|again|now|first|1|2|3)\b", re.IGNORECASE)
+_pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
 _POINTING_WORDS_MAX = 8
 """So short a remark that points at something holds for nothing else."""
 _PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
-_STANDS = re.compile(
-    r"\b(?:always|never|our|from now on|whenever|every time|in (?:this|our) (?:repo|project|codebase)|by default)\b",
-    re.IGNORECASE,
-)
-_LAYS_DOWN = re.compile(
-    r"\bwe (?:always|never|use|prefer|don'?t|do not|only|want to keep)\b|\bsingle source of truth\b|\bthe convention\b"
-    r"",
-    re.IGNORECASE,
-)
-_WISHES = re.compile(r"\bI wish (?:I|we|there) (?:had|were|was|could)\b[^.\n]{4,160}", re.IGNORECASE)
 _MISSING = re.compile(
     r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
     r"|No such file or directory: '?([\w./~-]+)|No module named '?([\w.]+)|[Cc]annot find module '([^']+)')"
@@ -126,12 +92,16 @@ class Proposal(NamedTuple):
         text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
         words = len(text.split())
         if kind not in ("failure", "missing", "memory"):
-            asks = text.endswith(("?", "？")) or _ASKS.match(text) is not None
-            worth += 2 * (_RULES.search(text) is not None) + 2 * (_ORDERS.match(text) is not None) - 4 * asks
-            worth += 2 * (asks and _ASKS_WHY_NOT.search(text) is not None)
-            worth -= 2 * (_REPORTS.match(text) is not None) + 2 * (_PASTES.search(text) is not None)
-            worth -= 3 * (_CHATS.match(text) is not None) + 2 * (not asks and "?" in text)
-            worth -= 3 * (words < _POINTING_WORDS_MAX and _POINTS.search(text) is not None)
+            asks = text.endswith(("?", "？")) or _pattern("asks").match(text) is not None
+            worth += (
+                2 * (_pattern("binds").search(text) is not None)
+                + 2 * (_pattern("orders").match(text) is not None)
+                - 4 * asks
+            )
+            worth += 2 * (asks and _pattern("asks_why_not").search(text) is not None)
+            worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+            worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
+            worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
         elif wants_to_be_obeyed(quote):
             worth = 0
@@ -215,7 +185,9 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
         words = len(sentence.split())
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
             continue
-        if (_ORDERS.match(sentence) and _STANDS.search(sentence)) or _LAYS_DOWN.search(sentence):
+        if (_pattern("orders").match(sentence) and _pattern("stands").search(sentence)) or _pattern("lays_down").search(
+            sentence
+        ):
             yield Proposal.of(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
 
 
@@ -321,7 +293,7 @@ def _wish(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for what somebody wished to have."""
     for event in session.events:
         said = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
-        if found := _WISHES.search(Prompt(said).own_words()[1]):
+        if found := _pattern("wishes").search(Prompt(said).own_words()[1]):
             wish = _line(found[0], 200)
             body = f"In one session it was said: “{wish}”. Say here how that is done with what there is.\n"
             return _slug(" ".join(wish.split()[4:9])), wish, body

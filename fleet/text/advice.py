@@ -65,6 +65,17 @@ def _words() -> _Words:
     )
 
 
+@cache
+def pattern(page: Path, name: str) -> re.Pattern[str]:
+    """Return an expression of a page of them, a TOML file: its lines are joined, and case does not matter."""
+    return re.compile("".join(_patterns(page)[name].split("\n")), re.IGNORECASE)
+
+
+@cache
+def _patterns(page: Path) -> dict[str, str]:
+    return tomllib.loads(page.read_text("utf-8"))
+
+
 SAID = frozenset({"rule", "right", "wrong", "why"})
 """Roles of fields that say what was learned; the others say when, where and about what."""
 
