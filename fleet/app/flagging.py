@@ -287,8 +287,7 @@ def _shown_title(title: str) -> str:
 
 
 def _short(text: str) -> str:
-    clean = screening.one_line(screening.readable(text))
-    return clean if len(clean) <= _LESSON_CHARS_MAX else f"{clean[: _LESSON_CHARS_MAX - 1]}…"
+    return screening.shortened(screening.one_line(screening.readable(text)), _LESSON_CHARS_MAX)
 
 
 class _Ground:

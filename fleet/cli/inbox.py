@@ -246,7 +246,9 @@ def _review(
     with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace, agent)
-            _tell_answered([_answered(workspace, who, each) for each in answers], as_json=as_json)
+            done = [_answered(workspace, who, each) for each in answers]
+            rows = [each._asdict() for each in done]
+            output.tell({"answered": rows}, "\n".join(each.told for each in done), as_json=as_json)
             return
         pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
         if as_json:
@@ -271,14 +273,6 @@ def _answered(workspace: Workspace, agent: str, given: str) -> Answered:
     if not separator:
         raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
     return reviewing.answer(workspace, agent, pair, said)
-
-
-def _tell_answered(done: list[Answered], *, as_json: bool) -> None:
-    if as_json:
-        output.say_json({"answered": [each._asdict() for each in done]})
-        return
-    for each in done:
-        output.say(each.told)
 
 
 def _pair_as_json(asked: Asked) -> dict[str, object]:
@@ -339,11 +333,11 @@ def _block(
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
-        if as_json:
-            output.say_json(output.cleaned(_block_as_json(done, dry_run=dry_run)))
-            return
-        for row in _block_rows(done, dry_run=dry_run):
-            output.say(row)
+        output.tell(
+            output.cleaned(_block_as_json(done, dry_run=dry_run)),
+            "\n".join(_block_rows(done, dry_run=dry_run)),
+            as_json=as_json,
+        )
 
 
 @app.command("unblock")
@@ -351,13 +345,11 @@ def _unblock(name: Name, as_json: output.Json = False) -> None:
     """Let a writer count again that was blocked here."""
     with output.opened() as workspace:
         done = reviewing.unblock(workspace, name)
-        if as_json:
-            output.say_json(output.cleaned(_block_as_json(done, dry_run=False)))
-            return
-        output.say(
+        told = (
             f"{name} counts again: {counted(len(done.gone), 'lesson')} back, {len(done.other):,} read or count "
             f"otherwise, {counted(done.discoveries, 'discovery', 'discoveries')}"
         )
+        output.tell(output.cleaned(_block_as_json(done, dry_run=False)), told, as_json=as_json)
 
 
 def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:

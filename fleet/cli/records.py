@@ -130,10 +130,8 @@ def _undo(
             _list_runs(shown, [undoing.about(workspace, each) for each, _ in shown], len(found), as_json=as_json)
             return
         done = undoing.undo(workspace, run)
-        if as_json:
-            output.say_json(output.cleaned(_undone_as_json(done)))
-        else:
-            output.say("\n".join(output.cleaned(_undone_rows(done))))
+        rows = "\n".join(output.cleaned(_undone_rows(done)))
+        output.tell(output.cleaned(_undone_as_json(done)), rows, as_json=as_json)
 
 
 def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:

@@ -168,10 +168,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
             "next_sync": _when(marks.next_ms),
             "unit": _unit(workspace, named),
         }
-        if as_json:
-            output.say_json(output.cleaned(found))
-        else:
-            say("\n".join(_as_rows(found)))
+        output.tell(output.cleaned(found), "\n".join(_as_rows(found)), as_json=as_json)
         if holder is None:
             raise typer.Exit(EXIT_NO)
 

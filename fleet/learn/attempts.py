@@ -536,10 +536,9 @@ def _as_kept(state: _State, now_ns: int) -> bytes:
 
 def fitting(text: str, chars_max: int) -> str:
     """Return a text screened and cut, in this order: half of a secret is not known as one."""
-    from fleet.text.screening import one_line, screen
+    from fleet.text.screening import one_line, screen, shortened
 
-    clean = one_line(screen(text).text)
-    return clean if len(clean) <= chars_max else clean[: chars_max - 1] + "…"
+    return shortened(one_line(screen(text).text), chars_max)
 
 
 def _key(command: str, cwd: str) -> str:

@@ -420,4 +420,4 @@ def _proposal(event: dict[str, Any]) -> Proposal:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _WORDS_SHOWN_MAX else text[: _WORDS_SHOWN_MAX - 1].rstrip() + "…"
+    return screening.shortened(text, _WORDS_SHOWN_MAX)

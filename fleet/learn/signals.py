@@ -335,12 +335,11 @@ def _cut_line(line: str, *, is_torn: bool) -> str:
     room = limits.SIGNAL_LINE_CHARS_MAX
     if is_torn:
         return "…" + line[-(room - 1) :]
-    return line if len(line) <= room else line[: room - 1] + "…"
+    return screening.shortened(line, room)
 
 
 def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> str:
-    first = text.split("\n", 1)[0].strip()
-    return first if len(first) <= chars_max else first[: chars_max - 1].rstrip() + "…"
+    return screening.shortened(text.split("\n", 1)[0].strip(), chars_max)
 
 
 def _word(text: str, otherwise: str) -> str:

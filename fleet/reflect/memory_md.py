@@ -348,8 +348,7 @@ def _without_notes(text: str) -> str:
 def _note(said: str) -> str:
     """Return a note as one line in which nothing is Markdown or a tag; "" for nothing."""
     line = screening.one_line(screening.readable(said)).lstrip("-*# ")
-    line = line.replace("<!--", "‹!--").replace("-->", "--›")
-    return line if len(line) <= _NOTE_CHARS_MAX else f"{line[: _NOTE_CHARS_MAX - 1].rstrip()}…"
+    return screening.shortened(line.replace("<!--", "‹!--").replace("-->", "--›"), _NOTE_CHARS_MAX)
 
 
 def _same(note: str, known: Sequence[str]) -> str:

@@ -244,7 +244,7 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
 
 def _line(said: str, chars_max: int) -> str:
     clean = screening.one_line(screening.screen(said[: 8 * chars_max], home=str(Path.home())).text)
-    return clean if len(clean) <= chars_max else f"{clean[: chars_max - 1].rstrip()}…"
+    return screening.shortened(clean, chars_max)
 
 
 # --- skills, notes and the outcome ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from crdt import clock
 from fleet.model.pattern import Pattern
 from fleet.reflect.exposure import Exposure, promoted_ms
+from fleet.text.screening import shortened
 
 SHOWN_MIN = 20
 """A lesson that was shown less often cannot be said to have failed."""
@@ -168,7 +169,7 @@ class Stats(NamedTuple):
             parts.append([f"From first correction to the fleet's memory: {_span(middle)} in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
-        return "\n\n".join("\n".join(_cut(row, width) for row in rows) for rows in parts if rows)
+        return "\n\n".join("\n".join(shortened(row, width) for row in rows) for rows in parts if rows)
 
 
 def measure(
@@ -302,7 +303,3 @@ def _span(hours: float) -> str:
     if hours < 1:
         return f"{hours * 60:.0f} min"
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def _cut(row: str, width: int) -> str:
-    return row if len(row) <= width else row[: width - 1].rstrip() + "…"

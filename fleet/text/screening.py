@@ -65,6 +65,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """Return the text in at most so many characters; one that was longer ends in an ellipsis. Screen it before."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1].rstrip()}…"
+
+
 def screened(value: object) -> str:
     """Return a field as one line that is fit to leave; what is no text, as a peer may send it, is empty."""
     if not isinstance(value, str):
@@ -244,22 +249,8 @@ def _redact_once(text: str, kinds: set[str]) -> str:
 
 _TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
 _NAME_HINTS = (
-    "secret",
-    "token",
-    "passw",
-    "passphrase",
-    "_pass",
-    "pwd",
-    "_pw",
-    "key",
-    "cred",
-    "auth",
-    "sig=",
-    "api_org_",
-    "sshpass",
-    "mysql",
-    "mariadb",
-    "curl",
+    *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
+    *("sshpass", "mysql", "mariadb", "curl"),
 )
 
 
