@@ -73,6 +73,8 @@ class _Table:
 
     def beginning(self, prefix: str) -> list[str]:
         """Return the ids that begin so, sorted."""
+        if not prefix.isascii():  # no id does, and SQLite would choke on bytes of a shell that are no text
+            return []
         asked = f"SELECT id FROM {self._name} WHERE id >= ? AND id < ? ORDER BY id"
         return [row[0] for row in self._rows(asked, prefix, f"{prefix}~")]
 

@@ -513,3 +513,13 @@ def test_a_command_in_a_folder_that_was_removed_says_which_it_is(bench):
     done = subprocess.run(["sh", "-c", command], env=bench.environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 6
     assert "the folder that this was started in: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("show",), ("retire",), ("edit",), ("guard", "deny"), ("feedback", "--helped")])
+@pytest.mark.parametrize("kind", ["p-", "d-"])
+def test_an_id_of_bytes_that_are_no_text_is_not_found_and_harms_no_database(stage, words, kind):
+    velma = stage.join("velma")
+    stage.correct(velma, "Quote every path")
+    done = stage.run(velma, words[0], f"{kind}\udcff", *words[1:], expect=1)
+    assert "made anew" not in done.stderr
+    assert "begins with" in done.stderr
