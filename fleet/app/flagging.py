@@ -39,31 +39,10 @@ _LESSON_CHARS_MAX = 240
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
 """Without one of these nothing of ours is in a prompt."""
 
-_STATE_IT = """\
-fleet logged this:
-{rows}
-It counts for nothing until its lesson is stated. State it now, in this turn, as one general sentence that would have \
-prevented it, and then go on with the task:
-  fleet learn {first} --pattern "..."{known}
-If it was no correction at all: fleet learn --dismiss {first}"""
-
-_STATE_ITS_CAUSE = """\
-`{command}` succeeds now. It had failed, and fleet logged that:
-{rows}
-What was it? If others would run into it too, state it as one general sentence that would have prevented it:
-  fleet learn {first} --pattern "..."{known}
-If it failed as it was meant to, as a test that is written first does, go on: you will not be asked again."""
-
-_STATE_THEM = """\
-What was logged in this session has no lesson yet, and so teaches nobody anything:
-{rows}
-State each as one general sentence, for example: fleet learn {first} --pattern "..."{known}
-What was no correction: fleet learn --dismiss ID. You will not be asked again in this session."""
-
-_KNOWN = """
-Known already, nearest first. If it is one of these, say so instead of wording it anew: fleet learn {first} --same p-...
-{rows}"""
-
+_STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
+    Path(__file__).with_name("data").joinpath("questions.txt").read_text("utf-8").removesuffix("\n").split("\n---\n")
+)
+"""What asks for a lesson: in the turn, when a command succeeds again, and at the end; and what is known already."""
 
 _Told = tuple[prompts.Objection | None, signals.Flag]
 

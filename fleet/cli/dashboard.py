@@ -2,6 +2,7 @@
 
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from fleet.app import dashboard
@@ -11,16 +12,7 @@ from fleet.cli.output import NoWorkspaceError, counted
 _SHOWN = 5
 _LABEL = 10
 
-_WELCOME = """\
-fleet: every correction one agent gets becomes knowledge for all of them.
-
-There is no workspace in this folder or above. To begin, in your project's folder:
-
-  fleet init --agent NAME       make one; with --remote URL, join a clan
-  fleet install claude-code     let the loop run by itself
-  fleet import .                take in what is here: lessons.md, CLAUDE.md, past notes
-
-`fleet help` lists the commands, `fleet help concepts` says what the words mean."""
+_WELCOME = Path(__file__).with_name("data") / "welcome.txt"
 
 
 def show(*, as_json: bool) -> None:
@@ -42,7 +34,7 @@ def show(*, as_json: bool) -> None:
     except NoWorkspaceError:
         if as_json:
             raise
-        output.say(_WELCOME)
+        output.say(_WELCOME.read_text("utf-8").rstrip())
 
 
 def _rows(found: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:

@@ -15,11 +15,13 @@ commands, not rather those of something that was only read. In doubt it is not s
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet.reflect.reflection import FAILURE, PERSON, Lesson
 from fleet.text import screening, shell
+from fleet.text.advice import pattern
 from fleet.text.prompts import Event, Prompt, is_letter
 from fleet.text.similarity import is_stop
 
@@ -166,20 +168,11 @@ _NOTE_SHARE_MIN = 0.5
 _READ_SHARE_MAX = 0.6
 """A statement of which more stands in one place that was only read is what that place says."""
 _WINDOW_WORDS = 60
-_INTRODUCES = re.compile(
-    r"(?::|\b(?:below|following|attached|document|ticket|issue|page|readme|file|e-?mail|text|log|output|article)\b.{0,40})\s*$",
-    re.IGNORECASE,
-)
+_pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|<([a-z]+[-_][\w-]{0,40})\b[^<>]{0,400}>.*?(?:</\1>|\Z)|<([a-z]\w{0,40})\b[^<>]{0,400}>.*?</\2>",
     re.DOTALL | re.IGNORECASE,
 )
-_TOLD_TO = re.compile(
-    r"\b(?:remember|from now on|always|never|ignore (?:all|any|previous)|instructions?|rule|assistant|agents?|memory|"
-    r"lesson)\b",
-    re.IGNORECASE,
-)
-"""Words that a text that wants to be obeyed has, and the output of a command that only fails has not."""
 _ENDS_PASTE = re.compile(r"^(?:-{3,}|={3,})\s*$")
 
 
@@ -249,7 +242,7 @@ class Support:
 
 def wants_to_be_obeyed(text: str) -> bool:
     """Tell whether a command's output reads as an order rather than as an error."""
-    return _TOLD_TO.search(text) is not None
+    return _pattern("obeyed").search(text) is not None
 
 
 def unpasted(prompt: str) -> str:
@@ -264,11 +257,11 @@ def unpasted(prompt: str) -> str:
         head, *rest = paragraph.split("\n")
         if _ENDS_PASTE.match(head):
             break
-        if rest and number == 0 and _INTRODUCES.search(head):
+        if rest and number == 0 and _pattern("introduces").search(head):
             kept.append(head)
             break
         kept.append(paragraph)
-        if _INTRODUCES.search(paragraph):
+        if _pattern("introduces").search(paragraph):
             break
     return "\n".join(line for line in "\n\n".join(kept).split("\n") if not line.lstrip().startswith(">"))
 

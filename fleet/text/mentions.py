@@ -23,16 +23,13 @@ _WORDS_MAX = 6
 _DATA = Path(__file__).with_name("data")
 _COMMANDS = frozenset(_DATA.joinpath("commands.txt").read_text(encoding="utf-8").splitlines())
 _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gradlew", "mvnw"}
-_ALONE = frozenset(
-    str.split("pytest unittest mypy pyright pylint flake8 eslint tsc vitest jest ctest rspec rubocop phpunit cmake")
-)
+_WORDS_OF = {
+    name: frozenset(words.split())
+    for name, words in (row.split(":") for row in _DATA.joinpath("mentions.txt").read_text("utf-8").splitlines())
+}
+_ALONE = _WORDS_OF["alone"]
 """Programs that do one thing, under names that are no other words."""
-_GENERIC = frozenset(
-    str.split(
-        "awk cat cd chmod chown cp curl cut date echo env export find grep head kill less ls ln mkdir mv printf ps pwd "
-        "rg rm sed sleep sort tail tar tee touch tr wc wget which xargs python python3 node bash sh sudo ssh scp jq"
-    )
-)
+_GENERIC = _WORDS_OF["generic"]
 _RUNNERS = frozenset({"run", "exec", "mod", "compose", "tool", "pr", "-m"})
 """Words behind which the command that matters begins."""
 
@@ -43,22 +40,10 @@ _PLAIN = re.compile(r"[a-z][\w.:-]{0,40}", re.ASCII)
 _OPTION = re.compile(r"--?[A-Za-z][\w-]{0,40}", re.ASCII)
 _WORD = re.compile(r"[\w@./*+-]+", re.ASCII)
 _TOOL = re.compile(r"mcp__\w{1,60}__\w{1,60}", re.ASCII)
-_ENDINGS = frozenset(
-    str.split(
-        "py pyi ts tsx jsx rs go rb java kt swift cs php sh sql toml yaml yml md mdx lock proto tf ipynb gradle vue"
-    )
-)
-_ALL_ENDINGS = _ENDINGS | frozenset(
-    str.split("c h cc cpp hpp js mjs cjs json jsonl ini cfg conf xml html css scss bash")
-)
+_ENDINGS = _WORDS_OF["endings"]
+_ALL_ENDINGS = _ENDINGS | _WORDS_OF["other_endings"]
 _PATH = r"(?P<path>(?:[\w@.*+-]{1,60}/){0,8}(?P<name>[\w@*+-][\w@.*+-]{0,60})\.(?P<ending>\w{1,8}))(?::\d+)*"
-_NAMED = frozenset(
-    str.split(
-        "Makefile Dockerfile Jenkinsfile Gemfile Rakefile Procfile CODEOWNERS .gitignore .gitattributes .dockerignore "
-        ".env .npmrc .editorconfig go.mod go.sum package.json package-lock.json tsconfig.json requirements.txt "
-        "CMakeLists.txt docker-compose.yml"
-    )
-)
+_NAMED = _WORDS_OF["named"]
 _SINGLE = _ALONE | _NAMED
 _ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
 """Programs whose names are words: "never make ..." names none, "don't use make" does."""
