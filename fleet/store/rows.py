@@ -15,7 +15,7 @@ from crdt import clock
 from fleet.model import limits, line, names, pattern
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
-from fleet.model.names import normalise, pattern_id
+from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Arrivals
 from fleet.store.database import checked, checksum, get_meta, set_meta
@@ -25,6 +25,7 @@ from fleet.text.similarity import Words
 
 _AT_ONCE = 500
 _NEVER = "~"  # behind every stamp
+_NO_WORDS = pattern_id("")  # of a text that says nothing
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
     *("seen", "last", "newest", "ripens", "purges"),
@@ -101,11 +102,11 @@ class Rows:
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
 
     def _join_patterns(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
-        found = self._batch(_quick_id(raw) for _, raw in batch)
+        quick_ids = [_quick_id(raw) for _, raw in batch]
+        found = self._batch(quick_ids)
         pending: dict[str, Line] = {}
         covered: list[str] = []
-        for number, raw in batch:
-            quick = _quick_id(raw)
+        for quick, (number, raw) in zip(quick_ids, batch, strict=True):
             row = found.rows.get(quick)
             if row is not None and row[1] == raw and quick not in pending:
                 if in_tree and quick in found.bases:
@@ -118,7 +119,8 @@ class Rows:
             elif isinstance(entry, Line):
                 pending[entry.id] = line.join(pending[entry.id], entry) if entry.id in pending else entry
         self._set_covered(covered)
-        more = self._batch(each for each in pending if each not in found.rows)
+        asked = frozenset(quick_ids)
+        more = self._batch(each for each in pending if each not in asked)
         found.rows.update(more.rows)
         found.bases.update(more.bases)
         for part in pending.values():
@@ -247,13 +249,13 @@ class Rows:
         """Write one row, and its words."""
         self.changed = True
         folded = pattern.fold(whole, self._policy)
-        alike = pattern_id(folded.text) if folded.text and normalise(folded.text) else ""
+        alike = pattern_id(folded.text)
         newest, ripens = _newest_and_next(whole, self._policy.cut)
         for writer, stamp in whole.newest_by().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
         gone = whole.purged_carried()
         values = (
-            *(data, checksum(data), folded.text, "" if alike == whole.id else alike, folded.merged_into),
+            *(data, checksum(data), folded.text, "" if alike in (whole.id, _NO_WORDS) else alike, folded.merged_into),
             *(int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
             *(folded.last_seen, newest, ripens, int(bool(whole.purges() or gone)), self._generation, whole.id),
@@ -568,10 +570,8 @@ def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
     """Return the largest stamp within the cut, and the smallest beyond it."""
     stamps = set(whole.stamps())
-    return (
-        max((stamp for stamp in stamps if stamp <= cut), default=""),
-        min((stamp for stamp in stamps if stamp > cut), default=""),
-    )
+    late = {stamp for stamp in stamps if stamp > cut}
+    return max(stamps - late, default=""), min(late, default="")
 
 
 def _due(connection: Connection, cut: str) -> list[str]:

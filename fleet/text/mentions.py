@@ -208,7 +208,8 @@ def _named(text: str) -> Iterator[str]:
         for piece in re.split(_PIECES, span):
             yield from _in_code(piece.strip())
     words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text) if "`" in text else text)]
-    if _PROGRAMS.isdisjoint(words) and not any("." in word or "_" in word or word in _SINGLE for word in words):
+    said = " ".join(words)
+    if "." not in said and "_" not in said and _PROGRAMS.isdisjoint(words) and _SINGLE.isdisjoint(words):
         return  # as most: this is asked of every lesson that comes in
     for word, following in pairwise([*words, ""]):
         if f"{word} {following}" in _COMMANDS:

@@ -52,7 +52,8 @@ TOKENIZER = "porter unicode61 remove_diacritics 2"
 # Scripts that put blanks between words, as far as the tokenizer (Unicode 6.1) knows their letters. Hebrew and Arabic
 # glue prepositions to the word: each of their letters is a token, as those of scripts without blanks are.
 _SPACED = r"[^\W_\u0590-\u1dff\u2000-\U0010ffff]"
-_PIECE = re.compile(rf"(?P<word>{_SPACED}+)|(?P<letter>[^\W_])|(?P<sign>(?:[^\w\s]|_)+)|(?P<blank>\s+)")
+_WORD = re.compile(rf"{_SPACED}+|[^\W_]")
+_SIGN = re.compile(rf"(?P<before>(?<={_SPACED}))?(?P<said>(?:[^\w\s]|_)+)(?P<after>{_SPACED}*)")
 _MARKS = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")
 """Marks that say nothing, wherever they stand."""
 _JOINERS = frozenset("-_./:@'’")
@@ -104,16 +105,10 @@ def is_stop(word: str) -> bool:
 def _cut(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the words of a text, and each run of signs with the word that follows it at once."""
     given = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
-    pieces = [(found.lastgroup, found[0]) for found in _PIECE.finditer(given)]
-    words = [said for kind, said in pieces if kind in ("word", "letter")]
     signed: list[tuple[str, str]] = []
-    for at, (kind, said) in enumerate(pieces):
-        if kind != "sign":
-            continue
-        before, after = (
-            pieces[n][1] if 0 <= n < len(pieces) and pieces[n][0] == "word" else "" for n in (at - 1, at + 1)
-        )
-        if before and after and said in _JOINERS:
+    for found in _SIGN.finditer(given):
+        said, after = found["said"], found["after"]
+        if found["before"] is not None and after and said in _JOINERS:
             continue
         *alone, last = _MARKS.split(said)
         if last and after:
@@ -121,7 +116,7 @@ def _cut(text: str) -> tuple[list[str], list[tuple[str, str]]]:
         else:
             alone.append(last)
         signed += [(_private(core), "") for each in alone if (core := each.rstrip(".:"))]
-    return words, signed
+    return _WORD.findall(given), signed
 
 
 def _private(said: str) -> str:
