@@ -23,7 +23,16 @@ from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Held
-from fleet.store.database import BUSY_S, TROUBLE, Database, get_meta, is_damage, is_unwritable, set_meta
+from fleet.store.database import (
+    BUSY_S,
+    TROUBLE,
+    Database,
+    get_meta,
+    is_damage,
+    is_unwritable,
+    set_meta,
+    without_indexes,
+)
 from fleet.store.files import Files, fingerprint, is_plain, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
 from fleet.store.rows import Contents, Rows
@@ -272,7 +281,7 @@ class Ingest:
         fresh.delete()
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
-            with fresh.transaction() as connection:
+            with fresh.transaction() as connection, without_indexes(connection):
                 self._fold_all(connection)
             yield fresh
         finally:
