@@ -32,8 +32,7 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "modules": 153,
-    "lines": 47_600,
+    "lines": 47_700,
     "modules entered by `fleet correct`": 30,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
