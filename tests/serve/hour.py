@@ -277,6 +277,14 @@ class Hour(Crew):
             workspace.close()
         return held
 
+    def waiting(self, agent: str) -> int:
+        """Return of how many entries one machine believes that the branch lacks them."""
+        workspace = Workspace(self.folder / agent)
+        try:
+            return len(workspace.db.outgoing())
+        finally:
+            workspace.close()
+
     def bytes_of(self, agent: str) -> tuple[bytes, ...]:
         return _bytes(self.held(agent))
 
@@ -319,13 +327,14 @@ class Hour(Crew):
         print(f"equal after {time.monotonic() - began:.1f} s; {dict(self.happened)}")
         pause_s = 2 * max(2.0, min(self.lasts_s / 120, 20.0))
         assert until(lambda: self._is_quiet(pause_s), EQUAL_S), "it never falls quiet"
+        # Who heard a line live has it before the tree that it fetched last: it asks again when its pause is over.
+        assert until(lambda: not any(map(self.waiting, AGENTS)), EQUAL_S), "something waits, and would never go out"
         assert self.is_equal(), self.told()
         for agent in AGENTS:
             workspace = Workspace(self.folder / agent)
             names = [each.name for each in workspace.replicas().replicas]
             assert len(names) == 1, f"{agent} took itself for a clone: {names}"
             assert not workspace.quarantine.all(), workspace.quarantine.all()
-            assert not workspace.db.outgoing(), "something waits, and would never go out"
             assert not workspace.db.differences(), "a database that is made anew is another one"
             workspace.close()
 
