@@ -13,7 +13,7 @@ import tomllib
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -273,7 +273,7 @@ def _is_turned(mine: "_Wording", theirs: "_Wording", differs: tuple[str, ...]) -
 
 def _is_replaced(mine: "_Wording", theirs: "_Wording") -> bool:
     """Tell whether two texts differ in one or two words at one place, or in two words that changed places."""
-    one, other = ([word.stem for word in wording.words if word.stem in wording.told] for wording in (mine, theirs))
+    one, other = mine.telling, theirs.telling
     head = _shared_head(one, other)
     tail = _shared_head(one[head:][::-1], other[head:][::-1])
     left = len(one) - head - tail, len(other) - head - tail
@@ -323,8 +323,7 @@ def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:
     words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
     if words + 0.3 < least:
         return 0.0
-    said = [" ".join(word.stem for word in wording.words if word.stem in wording.told) for wording in (mine, theirs)]
-    return round(words + 0.3 * fuzz.token_set_ratio(*said) / 100, 3)
+    return round(words + 0.3 * fuzz.token_set_ratio(" ".join(mine.telling), " ".join(theirs.telling)) / 100, 3)
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------
@@ -341,11 +340,29 @@ class _Word(NamedTuple):
 
 
 class _Wording(NamedTuple):
-    """A lesson taken apart: its words in order, the stems that tell something, its numbers with their units."""
+    """A lesson taken apart, once for all that it is compared with.
+
+    Attributes:
+        words: in their order.
+        told: the stems that tell something.
+        telling: the same in their order, as often as they are said.
+        asserted, denied: those that are said without a negation, and with one.
+        said: all words and stems.
+        exact, plain: the stems of what is exact, and of the other words.
+        numbers: with their units.
+        relations: what comes first and what comes last, around each word that tells.
+    """
 
     words: list[_Word]
     told: frozenset[str]
+    telling: list[str]
+    asserted: frozenset[str]
+    denied: frozenset[str]
+    said: frozenset[str]
+    exact: frozenset[str]
+    plain: frozenset[str]
     numbers: frozenset[tuple[str, str]]
+    relations: list[tuple[set[str], set[str]]]
 
 
 class _Lists(NamedTuple):
@@ -495,7 +512,19 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
         clause.append(_Word(folded if kind == "word" else said, stem, number, is_exact, is_negated=False))
     words += _signed_clause(clause)
     told = frozenset(w.stem for w in words if w.is_exact or not (w.said in lists.stop or _is_negator(w)))
-    return _Wording(words, told, frozenset(numbers))
+    telling = [w for w in words if w.stem in told]
+    return _Wording(
+        words=words,
+        told=told,
+        telling=[w.stem for w in telling],
+        asserted=frozenset(w.stem for w in telling if not w.is_negated),
+        denied=frozenset(w.stem for w in telling if w.is_negated),
+        said=frozenset(said for w in words for said in (w.stem, w.said)),
+        exact=frozenset(w.stem for w in words if w.is_exact),
+        plain=frozenset(w.stem for w in words if not w.is_exact),
+        numbers=frozenset(numbers),
+        relations=list(_relations(words, told)),
+    )
 
 
 def _signed_clause(clause: list[_Word]) -> list[_Word]:
@@ -555,27 +584,17 @@ def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str
 
 def _other_names(mine: _Wording, theirs: _Wording) -> bool:
     """Tell whether each names something exact that the other does not say at all."""
-    said = [{word.stem for word in wording.words} | {word.said for word in wording.words} for wording in (mine, theirs)]
-    exact = [{word.stem for word in wording.words if word.is_exact} for wording in (mine, theirs)]
-    return bool(exact[0] - said[1]) and bool(exact[1] - said[0])
+    return bool(mine.exact - theirs.said) and bool(theirs.exact - mine.said)
 
 
 def _is_denied(mine: _Wording, theirs: _Wording) -> bool:
     """Tell whether one denies what the other says, while they deny nothing together."""
-    signs = [
-        {
-            sign: {w.stem for w in wording.words if w.stem in wording.told and w.is_negated == sign}
-            for sign in (False, True)
-        }
-        for wording in (mine, theirs)
-    ]
-    one, other = signs
-    if mine.told == theirs.told and one == other:  # "why, not what" and "what, not why" differ in no telling word
-        after = [_denied_first(wording) for wording in (mine, theirs)]
+    if (mine.told, mine.asserted, mine.denied) == (theirs.told, theirs.asserted, theirs.denied):
+        after = [_denied_first(wording) for wording in (mine, theirs)]  # "why, not what" and "what, not why"
         return bool(after[0]) and bool(after[1]) and after[0].isdisjoint(after[1])
-    if (one[True] & other[True]) - one[False] - other[False]:
+    if (mine.denied & theirs.denied) - mine.asserted - theirs.asserted:
         return False
-    return bool((one[True] & other[False]) - one[False] or (other[True] & one[False]) - other[False])
+    return bool((mine.denied & theirs.asserted) - mine.asserted or (theirs.denied & mine.asserted) - theirs.asserted)
 
 
 def _denied_first(wording: _Wording) -> set[str]:
@@ -586,8 +605,7 @@ def _denied_first(wording: _Wording) -> set[str]:
 
 def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     lists = _lists()
-    stems = [{word.stem for word in wording.words if not word.is_exact} for wording in (mine, theirs)]
-    only = [stems[0] - stems[1], stems[1] - stems[0]]
+    only = [mine.plain - theirs.plain, theirs.plain - mine.plain]
     poles = [{pole for stem in each for pole in lists.poles.get(stem, ())} for each in only]
     if any((axis, 1 - sign) in poles[1] for axis, sign in poles[0]):
         return True
@@ -617,30 +635,28 @@ _FIRST = {"before": False, "after": True, "into": False, "to": False, "from": Tr
 
 def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
     """Tell whether what the one puts first the other puts last, or they say the same words in another order."""
-    pairs = [(a, b) for a in _relations(mine) for b in _relations(theirs)]
+    pairs = [(a, b) for a in mine.relations for b in theirs.relations]
     straight = sum(len(a[0] & b[0]) + len(a[1] & b[1]) for a, b in pairs)
     crossed = sum(len(a[0] & b[1]) + len(a[1] & b[0]) for a, b in pairs)
     if crossed and crossed >= straight:
         return True
-    if (
-        straight
-        or sorted(w.said for w in mine.words) != sorted(w.said for w in theirs.words)
-        or mine.told != theirs.told
-    ):
+    if straight or mine.told != theirs.told:
         return False
-    one, other = ([w.stem for w in wording.words if w.stem in wording.told] for wording in (mine, theirs))
+    if sorted(w.said for w in mine.words) != sorted(w.said for w in theirs.words):
+        return False
+    one, other = mine.telling, theirs.telling
     return not any(one[at:] + one[:at] == other for at in range(len(one)))  # "in CI pin it", "pin it in CI"
 
 
-def _relations(wording: _Wording) -> Iterator[tuple[set[str], set[str]]]:
+def _relations(words: Sequence[_Word], told: Container[str]) -> Iterator[tuple[set[str], set[str]]]:
     """Yield what comes first and what comes last, around each word of ``_FIRST``."""
-    for at, word in enumerate(wording.words):
+    for at, word in enumerate(words):
         if word.said not in _FIRST or word.is_exact:
             continue
-        left = {w.stem for w in wording.words[:at] if w.stem in wording.told}
-        right = {w.stem for w in wording.words[at + 1 :] if w.stem in wording.told}
+        left = {w.stem for w in words[:at] if w.stem in told}
+        right = {w.stem for w in words[at + 1 :] if w.stem in told}
         if not left:  # "before the tests, run the linter"
-            clause = [w.stem for w in wording.words if w.clause == word.clause and w.stem in wording.told]
+            clause = [w.stem for w in words if w.clause == word.clause and w.stem in told]
             left, right = right - set(clause), set(clause)
         if left and right:
             yield (right, left) if _FIRST[word.said] else (left, right)
