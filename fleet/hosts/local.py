@@ -113,9 +113,16 @@ class LocalFolder:
     def _opened(self, names: tuple[str, ...], flags: int) -> int:
         path = self.path_of(*names)
         if not self._has_folders(names[:-1]):
-            os.makedirs(os.path.join(self._root, FOLDER), 0o700, exist_ok=True)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make_folders(names[:-1])
         return os.open(path, flags, 0o600)
+
+    def _make_folders(self, names: tuple[str, ...]) -> None:
+        """Make the folders down to a file, but never the workspace: whoever took it away does not want it back."""
+        for at in range(len(names) + 1):
+            try:  # noqa: SIM105 - a hook that has nothing to do imports no contextlib
+                os.mkdir(self.path_of(*names[:at]), 0o777 if at else 0o700)
+            except FileExistsError:
+                pass
 
     def _has_folders(self, names: tuple[str, ...]) -> bool:
         for at in range(len(names) + 1):

@@ -8,7 +8,7 @@ writes the generation of that text into it; so what was new is new once, and a s
 Little of the standard library, and nothing else: a hook imports this.
 """
 
-# ruff: noqa: PTH103, PTH110, PTH118, PTH120, PTH123
+# ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
@@ -112,7 +112,8 @@ class Ready:
             return
         path = os.path.join(self._root, self.seen_file)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if not os.path.isdir(os.path.dirname(path)):
+                os.mkdir(os.path.dirname(path))  # and none above: a workspace that was taken away is not made again
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             with open(handle, "wb") as file:
                 file.write(f"{generation}\n".encode())

@@ -302,7 +302,7 @@ class Bare:
             OSError: the folder cannot be used, or there is no git.
         """
         until = time.monotonic() + self._timeout_s
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.parent.mkdir(exist_ok=True)  # and none above: a workspace that was taken away is not made again
         lock = self.folder.with_name(self.folder.name + ".lock")
         with Files(lock.parent).lock(lock, self._timeout_s):
             self._until = until

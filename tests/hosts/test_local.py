@@ -8,7 +8,10 @@ import pytest
 from fleet import hook as entry
 from fleet.hosts import local
 from fleet.hosts.local import LocalFolder
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, DiskError
+from fleet.recall.ready import Ready
+from fleet.store.files import Files
+from fleet.store.git import Bare
 from fleet.store.workspace import Workspace
 
 DAY_MS = 86_400_000
@@ -21,6 +24,18 @@ def test_a_mark_tells_when(tmp_path, monkeypatch):
     assert LocalFolder(str(tmp_path)).fired() == {"Stop": 1_800_000_000_123}
     (tmp_path / ".fleet/fired/Stop").write_text("claude-code\n")  # of an older version
     assert LocalFolder(str(tmp_path)).fired() == {}
+
+
+def test_a_workspace_that_was_taken_away_is_made_again_by_nobody_who_notes_something(tmp_path):
+    root = tmp_path / "gone"
+    assert not LocalFolder(str(root)).mark("fired", "Stop", word="claude-code")
+    LocalFolder(str(root)).add_line("sidecar.log", {"event": "synced"})
+    Ready(str(root), "velma").note_seen("7")
+    with pytest.raises(OSError, match="gone"), Bare(root / ".fleet/git", 1).alone():
+        pass
+    with pytest.raises(DiskError, match="gone"):
+        Files(root).replace(root / "clan-learnings/patterns.md", b"")
+    assert not root.exists()
 
 
 def test_hooks_that_set_one_mark_at_once_have_all_set_it(tmp_path):
