@@ -152,7 +152,7 @@ class Ingest:
         self._changed = changed
         self._withhold = withhold
         self._generation = 0
-        self._is_snapshot, self._is_current = False, False
+        self._is_snapshot = False
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -177,18 +177,14 @@ class Ingest:
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        Yields whether they are up to date: False where another process is at it and not done within ``wait_s``. One
-        inside another is that one.
+        Yields whether they are up to date: False where another process is at it and not done within ``wait_s``.
         """
-        if self._is_snapshot:
-            yield self._is_current
-            return
-        self._is_current = self.refresh(wait_s)
+        before, is_current = self._is_snapshot, self.refresh(wait_s)
         self._is_snapshot = True
         try:
-            yield self._is_current
+            yield is_current
         finally:
-            self._is_snapshot = False
+            self._is_snapshot = before
 
     def refresh(self, wait_s: float = BUSY_S) -> bool:
         """Join what was written since the last refresh.
