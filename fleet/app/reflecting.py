@@ -264,12 +264,17 @@ def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> Non
         )
 
 
+def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
+    """Take a lesson out of an agent's memory, where it is in it."""
+    if pattern_id in AgentMemory(workspace, agent).standing().lessons:
+        with workspace.writing(agent) as writer:
+            Promotions(writer, known(workspace, agent)).leave([pattern_id])
+
+
 def forget(workspace: Workspace, pattern_id: str) -> None:
     """Take a lesson out of the memory of every agent here, and of the notes about it: sessions would read it again."""
     for agent in workspace.agents_here():
-        if pattern_id in AgentMemory(workspace, agent).standing().lessons:
-            with workspace.writing(agent) as writer:
-                Promotions(writer, known(workspace, agent)).leave([pattern_id])
+        leave(workspace, agent, pattern_id)
         with workspace.locked():
             AgentMemory(workspace, agent).wait([], [pattern_id], ())
 

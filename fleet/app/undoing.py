@@ -194,6 +194,9 @@ class _Undoing:
         self._turn(back)
         for field in back.fields:
             self._set(field)
+        for each in back.fields:  # a sync beside us may have promoted it once more, before we had set the counts back
+            if (each.name, each.before) == ("state", edits.PUBLISHED):
+                reflecting.leave(self._workspace, self._agent, each.id)
         self._say_in_records(back)
         return Undone(self._run, back.id, done.restored, done.merged, tuple(self._left), tuple(self._did))
 

@@ -1,10 +1,12 @@
 """``fleet undo``: the last command, or any run, is taken back; what was written or said since stays."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fleet.app import reflecting, undoing
 from fleet.cli import commands
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item
@@ -95,6 +97,26 @@ def test_a_tidying_that_was_given_by_hand_is_the_last_command_where_it_did_somet
     assert undo(w)["kind"] == "tidy"
     assert "The build broke yesterday" in w.run("w", "patterns").stdout
     assert known(w)[LESSON] != "retired"
+
+
+def test_what_a_sync_promotes_while_its_undo_is_at_work_leaves_the_memory_all_the_same(w, monkeypatch):
+    for _ in range(3):
+        w.correct("w", LESSON)
+    memory = w.folder / "w/agents/velma/memory.md"
+    assert LESSON in memory.read_text(encoding="utf-8")
+    take_back = Runs.take_back
+
+    def with_a_sync(self: Runs, run_id: str) -> object:
+        done = take_back(self, run_id)
+        with closing(Workspace(w.folder / "w")) as beside:
+            assert reflecting.promote_all(beside), "the files are as they were, and the counts not yet"
+        return done
+
+    monkeypatch.setattr(Runs, "take_back", with_a_sync)
+    with closing(Workspace(w.folder / "w")) as workspace:
+        undoing.undo(workspace)
+    assert LESSON not in memory.read_text(encoding="utf-8")
+    assert known(w)[LESSON] == "candidate"
 
 
 def test_after_a_dismissal_the_statement_before_it_stays(w):
