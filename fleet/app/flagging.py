@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from crdt import clock
 from fleet.hosts import local
 from fleet.hosts.local import Alarm, Call, LocalFolder, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
@@ -276,13 +277,16 @@ class _Ground:
         self.root = Path(root)
         self.files = Files(self.root)
         self.files.homes = homes.Homes(root).current()
-        self.world = self
-        self.wall_ms = local.now_ms
 
     @property
     def is_read_only(self) -> bool:
         """True where nobody may write here: an ephemeral folder, and no lease."""
         return LocalFolder(str(self.root)).is_read_only()
+
+    @staticmethod
+    def wall() -> str:
+        """Return the wall clock as a stamp."""
+        return clock.nearest(local.now_ms())
 
     def home(self, agent: str) -> Path:
         """Return the folder of one agent's own files."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import RELAPSED, Bound, Draft, Record, Statement
+from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Draft, Record, Statement
 from fleet.learn.counting import (
     WAIT_S,
     CountedLog,
@@ -209,12 +209,15 @@ class Corrections:
         writer = self._writer()
         told = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
         statements = [Statement(bound.id, "pattern", text), *(each for each in told if each.text)]
-        head = ("head", bound.entry.heading_mark)
+        filled = bound.entry._replace(
+            pattern=text, right=way.text or bound.entry.right, trigger=step.text or bound.entry.trigger
+        )
+        known_by = (("head", filled.heading_mark), (STATED, filled.stated_mark))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.read(path)
             if page != first and _is_filled(bound.id, page):
                 raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
-            record = Record(bound.id, target.id, writer.name, writer.tick(), named, (head, *extra))
+            record = Record(bound.id, target.id, writer.name, writer.tick(), named, (*known_by, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
         if trouble:

@@ -35,6 +35,8 @@ MOVED = ("moved", "1")
 """Marks the record that went to another name after a folder was put back: it counts as a part, by the entry's own id.
 
 Older copies of the folder have the record under the old name still, and may be put back as well."""
+STATED = "stated"
+"""Key of the ``stated_mark`` in the record of a signal whose lesson was stated later."""
 RELAPSED = ("relapsed", "1")
 """Marks the record of a mistake whose lesson the agent had been shown before."""
 
@@ -152,7 +154,12 @@ class Entry(NamedTuple):
     @property
     def heading_mark(self) -> str:
         """Hash of the heading that a record remembers, should the entry's text be mended later."""
-        return hashlib.blake2b(f"{self.when}\0{self.title}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        return _mark_of(self.when, self.title)
+
+    @property
+    def stated_mark(self) -> str:
+        """Hash of lesson, right way and trigger, which the record of a signal remembers: the id knows nothing of them."""
+        return _mark_of(*map(fold, (self.pattern, self.right, self.trigger)))
 
 
 class Draft(NamedTuple):
@@ -296,6 +303,14 @@ class Bound(NamedTuple):
     entry: Entry
     id: str
     record: Record | None
+
+    @property
+    def is_edited(self) -> bool:
+        """True where the entry, or what was stated of it later, reads otherwise than when it was counted."""
+        if self.record is None:
+            return False
+        stated = dict(self.record.extra).get(STATED, self.entry.stated_mark)
+        return self.record.id != self.id or stated != self.entry.stated_mark
 
 
 FIELDS = {
@@ -546,6 +561,10 @@ def _chosen(texts: set[str], pattern: str) -> str:
 def fold(text: str) -> str:
     """Return the text as it is compared: NFC, each run of white space one blank."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+def _mark_of(*fields: str) -> str:
+    return hashlib.blake2b("\0".join(fields).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
 def _content(*fields: str) -> str:

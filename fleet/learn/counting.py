@@ -78,8 +78,7 @@ class CountedLog:
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
-        bound = self.read_log().bound()
-        return [each.record for each in bound if each.record is not None and each.record.id != each.id]
+        return [each.record for each in self.read_log().bound() if each.record is not None and each.is_edited]
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
         """Say in an agent's log that an entry was undone, or is stated again; it counts so from the next counting on.
@@ -500,6 +499,3 @@ def _lesson_text(entry: Entry) -> str:
     """
     clean = "" if screening.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""
-
-
-# --- what a log tells -----------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import shlex
 import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,10 +86,6 @@ def _owner(data: bytes) -> str:
         if found := _HEADING.fullmatch(line.strip()):
             return found["branch"]
     return ""
-
-
-def _now(workspace: Workspace) -> str:
-    return datetime.fromtimestamp(workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 class _Strategy(NamedTuple):
@@ -194,9 +189,9 @@ class Journal:
         # As many of both: what was done after each failure. Else no one can say which belongs to which.
         is_paired = len(tried) == len(then)
         steps = [row for pair in zip(tried, then, strict=True) for row in pair] if is_paired else tried + then
-        at = datetime.fromtimestamp(self._workspace.world.wall_ms() / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        now = self._workspace.wall()
         rows = [
-            f"## {at} — {named[0]}",
+            f"## {now[:10]} {now[11:16]} — {named[0]}",
             *(f"Intent: {text}" for text in _entered(secrets, "intent", [intent])),
             *(f"Approach: {text}" for text in _entered(secrets, "approach", [approach])),
             *steps,

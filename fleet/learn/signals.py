@@ -13,15 +13,15 @@ the family and the normalised error. Time has no part in it.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import Draft, Log
+from fleet.learn.corrections_md import Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
@@ -31,6 +31,7 @@ from fleet.text import dates, screening
 Kind = Literal["human", "agent", "failure", "self"]
 
 _TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
+_MOMENT_CHARS = 24  # of a stamp: what stands before its counter
 _SOURCES: dict[Kind, str] = {
     "human": "a person",
     "agent": "another agent",
@@ -54,10 +55,6 @@ class _Ground(Protocol):
         """All writes below the root."""
 
     @property
-    def world(self) -> _Clocked:
-        """Source of the time."""
-
-    @property
     def is_read_only(self) -> bool:
         """True where nobody may write here."""
 
@@ -67,13 +64,8 @@ class _Ground(Protocol):
     def log_lock(self, agent: str, wait_s: float = ...) -> AbstractContextManager[None]:
         """Hold the lock of one agent's log."""
 
-
-class _Clocked(Protocol):
-    """Whoever has a wall clock."""
-
-    @property
-    def wall_ms(self) -> Callable[[], int]:
-        """Reads it, milliseconds since 1970."""
+    def wall(self) -> str:
+        """Return the wall clock as a stamp."""
 
 
 class Flag(NamedTuple):
@@ -180,13 +172,13 @@ class Signals:
             )
         title, wrong, source, secrets = _screened(signal)
         word = corrections_md.session_word(session) if session else ""
-        this = (signal.kind, word, _key(signal.sameness or wrong))
+        this = (signal.kind, word, _key(signal.sameness or _words(wrong)))
         with self._ground.log_lock(self._agent, wait_s):
             known = self._read()
             for mark in _marks(known[-_TAIL_BYTES:]):
                 if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
                     return _Flagged(mark.id, is_new=False)
-            now = _iso(self._ground.world.wall_ms())
+            now = self._ground.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
@@ -200,8 +192,9 @@ class Signals:
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
         """Return the entries whose lesson somebody may be asked for, in file order.
 
-        Not among them is a failed command, whose own session alone is asked, what was dismissed, and what has no field
-        of this format: that is read as any page is. For a session that owes nothing the log is searched and not parsed.
+        Not among them is a failed command, whose own session alone is asked, what was dismissed, what another entry of
+        its session states in the very words, and what has no field of this format: that is read as any page is. For a
+        session that owes nothing the log is searched and not parsed.
 
         ``session``: only what was flagged in this one; "": in whichever.
         ``days``: leave out what is older; 0 leaves out nothing for its age.
@@ -216,9 +209,10 @@ class Signals:
             if not here:
                 return []
         dismissed = {found[1].decode() for found in re.finditer(_DISMISSED, known)}
-        oldest_ms = self._ground.world.wall_ms() - days * 86_400_000 if days else 0
-        found = []
-        for bound in Log.parse(known).bound():
+        oldest_ms = clock.unpack(self._ground.wall())[0] - days * 86_400_000 if days else 0
+        log, found = Log.parse(known).bound(), []
+        told = [(each.record.session, each.entry) for each in log if each.record is not None]
+        for bound in log:
             entry, mark = bound.entry, here.get(bound.id)
             if bound.record is not None or entry.pattern or (session and mark is None):
                 continue
@@ -227,6 +221,7 @@ class Signals:
             is_over = (
                 kind == "failure"
                 or bound.id in dismissed
+                or (mark is not None and any(mark.session == where and _is_told(entry, each) for where, each in told))
                 or (entry.is_bare and not entry.wrong)
                 or (flagged_ms is not None and flagged_ms < oldest_ms)
             )
@@ -253,7 +248,7 @@ class Signals:
                     f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was "
                     "changed. `fleet learn --waiting --all` lists them"
                 )
-            now = _iso(self._ground.world.wall_ms())
+            now = self._ground.wall()[:_MOMENT_CHARS]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
             if marks:
                 self._ground.files.append(self._path, f"\n{marks}".encode())
@@ -275,6 +270,20 @@ def _marks(data: bytes) -> Iterator[_Mark]:
 
 def _is_settled(known: bytes, entry: str) -> bool:
     return f"<!-- fleet {entry} p-".encode() in known or f"<!-- fleet dismissed {entry} ".encode() in known
+
+
+def _is_told(signal: Entry, other: Entry) -> bool:
+    """Tell whether a counted entry's lesson is the words of a signal, or how it is headed: they were logged anew."""
+    lesson = "" if other.is_undone else normalise(other.pattern)
+    words = normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
+    is_cut = other.pattern.endswith("…") and words.startswith(lesson)
+    return bool(lesson) and (is_cut or lesson in (words, normalise(signal.title)))
+
+
+def _words(said: str) -> str:
+    """Return a text without what sets it apart into sentences; ``--json``, ``.env`` and ``C#`` stay what they are."""
+    words = (word.lstrip("\"'“‘(").rstrip(".,;:!?…\"'”’)") for word in said.split())
+    return " ".join(word for word in words if word.strip("-–—"))
 
 
 def _key(sameness: str) -> str:
@@ -344,9 +353,3 @@ def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> st
 
 def _word(text: str, otherwise: str) -> str:
     return text if re.fullmatch(_CONFIDENCE, text) else otherwise
-
-
-def _iso(ms: int) -> str:
-    """Return a moment as text that sorts: UTC, to the millisecond."""
-    ms = min(max(ms, 0), 253_402_300_799_999)  # the year 9999
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"

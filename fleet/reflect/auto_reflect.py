@@ -98,8 +98,7 @@ class Page(NamedTuple):
     @classmethod
     def parse(cls, text: str, level_max: int = 2) -> "Page":
         """Return a page, taken apart: headings in code and in comments are none."""
-        is_plain = "\r" not in text.replace("\r\n", "")
-        lines = text.splitlines(keepends=True) if is_plain else re.findall(r"[^\n]*\n|[^\n]+", text)
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # no other sign ends a line, here and for `Row`
         found = Row.read(text)
         heads = [
             (row.number - 1, len(match[1]), match[2])

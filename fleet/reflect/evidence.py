@@ -39,7 +39,7 @@ Witness = Callable[[str, str], str]
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
 
-_NOTE, _PUSHERS = "witnesses", "pushers"
+_PUSHERS = "pushers"
 _HERE, _UNKNOWN = "here", "unknown"
 _FOLDER = "patterns.d"
 _NO_WORDS = "*_`~#-=|<>[](){}.,;:!?'\" "
@@ -217,24 +217,11 @@ class Witnesses:
 
     def look_up(self) -> dict[str, str]:
         """Return writer to the name of its group, as of the fetched tree."""
-        mine = self._workspace.mine()
-        mark = json.dumps([self._workspace.tree.head(), sorted(mine)])
-        kept, groups = self._kept()
-        if kept != mark:
-            groups = _grouped(self._pushers(), mine)
-            self._workspace.db.note(_NOTE, json.dumps([mark, groups]))
-        return groups
+        return _grouped(self._pushers(), self._workspace.mine())
 
     def known(self) -> dict[str, str]:
-        """Return writer to the name of its group, as it was looked up last: for who cannot wait."""
-        return self._kept()[1]
-
-    def _kept(self) -> tuple[str, dict[str, str]]:
-        try:
-            mark, found = json.loads(self._workspace.db.noted(_NOTE) or "[]")
-            return str(mark), {str(writer): str(group) for writer, group in found.items()}
-        except (ValueError, AttributeError):
-            return "", {}  # none was kept yet, or by another version
+        """Return the same as of the tree that was looked through last: for who cannot wait."""
+        return _grouped(self._known_pushers()[1], self._workspace.mine())
 
     def _pushers(self) -> dict[str, set[str]]:
         """Return who committed to each writer's file; nothing where the history is not here.

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.model.names import normalise
+from fleet.reflect.auto_reflect import Page
+from fleet.reflect.observations import Row
 from fleet.store import homes
 from fleet.text import screening
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
@@ -265,8 +267,8 @@ _SAME_MIN = 0.95
 _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
+_NOTES = "Notes"
 _NOTE = r"- (\d{4}-\d{2}-\d{2}): (\S.*)"
-_HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 _CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
 
@@ -288,14 +290,12 @@ class Notes:
     """The dated notes of a memory, given as its bytes."""
 
     def __init__(self, page: bytes) -> None:
-        self._text = page.decode("utf-8", "surrogateescape")
+        self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
     def with_more(self, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
         """Return the memory with more notes, each once; what says the same as one that is there is not added."""
-        text = self._text
-        eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
-        rows = text.splitlines(keepends=True)
-        known = [rows[at] for at in _note_rows(rows)]
+        page = self._page
+        known = [row.text for row in _noted(page)]
         added: list[str] = []
         skipped: list[str] = []
         for each in said:
@@ -308,23 +308,16 @@ class Notes:
                 skipped.append(f"{note[:80]!r} is one more than {NOTES_A_SESSION_MAX} notes of one session")
             else:
                 added.append(f"- {day}: {note}")
-        if not added:
-            return _Noted(text.encode("utf-8", "surrogateescape"), (), (), tuple(skipped))
-        if not text.strip():
-            rows = [f"# Memory — {agent}{eol}", eol]
-        rows = _inserted(rows, [f"{row}{eol}" for row in added], eol)
-        over = _note_rows(rows)[: max(0, len(_note_rows(rows)) - NOTES_MAX)]
-        archived = tuple(rows[at].rstrip("\r\n") for at in over)
-        kept = "".join(row for at, row in enumerate(rows) if at not in set(over))
-        return _Noted(kept.encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
+        if added:
+            page = Page.parse(_with_notes(page, added, agent), level_max=6)
+        over = [row.number - 1 for row in _noted(page)[:-NOTES_MAX]] if added else []
+        archived = tuple(page.lines[at].rstrip("\r\n") for at in over)
+        return _Noted(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
 
     def newest(self, chars_max: int = ROOM_CHARS) -> str:
         """Return the notes for a session's start, the newest first, as many as there is room for; screened."""
-        rows = _without_comments(self._text).splitlines()
-        dated = sorted(
-            ((rows[at], at) for at in _note_rows(rows)), key=lambda each: (each[0][2:12], each[1]), reverse=True
-        )
-        kept = _fitting((row for row, _ in dated), chars_max)
+        dated = sorted(_noted(self._page), key=lambda row: (row.text[2:12], row.number), reverse=True)
+        kept = _fitting((row.text for row in dated), chars_max)
         left = len(dated) - len(kept)
         more = [f"({left} older notes are in memory.md)"] if left and kept else []
         return "\n".join([*kept, *more])
@@ -340,9 +333,8 @@ def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
 
 def _without_notes(text: str) -> str:
     """Return a memory without its dated notes, and without their heading where nothing else is under it."""
-    rows = text.splitlines(keepends=True)
-    gone = set(_note_rows(rows))
-    return "".join(row for at, row in enumerate(rows) if at not in gone)
+    page = Page.parse(text, level_max=6)
+    return page.without({row.number - 1 for row in _noted(page)})
 
 
 def _note(said: str) -> str:
@@ -361,41 +353,20 @@ def _same(note: str, known: Sequence[str]) -> str:
     return close[0].id.strip() if close and close[0].score >= _SAME_MIN and not close[0].differs else ""
 
 
-def _note_rows(rows: Sequence[str]) -> list[int]:
-    """Return where the dated notes are, in the order of the page."""
-    begin, end = _section(rows)
-    return [at for at in range(begin, end) if re.fullmatch(_NOTE, rows[at].rstrip("\r\n"))]
+def _noted(page: Page) -> list[Row]:
+    """Return the dated notes, in the order of the page."""
+    inside = [row for section in page.named(_NOTES)[:1] for row in page.inside(section) if not row.is_code]
+    return [row for row in inside if re.fullmatch(_NOTE, row.text.rstrip())]
 
 
-def _section(rows: Sequence[str]) -> tuple[int, int]:
-    """Return where the notes begin and end: the lines below ``## Notes``, up to the next heading; (0, 0) for none."""
-    fence, begin, level = "", 0, 0
-    for at, row in enumerate(rows):
-        bare = row.rstrip("\r\n")
-        fence = _fence_after(fence, bare)
-        heading = None if fence else re.fullmatch(_HEADING, bare)
-        if heading is None:
-            continue
-        if begin and len(heading[1]) <= level:
-            return begin, at
-        if not begin and heading[2].strip().lower() == "notes":
-            begin, level = at + 1, len(heading[1])
-    return (begin, len(rows)) if begin else (0, 0)
-
-
-def _inserted(rows: list[str], fresh: list[str], eol: str) -> list[str]:
-    begin, end = _section(rows)
-    if not begin:
-        if rows and not rows[-1].endswith("\n"):
-            rows[-1] += eol
-        gap = [eol] if rows and rows[-1].strip() else []
-        return [*rows, *gap, f"## Notes{eol}", *fresh]
-    at = end
-    while at > begin and not rows[at - 1].strip():  # before the blank lines that end the section
-        at -= 1
-    if not rows[at - 1].endswith("\n"):
-        rows[at - 1] += eol
-    return [*rows[:at], *fresh, *rows[at:]]
+def _with_notes(page: Page, fresh: Sequence[str], agent: str) -> str:
+    """Return the text with more notes at the end of their section; where it has none, in one at its own end."""
+    if section := next(iter(page.named(_NOTES)), None):
+        return page.with_lines(page.content_end(section), fresh)
+    if not any(line.strip() for line in page.lines):
+        return "\n".join([f"# Memory — {agent}", "", f"## {_NOTES}", *fresh, ""])
+    gap = [""] if page.lines[-1].strip() else []
+    return page.with_lines(len(page.lines), [*gap, f"## {_NOTES}", *fresh])
 
 
 # --- the user model, and the next checks ------------------------------------------------------------------------------

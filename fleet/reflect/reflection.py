@@ -37,10 +37,9 @@ _MENDED_MAX = 3
 _CUTS_MAX = 9
 _DEPTH_MAX = 32
 _LIST_MAX = 50
+_FIELDS_DEPTH = 3  # a list in an object in the reflection; what is nested deeper is no field of it
 _SLUG = re.compile(r"[a-z][a-z0-9-]{1,49}")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],]|"', re.DOTALL)
-_TEXTS = ("what_worked", "what_didnt", "skill_slug", "skill_description", "skill_body")
-_OUTCOMES = ("success", "partial", "failure")
 
 PERSON: Literal["person"] = "person"
 FAILURE: Literal["failure"] = "failure"
@@ -195,41 +194,24 @@ def _validated(found: dict[str, Any]) -> Reflection:
     Raises:
         ValueError: it is none.
     """
-    outcome, should_skill = found.get("outcome"), found.get("should_skill", False)
-    if outcome not in _OUTCOMES:
-        raise ValueError(f"outcome is {str(outcome)[:40]!r}, not one of {', '.join(_OUTCOMES)}")
-    if not isinstance(should_skill, bool):
-        raise ValueError(f"should_skill is {str(should_skill)[:40]!r}, neither true nor false")
-    texts = {name: _text(found.get(name), name) for name in _TEXTS}
-    slug = texts["skill_slug"]
-    if should_skill and (slug is None or not _SLUG.fullmatch(slug)):
-        raise ValueError(f"skill_slug {str(slug)[:60]!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
-    lists = {name: _list(found.get(name), name) for name in ("memory_notes", "persona_observations")}
-    more = {
-        "next_check_at": _moment(found.get("next_check_at")),
-        "user_model_updates": _updates(found.get("user_model_updates")),
-        "lessons": list(_lessons(found.get("lessons"))),
-    }
-    return msgspec.convert({"outcome": outcome, "should_skill": should_skill, **texts, **lists, **more}, Reflection)
+    more = {"next_check_at": _moment(found.get("next_check_at")), "lessons": list(_lessons(found.get("lessons")))}
+    told = msgspec.convert(_tidied(found) | more, Reflection)
+    if told.should_skill and not _SLUG.fullmatch(told.skill_slug or ""):
+        slug = str(told.skill_slug)[:60]
+        raise ValueError(f"skill_slug {slug!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
+    return told
 
 
-def _text(value: Any, name: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
-    return _clean(value or "") or None
-
-
-def _list(value: Any, name: str) -> list[str]:
-    if value is not None and (not isinstance(value, list) or not all(isinstance(each, str) for each in value)):
-        raise ValueError(f"{name} is no list of texts")
-    return [said for each in (value or ())[:_LIST_MAX] if (said := _clean(each))]
-
-
-def _updates(value: Any) -> dict[str, list[str]]:
-    if value is not None and not isinstance(value, dict):
-        raise ValueError("user_model_updates is no object")
-    found = {_clean(str(peer)): _list(said, "user_model_updates") for peer, said in (value or {}).items()}
-    return {peer: said for peer, said in found.items() if peer and said}
+def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
+    """Return a value of JSON with every text in it trimmed, and without what is empty then."""
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, list) and depth:
+        return [said for each in value[:_LIST_MAX] if (said := _tidied(each, depth - 1)) not in ("", None)]
+    if isinstance(value, dict) and depth:
+        made = {_clean(key): _tidied(each, depth - 1) for key, each in value.items()}
+        return {key: said for key, said in made.items() if key and said not in ("", None, [])}
+    return value
 
 
 def _moment(value: Any) -> str | None:

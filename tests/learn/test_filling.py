@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import shutil
 import subprocess
 
@@ -407,3 +408,23 @@ def test_the_content_stays_the_one_that_was_hashed(workspace):
     (after,) = bound_of(workspace)
     assert (before.entry.content, before.id) == (after.entry.content, after.id)
     assert json.loads(after.entry.content)[5] == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("Learned from", "Learned form"), ("never npm", "never yarn"), ("run pnpm", "run npm")]
+)
+def test_an_edited_lesson_of_a_signal_is_noticed_and_counts_as_it_did(workspace, old, new):
+    entry = flagged(workspace)
+    state_lesson(workspace, "velma", entry, LESSON, "run pnpm `<!-- x -->`", trigger="Bash:npm*")
+    log = CountedLog(workspace, "velma")
+    assert log.edited() == []
+    log_of(workspace).write_text(log_of(workspace).read_text().replace(old, new))
+    assert [each.id for each in log.edited()] == [entry]
+    counting.reconcile_all(workspace)
+    assert seen(workspace) == {LESSON: 1}
+
+
+def test_a_lesson_stated_before_records_remembered_it_is_not_called_edited(workspace):
+    state_lesson(workspace, "velma", flagged(workspace), LESSON)
+    log_of(workspace).write_text(re.sub(r" stated=\w+", "", log_of(workspace).read_text()))
+    assert CountedLog(workspace, "velma").edited() == []

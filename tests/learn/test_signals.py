@@ -73,7 +73,7 @@ def test_a_persons_signal_is_an_auto_detected_entry(ground):
         "**Source:** auto-detected (a person)\n"
         "**Pattern:** _to be inferred at promotion time_\n"
         f"<!-- fleet flagged {done.id} at=2026-11-21T12:00:00.000Z kind=human session=s-1 "
-        "key=d214f74dd63b -->\n"
+        "key=7e01a2a6548d -->\n"
     )
     (entry,) = entries(ground)
     assert (entry.auto, entry.pattern, entry.record) == (True, "", None)
@@ -534,3 +534,32 @@ def test_nobody_is_asked_for_a_bare_heading_which_is_read_as_any_page_is(ground)
     path.write_text("# Corrections\n\n## Call the user Stevie\n\nAlways.\n")
     assert Signals(ground, "velma").waiting() == []
     assert [each.title for each in Signals(ground, "velma").waiting(everything=True)] == ["Call the user Stevie"]
+
+
+@pytest.mark.parametrize(
+    ("again", "is_new"),
+    [
+        ("No, don't use npm; use pnpm!", False),
+        ("no - don't use npm ... use pnpm.", False),
+        ("no, don't use --npm, use pnpm", True),
+        ("no, don't use .npm, use pnpm", True),
+    ],
+)
+def test_the_same_words_punctuated_otherwise_are_one_signal(ground, again, is_new):
+    Signals(ground, "velma").flag(Flag("human", "no, don't use npm, use pnpm"), session="s-1")
+    assert Signals(ground, "velma").flag(Flag("human", again), session="s-1").is_new is is_new
+
+
+@pytest.mark.parametrize("words", ["use pnpm", "no, use pnpm here. npm breaks the lockfile"])
+def test_a_refusal_whose_words_an_entry_of_its_session_states_waits_no_more(ground, words):
+    refused = Flag("human", f"{words}\n(Refused Bash: npm install)", title=words, heard="rejection")
+    log = Signals(ground, "velma")
+    log.flag(refused, session="s-1")
+    other = log.flag(refused, session="s-2").id
+    told = corrections.Correction("refused Bash npm install", "", words, source="session-end reflection, person t-0a")
+    corrections.Corrections(ground, "velma").log(told, session="s-1")
+    assert [each.id for each in log.waiting()] == [other]
+    assert log.waiting("s-1") == []
+    assert len(log.waiting(everything=True)) == 2
+    log.flag(Flag("human", f"{words}, and so on", heard="rejection"), session="s-1")
+    assert len(log.waiting()) == 2
