@@ -158,7 +158,7 @@ class Entry(NamedTuple):
 
     @property
     def stated_mark(self) -> str:
-        """Hash of lesson, right way and trigger, which the record of a signal remembers: the id knows nothing of them."""
+        """Hash of lesson, right way and trigger, which a signal's record remembers: the id knows nothing of them."""
         return _mark_of(*map(fold, (self.pattern, self.right, self.trigger)))
 
 
