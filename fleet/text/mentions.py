@@ -3,7 +3,8 @@
 Careful rather than complete: a lesson that is shown at the wrong step is noise at each. In a code span anything counts
 that is built like a command or a path. In plain words only what cannot well be anything else does: a program followed
 by one of its own commands (``git push``, ``data/commands.txt``), the name of a test runner, a path, a file whose ending
-tells. Programs that only look or move about (``ls``, ``cat``, ``sed``) count with an option of theirs alone.
+tells, what is called a folder. Programs that only look or move about (``ls``, ``cat``, ``sed``) count with an option of
+theirs alone, or where what is written for them is named: "a sed expression".
 
 What went wrong comes first: the step behind "never", "not" or "instead of" is the one at which a lesson is wanted, and
 the one that a guard may stop. What the right way names is asked only where nothing names a wrong one.
@@ -45,6 +46,11 @@ _ALL_ENDINGS = _ENDINGS | _WORDS_OF["other_endings"]
 _PATH = r"(?P<path>(?:[\w@.*+-]{1,60}/){0,8}(?P<name>[\w@*+-][\w@.*+-]{0,60})\.(?P<ending>\w{1,8}))(?::\d+)*"
 _NAMED = _WORDS_OF["named"]
 _SINGLE = _ALONE | _NAMED
+_WRITTEN_FOR, _WRITTEN = _WORDS_OF["written_for"], _WORDS_OF["written"]
+_TELLING = _PROGRAMS | _SINGLE | _WRITTEN_FOR
+_FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
+_FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
+"""Path that is called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
 _ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
 """Programs whose names are words: "never make ..." names none, "don't use make" does."""
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
@@ -207,15 +213,20 @@ def _named(text: str) -> Iterator[str]:
     for span in _SPAN.findall(text):
         for piece in re.split(_PIECES, span):
             yield from _in_code(piece.strip())
+    if "folder" in text or "directory" in text:
+        for found in re.finditer(_FOLDER, text):
+            yield f"Edit:{found[1] or found[2]}/*"
     words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text) if "`" in text else text)]
     said = " ".join(words)
-    if "." not in said and "_" not in said and _PROGRAMS.isdisjoint(words) and _SINGLE.isdisjoint(words):
+    if "." not in said and "_" not in said and _TELLING.isdisjoint(words):
         return  # as most: this is asked of every lesson that comes in
     for word, following in pairwise([*words, ""]):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
         elif word in _ALONE:
             yield f"Bash:{word}*"
+        elif word in _WRITTEN_FOR and following in _WRITTEN:
+            yield f"Bash:{word} *"
         elif _TOOL.fullmatch(word):
             yield word
         elif path := _file(word, _ENDINGS):

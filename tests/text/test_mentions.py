@@ -26,6 +26,11 @@ from fleet.text.mentions import TRIGGERS_MAX, guardable, trigger
         ("A Makefile takes tabs", "Edit:Makefile"),
         ("Ask mcp__github__create_issue once", "mcp__github__create_issue"),
         ("推送前先 `git pull`", "Bash:git pull*"),
+        ("Escape the slashes in a sed expression", "Bash:sed *"),
+        ("Quote every jq filter", "Bash:jq *"),
+        ("Never edit what is in folder `db/migrations`", "Edit:db/migrations/*"),
+        ("What is in the db/migrations directory was run already", "Edit:db/migrations/*"),
+        ("The `src/gen/` folder is made by a script", "Edit:src/gen/*"),
     ],
 )
 def test_a_step_that_is_named_is_found(text, found):
@@ -45,6 +50,9 @@ def test_a_step_that_is_named_is_found(text, found):
         "version 1.2.3 of 10.0.0.1 is out...",
         "touch a.py, b.py, c.py, d.py and e.py",
         "../../etc/passwd.md",
+        "Ask for the directory structure/tree, and run it in the `web/` directory",
+        "A date expression, a python script and a find command",
+        "Changes in client/server or in `feature/login` go there",
         "",
     ],
 )
