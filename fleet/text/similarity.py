@@ -49,9 +49,13 @@ TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 # --- the words of the index -----------------------------------------------------------------------------------------
 
-# Scripts that put blanks between words, as far as the tokenizer (Unicode 6.1) knows their letters. Hebrew and Arabic
-# glue prepositions to the word: each of their letters is a token, as those of scripts without blanks are.
-_SPACED = r"[^\W_\u0590-\u1dff\u2000-\U0010ffff]"
+# Letters and digits of the scripts that put blanks between words and whose letters the tokenizer (Unicode 6.1) knows:
+# Latin, Greek, Cyrillic, Armenian. Hebrew and Arabic glue prepositions to the word: each of their letters is a token,
+# as those of scripts without blanks are. Ranges of what is in: to compile "all letters but" those took 6 ms.
+_SPACED = (
+    r"[0-9A-Za-zªµº²³¹¼-¾À-ÖØ-öø-ˁˆ-ˑˠ-ˤˬˮ\u0370-\u0374\u0376-\u037d\u037f\u0386\u0388-\u03f5\u03f7-\u0481\u048a-\u0556"
+    r"\u0559\u0560-\u0588\u1e00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc]"
+)
 _WORD = re.compile(rf"{_SPACED}+|[^\W_]")
 _SIGN = re.compile(rf"(?P<before>(?<={_SPACED}))?(?P<said>(?:[^\w\s]|_)+)(?P<after>{_SPACED}*)")
 _MARKS = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")

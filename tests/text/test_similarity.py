@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,13 @@ def test_any_text_makes_a_sound_expression_and_is_found_by_itself(text):
     for asked in (" AND ".join(Words(text).phrases()), Words(text).expression()):
         if asked:
             connection.execute("SELECT 1 FROM words WHERE words MATCH ?", (asked,)).fetchall()
+
+
+def test_a_word_holds_the_letters_and_digits_of_latin_greek_cyrillic_and_armenian_and_no_others():
+    assigned = [char for char in map(chr, range(0x3000)) if unicodedata.category(char) != "Cn"]
+    letters = [char for char in assigned if char.isalnum() and unicodedata.is_normalized("NFC", char)]
+    inside = {char for char in letters if Words(f"x{char}y").indexed() == f"x{char}y"}
+    assert inside == {char for char in letters if char < "\u0590" or "\u1e00" <= char < "\u2000"}
 
 
 def test_the_other_wording_is_nearly_always_a_candidate(source):
