@@ -88,27 +88,27 @@ class Payload:
     """
 
     def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
-        self.said = event or _text(found, "hook_event_name", "hookName")
+        self.said = event or text_in(found, "hook_event_name", "hookName")
         self.host = _host_of(found, environment)
         self.event = EVENTS.get(self.said.lower(), "")
-        self.session = _text(found, "session_id", "sessionId")[:ID_CHARS_MAX]
-        self.subagent = _text(found, "agent_id")[:ID_CHARS_MAX]
-        self.cwd = _text(found, "cwd")
-        self.source = _text(found, "source")
-        self.prompt = _ends(_text(found, "prompt"))
-        name = _text(found, "tool_name", "toolName")
+        self.session = text_in(found, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.subagent = text_in(found, "agent_id")[:ID_CHARS_MAX]
+        self.cwd = text_in(found, "cwd")
+        self.source = text_in(found, "source")
+        self.prompt = _ends(text_in(found, "prompt"))
+        name = text_in(found, "tool_name", "toolName")
         self.tool = TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
-        self.given = given = _record(found, "tool_input", "toolArgs", "toolInput")
+        self.given = given = record_in(found, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
-        self.path = _text(given, "file_path", "notebook_path", "absolute_path", "path")
-        self.call = _text(found, "tool_use_id")[:ID_CHARS_MAX]
-        answer = _record(found, "tool_response")
+        self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
+        self.call = text_in(found, "tool_use_id")[:ID_CHARS_MAX]
+        answer = record_in(found, "tool_response")
         stopped = (found.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
         self.has_ended = True not in stopped
         self.is_stopping = found.get("stop_hook_active") is True
         self.exit_code, self.error = _failure(found)
-        self.printed = _tail("\n".join(filter(None, (_text(answer, "stdout"), _text(answer, "stderr")))))
-        self.transcript = _text(found, "transcript_path", "transcriptPath")
+        self.printed = _tail("\n".join(filter(None, (text_in(answer, "stdout"), text_in(answer, "stderr")))))
+        self.transcript = text_in(found, "transcript_path", "transcriptPath")
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
 
@@ -151,7 +151,7 @@ class Payload:
 
 def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return which host called. The payload tells more than the environment, which a nested agent inherits."""
-    transcript = _text(found, "transcript_path", "transcriptPath").replace("\\", "/")
+    transcript = text_in(found, "transcript_path", "transcriptPath").replace("\\", "/")
     for part, host in _HOME_OF:
         if part in transcript:
             return host
@@ -173,9 +173,9 @@ def _failure(found: dict[str, object]) -> tuple[int | None, str]:
     if isinstance(error, str):
         first, _, rest = error.partition("\n")
         code = _number_behind(first, "Exit code")
-        return code, _tail(_clean(rest if code is not None else error))
-    answer = _record(found, "tool_response", "tool_result", "toolResult")
-    printed = _text(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
+        return code, _tail(as_text(rest if code is not None else error))
+    answer = record_in(found, "tool_response", "tool_result", "toolResult")
+    printed = text_in(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
     for mark in ("completed with exit code", "\nExit Code:"):
         if code := _number_behind(printed[-FIELD_CHARS_MAX:], mark):
             return code, _tail(printed)
@@ -193,28 +193,25 @@ def _command(given: dict[str, object]) -> str:
     command = given.get("command", given.get("cmd"))
     if isinstance(command, list):
         command = " ".join(part for part in command if isinstance(part, str))
-    return _clean(command)[:FIELD_CHARS_MAX] if isinstance(command, str) else ""
+    return as_text(command)[:FIELD_CHARS_MAX]
 
 
-def _record(found: dict[str, object], *names: str) -> dict[str, object]:
-    for name in names:
-        value = found.get(name)
-        if isinstance(value, dict):
-            return value
-    return {}
+def record_in(found: object, *names: str) -> dict[str, object]:
+    """Return the first of some fields that is an object; {} for none."""
+    values = (found.get(name) for name in names) if isinstance(found, dict) else ()
+    return next((value for value in values if isinstance(value, dict)), {})
 
 
-def _text(found: dict[str, object], *names: str) -> str:
-    for name in names:
-        value = found.get(name)
-        if isinstance(value, str) and value:
-            return _clean(value)
-    return ""
+def text_in(found: dict[str, object], *names: str) -> str:
+    """Return the first of some fields that is a text with anything in it; "" for none."""
+    return next((text for name in names if (text := as_text(found.get(name)))), "")
 
 
-def _clean(text: str) -> str:
-    """A lone surrogate is valid JSON, and no text: nothing could write it."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+def as_text(value: object) -> str:
+    """Return a text, "" for anything else. A lone surrogate is valid JSON, and no text: nothing could write it."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _ends(text: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
+from fleet.hosts.payloads import record_in, text_in
 from fleet.text.prompts import SAID_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -88,9 +89,8 @@ def _began_in(path: Path) -> str:
             found = json.loads(file.readline(_LINE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return ""
-    told = found.get("payload", found.get("data")) if isinstance(found, dict) else None
-    told = told.get("context", told) if isinstance(told, dict) else None
-    return _str(told.get("cwd")) if isinstance(told, dict) else ""
+    told = record_in(found, "payload", "data")
+    return text_in(record_in(told, "context") or told, "cwd")
 
 
 def _read_into(session: Session, file: BinaryIO, size: int) -> None:
@@ -165,8 +165,8 @@ class _Reader:
 class _Claude(_Reader):
     def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
         if not session.cwd:
-            session.id = _str(told.get("sessionId")) or session.id
-            session.cwd = _str(told.get("cwd"))
+            session.id = text_in(told, "sessionId") or session.id
+            session.cwd = text_in(told, "cwd")
         return transcripts.events_in(told)
 
 
@@ -174,15 +174,12 @@ class _Codex(_Reader):
     """Rollouts: ``event_msg`` has what was said, ``response_item`` what was called and how it ended."""
 
     def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
-        payload, at = told.get("payload"), _str(told.get("timestamp"))
-        if not isinstance(payload, dict):
-            return
+        payload, at = record_in(told, "payload"), text_in(told, "timestamp")
         kind = payload.get("type")
         if told.get("type") == "session_meta":
-            session.id, session.cwd = _str(payload.get("id")) or session.id, _str(payload.get("cwd"))
+            session.id, session.cwd = text_in(payload, "id") or session.id, text_in(payload, "cwd")
         elif told.get("type") == "event_msg":
-            item = payload.get("item")
-            if kind == "item_completed" and isinstance(item, dict):
+            if kind == "item_completed" and (item := record_in(payload, "item")):
                 kind, payload = item.get("type"), item
             if kind in ("UserMessage", "user_message"):
                 yield from _spoken("prompt", at, _said(payload))
@@ -192,34 +189,28 @@ class _Codex(_Reader):
                 yield _event("stopped", at)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             given = _given(payload.get("arguments", payload.get("input", payload.get("action"))))
-            yield _call(at, _str(payload.get("call_id")), _str(payload.get("name")) or "shell", given)
+            yield _call(at, text_in(payload, "call_id"), text_in(payload, "name") or "shell", given)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            yield _result(at, _str(payload.get("call_id")), _output(payload.get("output")))
+            yield _result(at, text_in(payload, "call_id"), _output(payload.get("output")))
 
 
 class _Copilot(_Reader):
     def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
-        data, kind, at = told.get("data"), told.get("type"), _str(told.get("timestamp"))
-        if not isinstance(data, dict):
-            return
+        data, kind, at = record_in(told, "data"), told.get("type"), text_in(told, "timestamp")
         if kind == "session.start":
-            context = data.get("context")
-            session.id = _str(data.get("sessionId")) or session.id
-            session.cwd = _str(context.get("cwd")) if isinstance(context, dict) else ""
+            session.id = text_in(data, "sessionId") or session.id
+            session.cwd = text_in(record_in(data, "context"), "cwd")
         elif kind == "user.message":
-            yield from _spoken("prompt", at, _str(data.get("content")))
+            yield from _spoken("prompt", at, text_in(data, "content"))
         elif kind == "assistant.message":
-            yield from _spoken("said", at, _str(data.get("content")))
+            yield from _spoken("said", at, text_in(data, "content"))
         elif kind == "tool.execution_start":
-            yield _call(at, _str(data.get("toolCallId")), _str(data.get("toolName")), _given(data.get("arguments")))
+            yield _call(at, text_in(data, "toolCallId"), text_in(data, "toolName"), _given(data.get("arguments")))
         elif kind == "tool.execution_complete":
-            result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
-            text = _str((result if isinstance(result, dict) else {}).get("content"))
-            text = text or _str((error if isinstance(error, dict) else {}).get("message"))
-            code = shell.get("exitCode") if isinstance(shell, dict) else None
-            yield _result(
-                at, _str(data.get("toolCallId")), text, is_error=data.get("success") is False or code not in (None, 0)
-            )
+            text = text_in(record_in(data, "result"), "content") or text_in(record_in(data, "error"), "message")
+            code = record_in(data, "shellExecution").get("exitCode")
+            is_error = data.get("success") is False or code not in (None, 0)
+            yield _result(at, text_in(data, "toolCallId"), text, is_error=is_error)
 
 
 class _Gemini(_Reader):
@@ -229,8 +220,8 @@ class _Gemini(_Reader):
         self._known: dict[str, tuple[int, dict[str, Any]]] = {}
 
     def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
-        session.id = _str(told.get("sessionId")) or session.id
-        if name := _str(told.get("id")):
+        session.id = text_in(told, "sessionId") or session.id
+        if name := text_in(told, "id"):
             line, _ = self._known.get(name, (session.lines, {}))
             self._known[name] = (line, told)
         return ()
@@ -242,7 +233,7 @@ class _Gemini(_Reader):
                 yield event
 
     def _events(self, told: dict[str, Any]) -> Iterator[Event]:
-        at, content = _str(told.get("timestamp")), told.get("content")
+        at, content = text_in(told, "timestamp"), told.get("content")
         if told.get("type") == "user":
             yield from _spoken("prompt", at, _HOOK_CONTEXT.sub("", transcripts.joined(content)).strip())
             return
@@ -250,8 +241,8 @@ class _Gemini(_Reader):
         calls = told.get("toolCalls")
         for each in calls if isinstance(calls, list) else ():
             if isinstance(each, dict):
-                name = _str(each.get("id"))
-                yield _call(at, name, _str(each.get("name")), _given(each.get("args")))
+                name = text_in(each, "id")
+                yield _call(at, name, text_in(each, "name"), _given(each.get("args")))
                 status = each.get("status")
                 if status == "cancelled":
                     yield _event("refused", at, name, is_ok=False)
@@ -266,7 +257,7 @@ def _host_of(told: dict[str, Any]) -> str:
         return payloads.CODEX
     if "projectHash" in told:
         return payloads.GEMINI
-    if isinstance(told.get("data"), dict) and "." in _str(told.get("type")):
+    if isinstance(told.get("data"), dict) and "." in text_in(told, "type"):
         return payloads.COPILOT
     if isinstance(told.get("message"), dict) or "parentUuid" in told:
         return payloads.CLAUDE_CODE
@@ -337,21 +328,9 @@ def _output(output: Any) -> str:
 
 
 def _answer(result: Any) -> str:
-    parts = []
-    for each in result if isinstance(result, list) else ():
-        answer = each.get("functionResponse") if isinstance(each, dict) else None
-        response = answer.get("response") if isinstance(answer, dict) else None
-        if isinstance(response, dict):
-            parts.append(_str(response.get("output")) or _str(response.get("error")))
-    return "\n".join(filter(None, parts))
+    answers = (record_in(each, "functionResponse") for each in (result if isinstance(result, list) else ()))
+    return "\n".join(filter(None, (text_in(record_in(each, "response"), "output", "error") for each in answers)))
 
 
 def _said(payload: dict[str, Any]) -> str:
-    return _str(payload.get("message")) or transcripts.joined(payload.get("content"))
-
-
-def _str(value: object) -> str:
-    """Return a text without lone surrogates, "" for anything else."""
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return text_in(payload, "message") or transcripts.joined(payload.get("content"))

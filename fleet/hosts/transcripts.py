@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fleet.hosts import local
+from fleet.hosts.payloads import as_text, text_in
 from fleet.text.prompts import SAID_CHARS_MAX, Event
 
 TYPE_CHECKING = False
@@ -159,7 +160,7 @@ def events_in(told: dict[str, object], offset: int = 0) -> Iterator[Event]:
     message = told.get("message")
     if not isinstance(message, dict) or told.get("isMeta") is True or told.get("isCompactSummary") is True:
         return
-    at, name, content = _text(told.get("timestamp")), _text(told.get("uuid")), message.get("content")
+    at, name, content = text_in(told, "timestamp"), text_in(told, "uuid"), message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     is_agents = message.get("role") == "assistant"
     for block in blocks if isinstance(blocks, list) else ():
@@ -174,13 +175,13 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     kind = block.get("type")
     if is_agents:
         if kind == "text":
-            said = _text(block.get("text"))[-SAID_CHARS_MAX:]
+            said = text_in(block, "text")[-SAID_CHARS_MAX:]
             return Event("said", name, said) if said.strip() else None
         if kind != "tool_use":
             return None
-        return Event("call", _text(block.get("id")), tool=_text(block.get("name")), about=about(block.get("input")))
+        return Event("call", text_in(block, "id"), tool=text_in(block, "name"), about=about(block.get("input")))
     if kind == "text":
-        text = _text(block.get("text"))
+        text = text_in(block, "text")
         if text.startswith(_STOPPED):
             return Event("stopped", name)
         return Event("prompt", name, text) if text.strip() else None
@@ -188,8 +189,8 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
         return None
     text, is_error = joined(block.get("content")), block.get("is_error") is True
     if is_error and re.match(_REFUSED, text):
-        return Event("refused", _text(block.get("tool_use_id")), _words(text), is_ok=False)
-    return Event("result", _text(block.get("tool_use_id")), text[-SAID_CHARS_MAX:], is_ok=not is_error)
+        return Event("refused", text_in(block, "tool_use_id"), _words(text), is_ok=False)
+    return Event("result", text_in(block, "tool_use_id"), text[-SAID_CHARS_MAX:], is_ok=not is_error)
 
 
 def _words(refusal: str) -> str:
@@ -203,20 +204,13 @@ def about(given: object) -> str:
     """Return the part of a call's input that says most, in one line."""
     if not isinstance(given, dict):
         return ""
-    said = next((text for name in (*_SUBJECTS, *given) if (text := _text(given.get(name)))), "")
+    said = text_in(given, *_SUBJECTS, *given)
     return " ".join(said[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
 
 
 def joined(content: object) -> str:
     """Return the text of a content that is a text, or a list of blocks."""
     if isinstance(content, list):
-        parts = (_text(block.get("text")) for block in content if isinstance(block, dict))
+        parts = (text_in(block, "text") for block in content if isinstance(block, dict))
         return "\n".join(part for part in parts if part)
-    return _text(content)
-
-
-def _text(value: object) -> str:
-    """Return a text, "" for anything else. A lone surrogate is valid JSON, and no text: nothing could write it."""
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return as_text(content)

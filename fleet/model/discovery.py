@@ -39,7 +39,6 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
 
 _TEXTS = ("confidence", "context", "problem", "solution", "type")
 _KNOWN_KEYS = frozenset(Discovery.__struct_fields__) | {"v"}
-_decoder = msgspec.json.Decoder(Discovery)
 
 
 def discovery_id(type_: str, context: str, problem: str, solution: str) -> str:
@@ -57,30 +56,7 @@ def _digest(parts: list[str]) -> str:
 
 
 def decode(raw: bytes) -> Discovery | Carried:
-    """Read one line.
-
-    Raises:
-        BadLineError: it cannot be used, and why.
-    """
-    return _decode_canonical(raw) or _decode_strictly(raw)
-
-
-def _decode_canonical(raw: bytes) -> Discovery | None:
-    """Read a line that is in canonical form and within all limits, as nearly all are; None for any other."""
-    if len(raw) > limits.LINE_BYTES_MAX or b'"at":"0"' in raw:  # a stamp that only ever is implied
-        return None
-    try:
-        entry = _decoder.decode(raw)
-        if encode(entry) != raw or not entry.id.startswith(PREFIX) or not names.is_id(entry.id):
-            return None
-        _check(entry)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, BadLineError):
-        return None
-    return entry
-
-
-def _decode_strictly(raw: bytes) -> Discovery | Carried:
-    """Read one line with every check, telling a newer version's line from a broken one.
+    """Read one line, telling a newer version's line from a broken one.
 
     Raises:
         BadLineError: it cannot be used, and why.

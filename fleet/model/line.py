@@ -221,6 +221,7 @@ class Refused(NamedTuple):
 NOTHING = Column()
 """The column of a writer that said nothing."""
 _KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"later"}
+_NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
 _VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
@@ -420,7 +421,7 @@ def _without_nothing(part: str, value: Any) -> Any:
         return _without_zeros(value)
     if part == "parts":
         value = {name: _without_zeros(counts) for name, counts in value.items()}
-    if part in {"over", "parts", "purge"}:
+    if part in _NESTED:
         return {name: inner for name, inner in value.items() if inner != {}}
     return value
 
@@ -578,37 +579,20 @@ def _size(writer: str, column: Column) -> int:
 
 def _cut(column: Column) -> Iterator[Column]:
     """Yield a column key by key, in the order in which its keys are written."""
-    if column.add:
-        yield Column(add=column.add)
-    for field, value in sorted(column.first.items()):
-        yield Column(first={field: value})
-    for name, value in sorted(column.later.items()):
-        yield Column(later={name: value})
-    for name, total in sorted(column.n.items()):
-        yield Column(n={name: total})
-    for writer, field, stamp in _flat(column.over):
-        yield Column(over={writer: {field: stamp}})
-    for name, part, count in _flat(column.parts):
-        yield Column(parts={name: {part: count}})
-    for writer, field, stamp in _flat(column.purge):
-        yield Column(purge={writer: {field: stamp}})
-    for writer, stamp in sorted(column.rem.items()):
-        yield Column(rem={writer: stamp})
-    for field, edit in sorted(column.set.items()):
-        yield Column(set={field: edit})
-
-
-_T = TypeVar("_T")
-_S = TypeVar("_S", str, int)
-
-
-def _flat(nested: dict[str, dict[str, _T]]) -> Iterator[tuple[str, str, _T]]:
-    for outer, inner in sorted(nested.items()):
-        for key, value in sorted(inner.items()):
-            yield outer, key, value
+    for part in sorted(Column.__struct_fields__):
+        said = getattr(column, part)
+        pieces: Iterable[Any] = ({key: said[key]} for key in sorted(said))
+        if part == "add":
+            pieces = filter(None, [said])
+        elif part in _NESTED:
+            pieces = ({name: {key: said[name][key]}} for name in sorted(said) for key in sorted(said[name]))
+        yield from (Column(**{part: each}) for each in pieces)
 
 
 # --- join -----------------------------------------------------------------------------------------------------------
+
+_T = TypeVar("_T")
+_S = TypeVar("_S", str, int)
 
 
 def join(mine: Line, theirs: Line) -> Line:

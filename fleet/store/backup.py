@@ -16,7 +16,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
 from fleet.model import limits, names
@@ -131,7 +131,7 @@ def _is_place(path: str) -> bool:
         return True
     if _UNSAFE.search(path) or len(path.encode()) > 255:
         return False
-    if homes.is_note(path):
+    if any(_is_like(path, note) for note in homes.NOTES):
         return True
     top, *rest = path.split("/")
     if top == CLAN:
@@ -140,6 +140,10 @@ def _is_place(path: str) -> bool:
         return False
     # A repository among an agent's files could bring hooks along.
     return all(part not in ("", ".", "..") and part.casefold().rstrip(". ") != ".git" for part in rest)
+
+
+def _is_like(path: str, pattern: str) -> bool:
+    return path.count("/") == pattern.count("/") and PurePosixPath(path).match(pattern)
 
 
 def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:

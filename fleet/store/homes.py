@@ -141,22 +141,6 @@ def ignores_at_the_root() -> tuple[str, ...]:
     )
 
 
-def is_note(path: str) -> bool:
-    """Tell whether a path, relative to the root, is one of the notes there."""
-    return any(_is_like(path.split("/"), each.split("/")) for each in NOTES)
-
-
-def _is_like(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Tell whether each part of a path is like its pattern, in which a star stands for anything."""
-    if len(names) != len(patterns):
-        return False
-    halves = [(each, *pattern.partition("*")) for each, pattern in zip(names, patterns, strict=True)]
-    return all(
-        each.startswith(first) and each.endswith(last) and len(each) >= len(first + last) if star else each == first
-        for each, first, star, last in halves
-    )
-
-
 def _read(path: str, bytes_max: int) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -9,7 +9,7 @@ import unicodedata
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Field(NamedTuple):
@@ -21,59 +21,43 @@ class Field(NamedTuple):
     value: str
 
 
-class _Words(NamedTuple):
-    """The content of ``data/notes.toml``."""
-
-    labels: dict[str, tuple[str, int]]
-    about: frozenset[str]
-    layout: frozenset[str]
-    lessons: tuple[str, ...]
-    advice: frozenset[str]
-    binding: frozenset[str]
-    verbs: frozenset[str]
-    imperatives: frozenset[str]
-    plural: frozenset[str]
-    finite: frozenset[str]
-    done: frozenset[str]
-    cjk: tuple[str, ...]
-    predicates: tuple[str, ...]
+_NOTES = Path(__file__).with_name("data").joinpath("notes.toml")
 
 
 @cache
-def _words() -> _Words:
-    with Path(__file__).with_name("data").joinpath("notes.toml").open("rb") as file:
-        raw = tomllib.load(file)
-    labels: dict[str, tuple[str, int]] = {}
-    for role, names in raw["labels"].items():
-        for rank, name in enumerate(names):
-            labels.setdefault(name, (role, rank))
-    headings, cues = raw["headings"], raw["cues"]
-    return _Words(
-        labels=labels,
-        about=frozenset(headings["about"]),
-        layout=frozenset(headings["layout"]),
-        lessons=tuple(headings["lessons"]),
-        advice=frozenset([*cues["advice"], *cues["binding"]]),
-        binding=frozenset(cues["binding"]),
-        verbs=frozenset(cues["verbs"]),
-        imperatives=frozenset(cues["imperatives"]),
-        plural=frozenset({*cues["imperatives"]} - {*cues["nouns"]}),
-        finite=frozenset({f"{verb}{end}" for verb in {*cues["imperatives"]} - {*cues["nouns"]} for end in ("s", "es")}),
-        done=frozenset(cues["done"]),
-        cjk=tuple(cues["cjk"]),
-        predicates=(*cues["cjk"], *cues["predicates"]),
-    )
+def _page(page: Path) -> dict[str, Any]:
+    return tomllib.loads(page.read_text("utf-8"))
+
+
+@cache
+def _roles() -> dict[str, tuple[str, int]]:
+    """Return the role of a field by its label, and the rank of the label among its like."""
+    found: dict[str, tuple[str, int]] = {}
+    for role, labels in _page(_NOTES)["labels"].items():
+        for rank, label in enumerate(labels):
+            found.setdefault(label, (role, rank))
+    return found
+
+
+@cache
+def _words() -> dict[str, frozenset[str]]:
+    """Return the lists of words by name, and those that follow from them."""
+    lists = _page(_NOTES)["headings"] | _page(_NOTES)["cues"]
+    told = {name: frozenset(words) for name, words in lists.items()}
+    plural = told["imperatives"] - told["nouns"]
+    finite = frozenset(f"{verb}{end}" for verb in plural for end in ("s", "es"))
+    return told | {
+        "advice": told["advice"] | told["binding"],
+        "claims": told["binding"] | told["verbs"] | finite,
+        "plural": plural,
+        "predicates": told["cjk"] | told["predicates"],
+    }
 
 
 @cache
 def pattern(page: Path, name: str) -> re.Pattern[str]:
     """Return an expression of a page of them, a TOML file: its lines are joined, and case does not matter."""
-    return re.compile("".join(_patterns(page)[name].split("\n")), re.IGNORECASE)
-
-
-@cache
-def _patterns(page: Path) -> dict[str, str]:
-    return tomllib.loads(page.read_text("utf-8"))
+    return re.compile("".join(_page(page)[name].split("\n")), re.IGNORECASE)
 
 
 SAID = frozenset({"rule", "right", "wrong", "why"})
@@ -143,20 +127,20 @@ class Label:
     @property
     def role(self) -> tuple[str, int] | None:
         """The role of a field of this label, and the rank of the label among its like; None for any other words."""
-        known = _words().labels
+        known = _roles()
         return known.get(self.folded) or known.get(self.folded.split(" #")[0].rstrip("0123456789 "))
 
     def is_about(self) -> bool:
         """Tell a heading of what the page says about itself: how to use it, its format, its index."""
-        return self.folded in _words().about
+        return self.folded in _words()["about"]
 
     def is_layout(self) -> bool:
         """Tell a heading of what describes a project: its structure, commands, stack."""
-        return self.folded in _words().layout or _LAYOUT.search(self.folded) is not None
+        return self.folded in _words()["layout"] or _LAYOUT.search(self.folded) is not None
 
     def is_of_lessons(self) -> bool:
         """Tell a heading under which a page of instructions keeps what was learned: gotchas, rules, pitfalls."""
-        return self.folded == "patterns" or any(word in self.folded for word in _words().lessons)
+        return self.folded == "patterns" or any(word in self.folded for word in _words()["lessons"])
 
 
 class Passage:
@@ -192,7 +176,7 @@ class Passage:
             return False
         unspaced = sum(ord(one) >= _FIRST_CJK and unicodedata.category(one)[0] == "L" for one in bare)
         if unspaced >= _CJK_CHARS_MIN:
-            return unspaced >= _CJK_LONG or any(word in bare for word in _words().predicates)
+            return unspaced >= _CJK_LONG or any(word in bare for word in _words()["predicates"])
         words = [word.strip(".'’-").casefold() for word in _WORD.findall(bare)]
         real = [word for word in words if not _PATHLIKE.search(word) and word != "code"]
         if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - Passage(said).is_order():
@@ -209,11 +193,11 @@ class Passage:
             word.strip(".'’-").casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", self.plain))
         ]
         plural = any(
-            one.endswith("s") and two in known.plural for one, two in pairwise(words)
+            one.endswith("s") and two in known["plural"] for one, two in pairwise(words)
         )  # "Exported fields use ..."
-        if self._is_ordered() or plural or not (known.binding | known.verbs | known.finite).isdisjoint(words):
+        if self._is_ordered() or plural or not known["claims"].isdisjoint(words):
             return True
-        return _REQUIRED.search(self._text) is not None or any(word in self._text for word in known.predicates)
+        return _REQUIRED.search(self._text) is not None or any(word in self._text for word in known["predicates"])
 
     def is_done(self) -> bool:
         """Tell what was done, as a changelog has it: "Added a guard", and not "Added fields are ignored"."""
@@ -222,13 +206,16 @@ class Passage:
         known = _words()
         is_named = re.search(r"[:：=]", said[:60]) is not None  # "Hardened runtime + own certificate: ..." is a thing
         return (
-            bool(words) and not is_named and words[0] in known.done and known.verbs.isdisjoint(words[1:_FINITE_WITHIN])
+            bool(words)
+            and not is_named
+            and words[0] in known["done"]
+            and known["verbs"].isdisjoint(words[1:_FINITE_WITHIN])
         )
 
     def is_order(self) -> bool:
         """Tell a text that begins with an order: "Use pnpm", "Never commit secrets"."""
         words = _WORD.findall(_CODE.sub(" ", self._text.lstrip("`*_ "))[:80])
-        return bool(words) and (words[0].casefold().replace("’", "'") in _words().imperatives or words[0] == "No")
+        return bool(words) and (words[0].casefold().replace("’", "'") in _words()["imperatives"] or words[0] == "No")
 
     def is_advice(self) -> bool:
         """Tell a text that says what to do or not to do: it begins with an order, or has a word that binds."""
@@ -237,14 +224,14 @@ class Passage:
         known = _words()
         return bool(folded) and (
             Passage(said)._is_ordered()
-            or not known.advice.isdisjoint(folded)
-            or any(word in said for word in known.cjk)
+            or not known["advice"].isdisjoint(folded)
+            or any(word in said for word in known["cjk"])
         )
 
     def _is_ordered(self) -> bool:
         """Tell a text one of whose clauses begins with an order: "When it hangs, restart the daemon"."""
         bare = _CODE.sub(" ", self.plain)
-        known = _words().imperatives
+        known = _words()["imperatives"]
         names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
         parts = (re.sub(r"^\W*\w+ly\s+", "", part) for part in re.split(r"[.:;,—–→]\s*", bare))  # "Regularly audit ..."
         clauses = [words[0].casefold() for part in parts if (words := _WORD.findall(part))]

@@ -105,8 +105,6 @@ _OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
 _QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
 _PAST = r"\w{2,}ed"
-_NOW = frozenset(("is", "are", "be", "been", "being", "still", "widely", "commonly", "not", "now", "always", "often"))
-_SUBJECTS = frozenset(("i", "we", "he", "she", "they", "it", "you", "the", "a", "an", "my", "our", "somebody", "this"))
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps every letter's place, as lower() does not
@@ -115,13 +113,12 @@ _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps every letter's
 class _Phrase(NamedTuple):
     """Meaning of a phrase, as ``data/dates.toml`` says."""
 
-    unit: str
-    by: int | str
-    start: int
-    weekday: str
-    is_added: bool
-    only: str
-    slots: str
+    unit: str = ""
+    by: int | str = 0
+    start: int = 0
+    weekday: str = ""
+    added: bool = False
+    only: str = ""
 
 
 class _Language(NamedTuple):
@@ -137,7 +134,6 @@ class _Language(NamedTuple):
     after_phrases: re.Pattern[str]
     joined: re.Pattern[str]
     counted: re.Pattern[str]
-    spans: tuple[str, ...]
     words: Mapping[str, frozenset[str]]
 
 
@@ -163,15 +159,14 @@ def absolutize(text: str, at: datetime, *, keep_words: bool = False) -> str:
     ``at``: when it was written, in the time zone of its writer.
     ``keep_words``: every date is added behind its phrase.
     """
-    language = _language()
-    if not language.hint.search(text):
+    if not _language().hint.search(text):
         return text
     pieces, done = [], 0
-    for found in _phrases(text, language):
+    for found in _phrases(text):
         date = _date_of(found, at)
         if not date:
             continue
-        is_added = keep_words or _is_added(found, text, language)
+        is_added = keep_words or _is_added(found, text)
         end = _possessive_end(text, found.end)
         pieces += [text[done : found.start], f"{text[found.start : end]} ({date})" if is_added else date]
         done = end if is_added else found.end
@@ -181,9 +176,9 @@ def absolutize(text: str, at: datetime, *, keep_words: bool = False) -> str:
 # --- which phrases say when -------------------------------------------------------------------------------------------
 
 
-def _phrases(text: str, language: _Language) -> Iterator[_Found]:
+def _phrases(text: str) -> Iterator[_Found]:
     """Yield the phrases of a text that say when something was or will be."""
-    hidden = _hidden(text)
+    language, hidden = _language(), _hidden(text)
     starts = [start for start, _ in hidden]
 
     def is_hidden(at: int) -> bool:
@@ -191,8 +186,8 @@ def _phrases(text: str, language: _Language) -> Iterator[_Found]:
         return place >= 0 and at < hidden[place][1]
 
     lowered = text.translate(_LOWER)
-    met = [_read(found, language) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
-    good = [each for each in met if not _is_apart(each, text, language)]
+    met = [_read(found) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
+    good = [each for each in met if not _is_apart(each, text)]
     listed = {
         each
         for one, other in pairwise(met)
@@ -226,31 +221,25 @@ def _hidden(text: str) -> list[tuple[int, int]]:
     return joined
 
 
-def _read(found: re.Match[str], language: _Language) -> _Found:
-    at = str(found.lastgroup)[1:]
-    phrase = language.phrases[int(at)]
-    said = " ".join(found[0].split())
-    names = {name: found[f"{name}{at}"] for name in phrase.slots}
-    number = _number(names["n"], language) if "n" in names else 0
-    unit = phrase.unit or language.units.get(names.get("u", ""), "")
-    return _Found(*found.span(), phrase, said, number, unit, language.weekdays.get(names.get("w", "")))
+def _read(found: re.Match[str]) -> _Found:
+    language, at = _language(), int(str(found.lastgroup)[1:])
+    phrase, groups = language.phrases[at], found.groupdict()
+    said, unit, weekday = (groups.get(f"{slot}{at}", "") for slot in "nuw")
+    number = int(said) if said.isdigit() else sum(language.numbers[word] for word in re.split(r"[\s-]+", said) if word)
+    unit = phrase.unit or language.units.get(unit, "")
+    return _Found(*found.span(), phrase, " ".join(found[0].split()), number, unit, language.weekdays.get(weekday))
 
 
-def _number(said: str, language: _Language) -> int:
-    if said.isdigit():
-        return int(said)
-    return sum(language.numbers[word] for word in re.split(r"[\s-]+", said))
-
-
-def _is_apart(found: _Found, text: str, language: _Language) -> bool:
+def _is_apart(found: _Found, text: str) -> bool:
     """Tell whether a phrase only looks like one, as far as the words around it tell."""
-    words, end = language.words, _possessive_end(text, found.end)
+    language, end = _language(), _possessive_end(text, found.end)
+    words = language.words
     before, after = text[max(found.start - _NEAR_CHARS, 0) : found.start], text[end : end + _NEAR_CHARS]
     last = [word.lower() for word in re.findall(_WORD, before)]
     following = [word.lower() for word in re.findall(_WORD, after)]
     is_next = after[:1] in (" ", "\t", "\n")
     previous = last[-1] if last and before[-1:].isspace() and before.rstrip()[-1:].isalpha() else ""
-    if previous in words["before"] or (previous in words["before_spans"] and found.said.startswith(language.spans)):
+    if previous in words["before"] or (previous in words["before_spans"] and found.said.split()[0] in words["spans"]):
         return True
     if re.search(_OPTION, before) or _is_title(found, text, before):
         return True
@@ -264,7 +253,7 @@ def _is_apart(found: _Found, text: str, language: _Language) -> bool:
         return True
     if end != found.end:
         return found.said in words["day_words"] and words["dated"].isdisjoint(following[:2])
-    return bool(found.phrase.only) and not _says_when(found, text, language)
+    return bool(found.phrase.only) and not _says_when(found, text)
 
 
 def _is_title(found: _Found, text: str, before: str) -> bool:
@@ -275,26 +264,25 @@ def _is_title(found: _Found, text: str, before: str) -> bool:
     return not re.search(_SENTENCE_BEGINS, before) or (found.weekday is None and bool(re.search(_TITLE_WORD, said)))
 
 
-def _says_when(found: _Found, text: str, language: _Language) -> bool:
+def _says_when(found: _Found, text: str) -> bool:
     """Tell whether a sentence tells what happened or will: else "today" is nowadays, "in 3 days" how long it takes."""
     start, end = _sentence(text, found.start)
     before, after = (
         [word.lower() for word in re.findall(_WORD, part)]
         for part in (text[start : found.start], text[found.end : end])
     )
-    words = language.words
+    words = _language().words
     if found.phrase.only == "planned":
         return words["never"].isdisjoint([*before, *after]) and not words["planned"].isdisjoint([*before, *after])
     if not before:  # "Today I merged", and not "Today, distributed systems"
-        subject = after[:1] and after[0] in _SUBJECTS
-        return bool(subject) and any(_is_past(after, at, words["told"]) for at in range(1, min(len(after), 5)))
-    return any(_is_past(before, at, words["told"]) for at in range(len(before)))
+        return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: at + 1]) for at in range(1, 5))
+    return any(_is_past(before[: at + 1]) for at in range(len(before)))
 
 
-def _is_past(words: Sequence[str], at: int, told: frozenset[str]) -> bool:
-    if words[at] in told:
-        return True
-    return bool(re.fullmatch(_PAST, words[at])) and _NOW.isdisjoint(words[max(at - 2, 0) : at])
+def _is_past(said: Sequence[str]) -> bool:
+    """Tell whether the last of some words says what happened."""
+    words = _language().words
+    return said[-1] in words["told"] or bool(re.fullmatch(_PAST, said[-1]) and words["now"].isdisjoint(said[-3:-1]))
 
 
 def _sentence(text: str, at: int) -> tuple[int, int]:
@@ -309,12 +297,12 @@ def _possessive_end(text: str, end: int) -> int:
     return end + 2 if text[end : end + 2].lower() in ("'s", "’s") and not text[end + 2 : end + 3].isalnum() else end
 
 
-def _is_added(found: _Found, text: str, language: _Language) -> bool:
+def _is_added(found: _Found, text: str) -> bool:
     """Tell whether the date alone would read wrong."""
-    if found.phrase.is_added or _possessive_end(text, found.end) != found.end:
+    if found.phrase.added or _possessive_end(text, found.end) != found.end:
         return True
     last = re.findall(_WORD, text[max(found.start - _NEAR_CHARS, 0) : found.start].lower())
-    return bool(last) and last[-1] in language.words["around"]
+    return not _language().words["around"].isdisjoint(last[-1:])
 
 
 # --- the date of a phrase ---------------------------------------------------------------------------------------------
@@ -389,7 +377,7 @@ def _language() -> _Language:
         pattern=re.compile(
             rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"
         ),
-        phrases=[_meaning(each, raw["phrases"][each]) for each in said],
+        phrases=[_Phrase(**raw["phrases"][each]) for each in said],
         numbers=numbers,
         units=units,
         weekdays=weekdays,
@@ -401,7 +389,6 @@ def _language() -> _Language:
         after_phrases=re.compile(rf"\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
         joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
         counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
-        spans=tuple(raw["spans"].split()),
         words={key: frozenset(value.split()) for key, value in lists.items()},
     )
 
@@ -412,18 +399,6 @@ def _alternative(phrase: str, at: int, slots: Mapping[str, str]) -> str:
     for name, inner in slots.items():
         found = found.replace(f"{{{name}}}", rf"(?P<{name[0]}{at}>{inner})")
     return found
-
-
-def _meaning(said: str, raw: Mapping[str, Any]) -> _Phrase:
-    return _Phrase(
-        raw.get("unit", ""),
-        raw.get("by", 0),
-        raw.get("from", 0),
-        raw.get("weekday", ""),
-        raw.get("added", False),
-        raw.get("only", ""),
-        "".join(slot[0] for slot in ("n", "unit", "weekday") if f"{{{slot}}}" in said),
-    )
 
 
 def _any(words: Any) -> str:
