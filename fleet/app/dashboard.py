@@ -16,14 +16,14 @@ from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
-from fleet.recall.wording import LOG_A_CORRECTION, counted
+from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect import clusters
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.workspace import ONLINE, Workspace
-from fleet.text.screening import readable
+from fleet.text.screening import counted, readable
 
 _SILENT_DAYS = 3
 """After so many days without anything logged, shown or synced, that is said."""

@@ -9,7 +9,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import counted, not_working
+from fleet.recall.wording import not_working
 from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
@@ -20,6 +20,7 @@ from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, S
 from fleet.reflect.stats import Stats, measure
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
+from fleet.text.screening import counted
 
 _PROMISING = 100
 """So many of the best-evidenced lessons are looked at with each sync: far more than a memory holds."""

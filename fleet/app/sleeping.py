@@ -24,7 +24,6 @@ from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.recall.wording import counted
 from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
 from fleet.reflect.housekeeping import Mode
@@ -33,6 +32,7 @@ from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes
 from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 KIND = "sleep"
 PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "publish"})

@@ -34,7 +34,6 @@ from fleet.recall.wording import (
     ROW_CHARS_MAX,
     STANDING,
     Listing,
-    counted,
     session_context,
 )
 from fleet.reflect import evidence, housekeeping, memory_md
@@ -48,7 +47,7 @@ from fleet.store.query import Patterns, ranked
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
-from fleet.text.screening import readable
+from fleet.text.screening import counted, readable
 
 _NOT_YET = (
     "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "

@@ -14,6 +14,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Literal, NamedTuple
@@ -713,10 +714,15 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     return _Block(row.number, level, "", undated.strip(), statement=_read_statement(text))
 
 
+@cache
+def _label_form() -> re.Pattern[str]:
+    return re.compile(_LABEL)  # asked of every line: what `re` keeps costs a look-up each time
+
+
 def _label(line: str) -> tuple[str, str] | None:
     """Read a line that begins with a field's label: which field, and what stands behind it."""
     # Most lines of most pages are told by this alone, at a tenth of the price.
-    found = re.fullmatch(_LABEL, line) if ":" in line or "：" in line else None
+    found = _label_form().fullmatch(line) if ":" in line or "：" in line else None
     if found is None:
         return None
     name = FIELDS.get(" ".join((found["name"] or found["plain"]).casefold().split()))

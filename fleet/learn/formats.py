@@ -94,10 +94,6 @@ class Bad(NamedTuple):
 Item = Lesson | Finding | Bad | Left
 
 
-class _UnusableError(ValueError):
-    """The reason why a record cannot be used; turned into ``Bad`` at once."""
-
-
 SEEN_MAX = 1_000_000
 MINUTES_MAX = 1_000_000
 FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
@@ -269,7 +265,7 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
         if isinstance(item, Left):
             return found, item._replace(line=line)
         return found, msgspec.structs.replace(item, line=line)
-    except (BadLineError, _UnusableError) as why:
+    except BadLineError as why:
         return found, _bad(line, str(why), raw)
 
 
@@ -344,7 +340,7 @@ def _lesson(found: Mapping[str, Any]) -> Lesson | Left:
         title = title or _other(others, "scenario", "situation")
     text = text or title
     if not text:
-        raise _UnusableError("nothing to read as its text: no pattern, description or title")
+        raise BadLineError("nothing to read as its text: no pattern, description or title")
     correct = correct or next((said for name in _RIGHTS if (said := _other(others, name)) and said != text), "")
     inner = found.get("metadata")
     more = inner if isinstance(inner, dict) else {}
@@ -388,7 +384,7 @@ def _other(found: Mapping[str, Any], *names: str) -> str:
 def _finding(found: Mapping[str, Any]) -> Finding:
     problem = _first(found, "problem", "title", "name", "description")
     if not problem:
-        raise _UnusableError("nothing to read as its text: no problem or title")
+        raise BadLineError("nothing to read as its text: no problem or title")
     context, solution = _first(found, "context"), _first(found, "solution", "insight")
     at_ms = _time(found)
     kind = _word(found, "type").casefold()
@@ -417,10 +413,10 @@ def _checked(name: str, value: object) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _UnusableError(f"'{name}' is no text")
+        raise BadLineError(f"'{name}' is no text")
     text = value.strip()
     if len(text) * 4 > limits.TEXT_BYTES_MAX and len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
-        raise _UnusableError(f"'{name}' is longer than {limits.TEXT_BYTES_MAX} bytes")
+        raise BadLineError(f"'{name}' is longer than {limits.TEXT_BYTES_MAX} bytes")
     return text
 
 
@@ -434,7 +430,7 @@ def _word(found: Mapping[str, Any], key: str) -> str:
     """Return a field that a record can do without: one of another type, or too long, is left out."""
     try:
         return _checked(key, found.get(key))
-    except _UnusableError:
+    except BadLineError:
         return ""
 
 
@@ -480,7 +476,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
         for entry, raw in entries:
             try:
                 yield _from_entry(entry)
-            except _UnusableError as why:
+            except BadLineError as why:
                 yield _bad(entry.line, str(why), raw)
     yield from _read_notes(name, lines)
 
@@ -501,7 +497,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
             continue
         try:
             yield _from_note(note)
-        except _UnusableError as why:
+        except BadLineError as why:
             yield _bad(note.line, str(why), b"".join(lines[note.line - 1 : note.end]))
 
 

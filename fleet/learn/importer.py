@@ -132,14 +132,6 @@ class Imported(msgspec.Struct):
         noted.fields += [Field(each, "seen", seen, None) for each, _, seen in self.told if each in self.stated]
 
 
-class _UnusableError(Exception):
-    """The reason why a record cannot become a line; turned into ``Bad`` at once."""
-
-
-class _CountedError(Exception):
-    """A record that a fleet has counted already; turned into ``Left`` at once."""
-
-
 def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
     """Return the files to read: those named, and in folders those of a known ending or name, in order.
 
@@ -264,26 +256,25 @@ class _Import:
             item = each
             try:
                 if isinstance(item, Lesson):
-                    self._lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
+                    item = self._lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
                 elif isinstance(item, Finding):
                     self._finding(item)
-            except _CountedError:
-                item = Left(each.line, "already counted by fleet", item.text if isinstance(item, Lesson) else "")
-            except _UnusableError as why:
-                item = Bad(each.line, str(why), getattr(item, "identity", "").encode())
+            except BadLineError as why:
+                item = Bad(each.line, str(why), getattr(each, "identity", "").encode())
             self.done.tell(item, str(path))
 
-    def _lesson(self, item: Lesson) -> None:
+    def _lesson(self, item: Lesson) -> Lesson | Left:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
-            raise _CountedError
+            return Left(item.line, "already counted by fleet", item.text)
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
         known = self._records.get(key)
         # Two copies of one record that differ in their count: the larger one, never the sum.
         if known is None or item.seen > known[0].seen:
             self._records[key] = (item, fields)
+        return item
 
     def _is_counted(self, item: Lesson, pattern: str) -> bool:
         """Tell whether a correction of another fleet log is counted here, under the replica that logged it."""
@@ -390,13 +381,10 @@ def _tags(tags: tuple[str, ...]) -> list[str]:
 
 
 def _checked(fields: dict[str, object]) -> dict[str, object]:
-    try:
-        for name, value in fields.items():
-            check_value(name, value)
-    except BadLineError as why:
-        raise _UnusableError(str(why)) from why
+    for name, value in fields.items():
+        check_value(name, value)
     if not (fields.get("text") or fields.get("problem")):
-        raise _UnusableError("nothing is left of its text after screening")
+        raise BadLineError("nothing is left of its text after screening")
     return fields
 
 

@@ -16,7 +16,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
-from fleet.text.screening import inert, markdown_escape, readable, screened
+from fleet.text.screening import counted, inert, markdown_escape, readable, screened
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 STANDING = (
@@ -57,11 +57,6 @@ def not_working(pattern: Pattern) -> str:
 def day(stamp: str) -> str:
     """Return the date of a stamp, "" when it is not known: a record without a date is stamped 1970."""
     return stamp[:10] if stamp >= _FIRST_DAY and clock.is_stamp(stamp) else ""
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``."""
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:

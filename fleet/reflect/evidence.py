@@ -27,11 +27,11 @@ from typing import NamedTuple
 
 from fleet.model import names
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import Pattern, connected
 from fleet.store.config import Promotion
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
-from fleet.text.screening import readable
+from fleet.text.screening import counted, readable
 
 Witness = Callable[[str, str], str]
 """Voucher for what a writer says of a lesson, given its id and the writer: a name that stands for one person."""
@@ -111,7 +111,7 @@ class Evidence:
             if own >= self._settings.own:
                 found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
             elif _is_enough(others, self._settings):
-                evidence = f"seen {others.seen:,} by {others.agents:,} {'agent' if others.agents == 1 else 'agents'}"
+                evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent', 'agents')}"
                 found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         found.sort(key=lambda each: each[0])
         # Screening is dear, and is left to those that have the numbers.
@@ -260,16 +260,6 @@ class Witnesses:
 
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
     """Return writer to the name of its group: all whose files one person committed to are one, and so are ours."""
-    root: dict[str, str] = {}
-
-    def find(each: str) -> str:
-        while root.setdefault(each, each) != each:
-            root[each] = root[root[each]]
-            each = root[each]
-        return each
-
     pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
-    for one, other in (*pairs, *((f"w {writer}", _HERE) for writer in mine)):
-        a, b = sorted((find(one), find(other)))
-        root[b] = a
-    return {each.removeprefix("w "): find(each) for each in list(root) if each.startswith("w ")}
+    groups = connected([*pairs, *((f"w {writer}", _HERE) for writer in mine)])
+    return {each.removeprefix("w "): group[0] for group in groups for each in group if each.startswith("w ")}

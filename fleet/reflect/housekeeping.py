@@ -25,6 +25,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.observations import fitting
 from fleet.store.workspace import Workspace
 from fleet.text import dates
+from fleet.text.screening import counted
 from fleet.text.similarity import Alike, alike, likely_pairs
 
 COORDINATED_HOURS_MIN = 24
@@ -178,13 +179,9 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
             (self.conflicts_resolved, "conflict resolved", "conflicts resolved"),
             (self.archived, "archived", "archived"),
         )
-        said = ", ".join(_counted(*each) for each in parts if each[0])
-        notes = _counted(self.total_scanned, "note", "notes")
+        said = ", ".join(counted(*each) for each in parts if each[0])
+        notes = counted(self.total_scanned, "note", "notes")
         return f"{said} of {notes}, compared by {self.compared_by}" if said else f"nothing to change in {notes}"
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 class Note(NamedTuple):

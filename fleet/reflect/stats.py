@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from crdt import clock
 from fleet.model.pattern import Pattern
 from fleet.reflect.exposure import Exposure, promoted_ms
-from fleet.text.screening import shortened
+from fleet.text.screening import counted, shortened
 
 SHOWN_MIN = 20
 """A lesson that was shown less often cannot be said to have failed."""
@@ -162,11 +162,8 @@ class Stats(NamedTuple):
             _listed("Never helped", [(each, "") for each in self.lessons if each.never_helped], readable),
         ]
         if self.hours:
-            middle, number = (
-                median(self.hours.values()),
-                f"{len(self.hours):,} {'lesson' if len(self.hours) == 1 else 'lessons'}",
-            )
-            parts.append([f"From first correction to the fleet's memory: {_span(middle)} in the middle of {number}"])
+            middle, number = _span(median(self.hours.values())), counted(len(self.hours), "lesson", "lessons")
+            parts.append([f"From first correction to the fleet's memory: {middle} in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
         return "\n\n".join("\n".join(shortened(row, width) for row in rows) for rows in parts if rows)

@@ -65,6 +65,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def shortened(text: str, chars_max: int) -> str:
     """Return the text in at most so many characters; one that was longer ends in an ellipsis. Screen it before."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1].rstrip()}…"

@@ -767,3 +767,9 @@ def test_a_yes_in_the_inbox_moves_the_row_and_a_no_takes_it_out(project):
     assert [row[1] for row in project.rows()] == ["my own row"]
     three_sessions(project, "Never edit the files in dist", first=8)
     assert [row[1] for row in project.rows()] == ["my own row"]
+
+
+def test_no_sign_but_a_line_feed_ends_a_line():
+    waiting = auto_reflect.Entry("Gotcha", "x", "y")
+    page = Scratchpad("# Scratchpad\n\nform\x0cfeed \u2028 \x85\n\n## Ready to Promote\n").with_rows([waiting])
+    assert Scratchpad(page).without(waiting) == page.replace("| Gotcha | x | y |\n", "")
