@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from fleet.app.writing import Plan, Writing, honcho_consented
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
+from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
@@ -179,10 +180,14 @@ def reflect(
     where an earlier pass came to nothing, or was undone.
 
     Raises:
+        NoError: what somebody named is no transcript.
         BusyError: another process reflects on this session.
         DiskError: what was written is kept, and the next pass goes on from there.
     """
     session = sessions.read(path)
+    if by_hand and session.host == UNKNOWN and (session.lines or session.trouble):
+        why = session.trouble or "no line of it is one of a host's that fleet knows"
+        raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
     if is_trial:
         return _tried(workspace, agent, session)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()

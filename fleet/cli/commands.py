@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import itertools
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, commands, note, painted
+from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, commands, fail, note, painted
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import World
 
@@ -269,20 +270,24 @@ def run(words: list[str]) -> int:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a C locale must not stop an emoji, or a lesson in Chinese
             reconfigure(encoding="utf-8", errors="backslashreplace")
+    chosen.owes_json = "--json" in itertools.takewhile(lambda word: word != "--", words)
     try:
         if COMPLETING in os.environ:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
         app(words, prog_name="fleet")
     except FleetError as why:
         note(str(why))
-        return why.exit_code
+        return fail(str(why), why.exit_code)
     except SystemExit as left:
-        return left.code if isinstance(left.code, int) else FleetError.exit_code
+        code = left.code if isinstance(left.code, int) else FleetError.exit_code
+        misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has told
+        return fail(misused(), code) if misused else code
     except _NobodyReadsError:
         raise BrokenPipeError from None
     except OSError as why:
-        note(f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept")
-        return FleetError.exit_code
+        told = f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept"
+        note(told)
+        return fail(told, FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
@@ -300,8 +305,9 @@ def _unnamed() -> str:
 def _unexpected(why: Exception) -> int:
     if os.environ.get("FLEET_DEBUG") == "1":
         raise why
-    note(
+    told = (
         f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
         "please report it with the output of the same command under FLEET_DEBUG=1"
     )
-    return FleetError.exit_code
+    note(told)
+    return fail(told, FleetError.exit_code)

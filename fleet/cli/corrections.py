@@ -23,8 +23,8 @@ _Type = Annotated[
 _Confidence = Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")]
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
 _ASK_FOR_MORE = (
-    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id}` takes "
-    "it back, so that what took long to find out stands out"
+    "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
+    "takes it back, so that what took long to find out stands out"
 )
 
 app = output.commands()
@@ -63,7 +63,7 @@ def _correct(
         raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
     heard = " — ".join(filter(None, [told_by, source]))
     told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
-    with output.opened() as workspace:
+    with output.opened(of_any_version=True) as workspace:
         who = _agent_to_log(workspace, agent)
         logged = learning.correct(workspace, who, told, session=output.chosen.session_named(session), same=same)
         _tell_logged(logged, {}, as_json=as_json)
@@ -84,7 +84,7 @@ def _discover(
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
-    with output.opened() as workspace:
+    with output.opened(of_any_version=True) as workspace:
         who, named = _agent_to_log(workspace, agent), output.chosen.session_named(session)
         entry, is_new = learning.discover(workspace, who, told, named)
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""

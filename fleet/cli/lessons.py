@@ -213,15 +213,13 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
 def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "") -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
-    A discovery (d-...) is taken back for good: on a terminal you are asked before.
+    A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
     """
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
             found = output.cleaned(lessons.show_discovery(workspace, pattern))
-            output.confirm(
-                f"Take back for good: {found['problem'] or found['solution']}?", yes=yes or not sys.stdin.isatty()
-            )
+            output.confirm(f"Take back for good: {found['problem'] or found['solution']}?", yes=yes)
             entry = learning.retract(workspace, who, pattern)
             output.say(f"{entry.id} taken back, for good: {output.cleaned(entry.problem or entry.solution)}")
             return

@@ -108,6 +108,8 @@ class _Chosen(msgspec.Struct):
     directory: str = ""
     agent: str = ""
     session: str = ""
+    owes_json: bool = False
+    """One JSON document was asked for, and is not printed yet."""
 
     def root(self) -> Path:
         """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
@@ -261,7 +263,18 @@ def tell_secrets(kinds: tuple[str, ...]) -> None:
 
 def say_json(found: Any) -> None:
     """Print one JSON document that no terminal can stumble over."""
+    chosen.owes_json = False
     print(as_json(found))
+
+
+def fail(why: str, code: int) -> int:
+    """Say where JSON was asked for that the command failed, and why: who reads stdout alone knows, too. Return ``code``.
+
+    A person was told on stderr.
+    """
+    if chosen.owes_json:
+        say_json({"error": cleaned(why), "exit_code": code})
+    return code
 
 
 def as_json(found: Any) -> str:

@@ -27,7 +27,7 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern, fold, united
-from fleet.store.workspace import Workspace, Writer
+from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import screening
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
@@ -100,13 +100,13 @@ class _Target(NamedTuple):
     Attributes:
         members: the record, and those that it is merged with, by id.
         lesson: all of them as one; None for a new lesson.
-        is_same: the caller named it: there is nothing near to look for.
+        is_alone: there is nothing near to look for: the caller named it, or what is known cannot be read.
     """
 
     id: str
     members: dict[str, Line]
     lesson: Pattern | None
-    is_same: bool
+    is_alone: bool
 
 
 class Corrections:
@@ -228,8 +228,9 @@ class Corrections:
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
         patterns = self._workspace.patterns
-        found, members = same or pattern_id(lesson), []
+        found, members, is_alone = same or pattern_id(lesson), [], True
         try:
+            check_version(self._workspace.root)
             with self._workspace.snapshot(WAIT_S):
                 found = same or self._workspace.same_text(self._agent, lesson)
                 group = patterns.groups().get(found, [found])
@@ -237,11 +238,12 @@ class Corrections:
         except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
             self._workspace.warn(f"what is known already could not be read: {why}")
         else:
+            is_alone = bool(same)
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
         whole = united([fold(line, policy) for line in members]) if members else None
-        return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, bool(same))
+        return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, is_alone)
 
     def _writer(self) -> Writer:
         """Return the agent's writer for the log alone. Only to mint a replica the write lock is taken."""
@@ -257,6 +259,7 @@ class Corrections:
             UsageError: the workspace is only read, as somebody wanted it.
         """
         try:
+            check_version(self._workspace.root)
             return self._writer(), ""
         except FleetError as why:
             if self._workspace.is_only_read():
@@ -293,7 +296,7 @@ class Corrections:
         whole = target.lesson
         seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
         lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
-        look: Callable[[], list[Near]] = list if target.is_same else lambda: self._near(target.members, text)
+        look: Callable[[], list[Near]] = list if target.is_alone else lambda: self._near(target.members, text)
         is_first = seen == 1 if whole is None else not whole.is_present
         return Logged(lesson, known_as, seen, secrets, look, entry=entry, is_first=is_first)
 

@@ -13,6 +13,7 @@ migrated to all of these.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Page, Scratchpad, Section
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, says
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, says, shown_session
 from fleet.store import homes
 from fleet.text import dates, screening, similarity
 
@@ -333,7 +334,7 @@ def _front(kind: str, created: str, updated: str) -> list[str]:
 
 def _mark(session: str) -> str:
     """Return a session's key as a History line has it."""
-    return session.replace("--", "-").replace(">", "").replace("(", "[").replace(")", "]")
+    return shown_session(session).replace("--", "-").replace(">", "").replace("(", "[").replace(")", "]")
 
 
 def _merged_row(day: str, session: str) -> str:
@@ -598,7 +599,6 @@ class Migration:
 
     Attributes:
         files: path to the text that it is to have; none where it was migrated already, and holds nothing more to move.
-        told: what goes where, a line each.
     """
 
     def __init__(self, text: str, now: Mapping[str, str], today: str) -> None:
@@ -608,7 +608,7 @@ class Migration:
         """
         self._page, self._now, self._today = Page.parse(text), now, today
         self.files: dict[str, str] = {}
-        self.told: list[str] = []
+        self._more = Counter[str]()  # lines that daily logs have more, by path
         first = self._page.sections[0].heading if self._page.sections else len(self._page.lines)
         stays, moved = self._page.lines[:first], list[Section]()
         for section in self._page.sections:
@@ -622,6 +622,13 @@ class Migration:
         self._put(INDEX, "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n")
         self._put(auto_reflect.FILE, _short("".join(stays), self._page.eol))
 
+    @property
+    def told(self) -> list[str]:
+        """What goes where, a line for each file."""
+        sizes = {path: len(text.splitlines()) for path, text in self.files.items()}
+        more = {path: " more" for path in self._more}
+        return [f"{path}: {self._more[path] or size} lines{more.get(path, '')}" for path, size in sizes.items()]
+
     def lost(self) -> list[str]:
         """Return the lines of the old file that are in no new one: of a plan that may be carried out, none."""
         new = {line.strip() for text in self.files.values() for line in text.splitlines()}
@@ -629,7 +636,6 @@ class Migration:
 
     def _put(self, path: str, text: str) -> None:
         self.files[path] = text
-        self.told.append(f"{path}: {len(text.splitlines())} lines")
 
     def _is_to_move(self, section: Section) -> bool:
         """Tell whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
@@ -658,7 +664,7 @@ class Migration:
         path = DailyLog(day).path
         before = self.files.get(path, self._now.get(path, ""))
         self.files[path] = before + DailyLog(day, before).more_gathered(lines, is_observed=is_observed)
-        self.told.append(f"{path}: {sum(bool(line.strip()) for line in lines)} lines more")
+        self._more[path] += sum(bool(line.strip()) for line in lines)
         return day
 
 

@@ -446,11 +446,12 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
         await _end(child)
     if limit.cancelled_caught:
         raise FleetError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
-    try:
-        return msgspec.json.decode(bytes(said), type=Ticked)
-    except (msgspec.DecodeError, msgspec.ValidationError) as why:
-        words_told = told.decode("utf-8", "replace").strip()[:400]
-        raise FleetError(f"exit code {child.returncode}: {words_told or 'it said nothing'}") from why
+    with suppress(msgspec.DecodeError):
+        done = msgspec.json.decode(bytes(said), type=Ticked)
+        if done.exit == child.returncode:  # else it tells of an error instead
+            return done
+    words_told = told.decode("utf-8", "replace").strip()[:400]
+    raise FleetError(f"exit code {child.returncode}: {words_told or 'it said nothing'}")
 
 
 async def _read(stream: "anyio.abc.ByteReceiveStream | None", into: bytearray, bytes_max: int) -> None:
