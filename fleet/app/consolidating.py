@@ -309,7 +309,9 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(dict.fromkeys(f"{each.at} {observations.shown_session(each.session)}: {each.text}" for each in said))[:10],
+        evidence=tuple(
+            dict.fromkeys(f"{each.at} {observations.shown_session(each.session)}: {each.text}" for each in said)
+        )[:10],
         weight=float(len(found.sessions)) if found is not None else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},

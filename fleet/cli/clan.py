@@ -330,7 +330,7 @@ def _tell_synced(done: Synced) -> None:
     if done.edition:
         say("wrote a new edition of patterns.jsonl and patterns.md")
     for text in done.promoted:
-        say(f"promoted into memory.md: {output.cleaned(text)}")
+        say(f"promoted into memory.md: {text}")
 
 
 @app.command("compact")
@@ -401,7 +401,6 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         found = doctor.status(workspace, who)
-        found["memory"], found["guards"] = output.cleaned(found["memory"]), output.cleaned(found["guards"])
         if as_json:
             output.say_json(found)
         else:
@@ -504,7 +503,7 @@ def _doctor(
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
         if as_json:
-            output.say_json(output.cleaned({"worst": worst, "findings": [each._asdict() for each in found]}))
+            output.say_json({"worst": worst, "findings": [each._asdict() for each in found]})
         else:
             for each in found:
                 level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))

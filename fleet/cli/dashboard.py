@@ -27,10 +27,10 @@ def show(*, as_json: bool) -> None:
         with opened as workspace:
             found = dashboard.look(workspace, output.agent_in(workspace, or_guest=True), is_seen=is_seen)
             if as_json:
-                output.say_json(output.cleaned(found))
+                output.say_json(found)
                 return
             for label, text, style in _rows(found, workspace.world.wall_ms()):
-                output.say_row((f"{label:<{_LABEL}}", "bold"), (output.cleaned(text), style))
+                output.say_row((f"{label:<{_LABEL}}", "bold"), (text, style))
     except NoWorkspaceError:
         if as_json:
             raise

@@ -167,22 +167,18 @@ def _config(
     with output.opened() as workspace:
         if action == "set":
             ((name, found),) = setup.configure(workspace, {name: value}).items()
-            told = output.cleaned(f"{name} = {config.as_toml(found)}")
-            output.tell({"name": name, "value": found}, told, as_json=as_json)
+            output.tell({"name": name, "value": found}, f"{name} = {config.as_toml(found)}", as_json=as_json)
             return
         wanted = config.find(name)
         shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
         if as_json:
-            output.say_json({"settings": output.cleaned([each._asdict() for each in shown])})
+            output.say_json({"settings": [each._asdict() for each in shown]})
             return
         if [name] == wanted:
-            output.say("\n".join(output.cleaned(_as_text(each.value)) for each in shown))
+            for each in shown:
+                output.say(each.value if isinstance(each.value, str) else config.as_toml(each.value))
             return
         for each in shown:
             told = output.cleaned("not set" if each.value is None else config.as_toml(each.value))
             cut = told if len(told) <= _VALUE_CHARS_MAX else f"{told[:_VALUE_CHARS_MAX]}..."
             output.say_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else config.as_toml(value)

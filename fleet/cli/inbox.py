@@ -94,7 +94,7 @@ def _inbox(
 
 def _offers(workspace: Workspace) -> list[output.Offer]:
     found = Inboxes(workspace).waiting()
-    return [(each.item.id, output.cleaned(each.item.title)) for each in found]
+    return [(each.item.id, each.item.title) for each in found]
 
 
 def _all_of(workspace: Workspace, kind: str) -> list[str]:
@@ -111,11 +111,11 @@ def _decide(workspace: Workspace, agent: str, prefix: str, action: str, more: st
 def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
     if as_json:
         rows = [{"id": each.id, "said": each.said, "did": each.did, "run": each.run} for each in done]
-        output.say_json({"decided": output.cleaned(rows), "failed": output.cleaned([str(each) for each in failed])})
+        output.say_json({"decided": rows, "failed": [str(each) for each in failed]})
         return
     for each in done:
         undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
-        output.say(output.cleaned(f"{each.id} {each.said}: {each.did}{undo}"))
+        output.say(f"{each.id} {each.said}: {each.did}{undo}")
     for no in failed:
         output.note(str(no))
     if not done and not failed:
@@ -125,13 +125,11 @@ def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> N
 def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) -> None:
     if as_json:
         rows = [_as_json(workspace, each) for each in shown.entries]
-        output.say_json(
-            output.cleaned({"waiting": rows, "total": shown.total, "since": shown.since})
-            | {"expired": [each.item.id for each in shown.expired]}
-        )
+        expired = [each.item.id for each in shown.expired]
+        output.say_json({"waiting": rows, "total": shown.total, "since": shown.since, "expired": expired})
         return
     for each in shown.expired:
-        output.say(output.cleaned(f"dropped, since nobody decided it by {each.last_day()}: {_head(each)}"))
+        output.say(f"dropped, since nobody decided it by {each.last_day()}: {_head(each)}")
     if not shown.entries:
         output.say(_CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
@@ -207,16 +205,16 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
             break
         if pressed == "u" and done:
             at, last = done.pop()
-            output.say(f"  {output.cleaned(inbox.undo(workspace, last))}")
+            output.say(f"  {inbox.undo(workspace, last)}")
         elif pressed == "d":
             diff_lines = 10_000
         elif pressed in keys:
             action, answer = keys[pressed]
             try:
                 done.append((at, _decide(workspace, agent, entry.item.id, action, answer)))
-                output.say(f"  {output.cleaned(done[-1][1].did)}")
+                output.say(f"  {done[-1][1].did}")
             except FleetError as no:  # not true any more, or changed just now
-                output.say(f"  {output.cleaned(str(no))}")
+                output.say(f"  {no}")
             at += 1
         elif pressed in (" ", "\r", "\n"):
             at += 1
@@ -248,12 +246,12 @@ def _review(
             who = output.agent_in(workspace, agent)
             done = [_answered(workspace, who, each) for each in answers]
             rows = [each._asdict() for each in done]
-            output.tell({"answered": rows}, "\n".join(each.told for each in done), as_json=as_json)
+            output.tell({"answered": rows}, [each.told for each in done], as_json=as_json)
             return
         pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
         if as_json:
             told = [*(each.as_json() for each in held), *map(_pair_as_json, pairs)]
-            output.say_json({"pairs": output.cleaned(told)})
+            output.say_json({"pairs": told})
             return
         for each in held:
             output.say("\n".join(_held_rows(each)))
@@ -292,7 +290,7 @@ def _held_rows(held: Waiting) -> list[str]:
     more = len(held.lessons) - len(shown)
     return [
         f"{held.name}  {held.told}",
-        *(f"  {each}  {output.cleaned(text)}" for each, text in shown),
+        *(f"  {each}  {text}" for each, text in shown),
         *([f"  and {more:,} more: --json"] if more else []),
         f"  left out here until you say: fleet review --answer {held.name}={'|'.join(reviewing.ANSWERS_TO_LEFT_OUT)}",
     ]
@@ -300,7 +298,7 @@ def _held_rows(held: Waiting) -> list[str]:
 
 def _list(pairs: list[Asked]) -> None:
     for each in pairs:
-        output.say("\n".join([f"{each.pair}  {each.kind}", *output.cleaned(each.rows())]))
+        output.say("\n".join([f"{each.pair}  {each.kind}", *each.rows()]))
     if pairs:
         said = "|".join(reviewing.ANSWERS[pairs[0].kind])
         output.note(f"answer each: fleet review --answer {pairs[0].pair}={said}")
@@ -333,11 +331,7 @@ def _block(
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
-        output.tell(
-            output.cleaned(_block_as_json(done, dry_run=dry_run)),
-            "\n".join(_block_rows(done, dry_run=dry_run)),
-            as_json=as_json,
-        )
+        output.tell(_block_as_json(done, dry_run=dry_run), _block_rows(done, dry_run=dry_run), as_json=as_json)
 
 
 @app.command("unblock")
@@ -349,7 +343,7 @@ def _unblock(name: Name, as_json: output.Json = False) -> None:
             f"{name} counts again: {counted(len(done.gone), 'lesson')} back, {len(done.other):,} read or count "
             f"otherwise, {counted(done.discoveries, 'discovery', 'discoveries')}"
         )
-        output.tell(output.cleaned(_block_as_json(done, dry_run=False)), told, as_json=as_json)
+        output.tell(_block_as_json(done, dry_run=False), told, as_json=as_json)
 
 
 def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
@@ -359,15 +353,14 @@ def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
         if dry_run
         else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
         _sum_of(done),
-        *(f"    {each}  {output.cleaned(text)}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
+        *(f"    {each}  {text}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
     ]
     if (more := len(done.gone) - reviewing.SHOWN_MAX) > 0:
         rows.append(f"    and {more:,} more: --json")
     verb = "would leave" if dry_run else "left"
-    rows += [f"  {verb} {agent}'s memory.md: {output.cleaned(row)}" for agent, _, row in done.left]
+    rows += [f"  {verb} {agent}'s memory.md: {row}" for agent, _, row in done.left]
     rows += [
-        f"  stays in {agent}'s memory.md by a person's yes: {output.cleaned(row)}\n"
-        f"    `fleet demote {each}` takes it out"
+        f"  stays in {agent}'s memory.md by a person's yes: {row}\n    `fleet demote {each}` takes it out"
         for agent, each, row in done.kept
     ]
     if done.retired:

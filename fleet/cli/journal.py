@@ -122,8 +122,8 @@ def _mutate(
         who, named = output.agent_in(workspace, agent, or_guest=True), output.chosen.session_named(session)
         if listed:
             rows = [each._asdict() for each in Journal(workspace, who).strategies()]
-            text = "\n".join("{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows)
-            output.tell({"mutations": output.cleaned(rows)}, text, as_json=as_json)
+            shown = ["{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows]
+            output.tell({"mutations": rows}, shown, as_json=as_json)
         elif proposed:
             _tell_proposals(Journal(workspace, who).proposals(), as_json=as_json)
         elif drop:
@@ -149,11 +149,11 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | Non
         }
         if known is not None:
             told["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
-        output.say_json(output.cleaned(told))
+        output.say_json(told)
     else:
         output.say(declared.block)
         opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
-        output.say(output.cleaned(f"\nin {declared.path.relative_to(workspace.root)}{opened}"))
+        output.say(f"\nin {declared.path.relative_to(workspace.root)}{opened}")
         output.say("when it has worked and nobody noticed: fleet mutate --worked")
         if known is not None and known.hits:
             output.say(f"\nwhat is known about it:\n{known.rendered()}")
@@ -163,11 +163,8 @@ def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | Non
 
 
 def _tell_proposals(found: list[Proposal], *, as_json: bool) -> None:
-    rows = output.cleaned([each._asdict() for each in found])
-    text = "\n".join(
-        f"{each.id} {each.code} ({each.name}) worked on: {each.failed}\n  {output.cleaned(each.command)}"
-        for each in found
-    )
+    rows = [each._asdict() for each in found]
+    text = [f"{each.id} {each.code} ({each.name}) worked on: {each.failed}\n  {each.command}" for each in found]
     output.tell({"proposals": rows}, text or "no mutation waits to become a lesson", as_json=as_json)
 
 
@@ -191,11 +188,8 @@ def _journal(
         who = output.agent_in(workspace, agent, or_guest=True)
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         where = written.path.relative_to(workspace.root).as_posix()
-        output.tell(
-            {"journal": where, "branch": output.cleaned(written.branch)},
-            output.cleaned(f"in {where}, the journal of {written.branch}"),
-            as_json=as_json,
-        )
+        told = f"in {where}, the journal of {written.branch}"
+        output.tell({"journal": where, "branch": written.branch}, told, as_json=as_json)
         output.tell_secrets(written.secrets)
 
 
@@ -205,8 +199,7 @@ def _handover(agent: output.Agent = "", session: output.Session = "", as_json: o
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent, or_guest=True)
         left = searching.handover(workspace, who, output.chosen.session_named(session))
-        text = "\n".join(_as_rows(left, workspace.own_path(who, "corrections.md")))
-        output.tell(output.cleaned(left), output.cleaned(text), as_json=as_json)
+        output.tell(left, _as_rows(left, workspace.own_path(who, "corrections.md")), as_json=as_json)
 
 
 def _as_rows(left: dict[str, Any], log: str) -> list[str]:
@@ -251,7 +244,7 @@ def _observe(
         named = observing.session_of(workspace, who, output.chosen.session_named(session))
         done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
         found = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
-        output.tell(output.cleaned(found), f"in {done.path}: {done.line}", as_json=as_json)
+        output.tell(found, f"in {done.path}: {done.line}", as_json=as_json)
     if done.is_cut:
         output.note("cut to one line of under 120 characters")
     if done.is_directive:

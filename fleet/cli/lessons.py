@@ -53,7 +53,7 @@ def _gossip(
         wanted = finding.Wanted(type_, tag, by, since)
         found = wanted.discoveries(workspace, count)
         if as_json:
-            output.say_json({"discoveries": output.cleaned(msgspec.to_builtins(found))})
+            output.say_json({"discoveries": msgspec.to_builtins(found)})
         elif not found and any(wanted):
             output.say("no discovery is like that; without the filters there may be some")
         else:
@@ -103,7 +103,7 @@ _NONE = {
 def _tell_lesson(each: Any, into: str) -> None:
     output.say_row(*_as_row(each.lesson, into))
     for other in each.wordings[1:]:
-        said = f"also said: {output.cleaned(other.text)} ({other.id})"
+        said = f"also said: {other.text} ({other.id})"
         output.say_row((f"{'':<18}  {other.count('seen'):>3}x  ", ""), (said, "dim"))
     for against in each.opposites:
         output.say_row((f"{'':<26}", ""), (f"contradicts {against}: `fleet review` decides", "yellow"))
@@ -116,8 +116,8 @@ def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
     if why := not_working(each):
         gone += f"  (not working: {why})"
     told = "; ".join(filter(None, [Listing().author(each.by), Listing().edits(each)]))
-    filed = f"  ({output.cleaned(told)})" if told else ""
-    said = f"{output.cleaned(each.text)}{filed}{gone}"
+    filed = f"  ({told})" if told else ""
+    said = f"{each.text}{filed}{gone}"
     style = "red" if why else "" if each.is_present and not into else "dim"
     return (f"{each.id}  ", "dim"), (f"{each.count('seen'):>3}x  ", "bold"), (said, style)
 
@@ -132,17 +132,17 @@ def _show(
     """Show all that is known of one lesson, of one discovery (d-...), or of one correction that was logged (c-...)."""
     with output.opened() as workspace:
         if pattern.startswith("c-"):
-            _show_correction(output.cleaned(lessons.show_correction(workspace, pattern)), as_json=as_json)
+            _show_correction(lessons.show_correction(workspace, pattern), as_json=as_json)
             return
         if pattern.startswith("d-"):
-            _show_discovery(output.cleaned(lessons.show_discovery(workspace, pattern)), as_json=as_json)
+            _show_discovery(lessons.show_discovery(workspace, pattern), as_json=as_json)
             return
         shown = lessons.show(workspace, pattern)
         found = finding.lesson_as_json(shown.pattern, is_whole=True)
         others = [each for each in shown.members if each.id != shown.pattern.id]
         if as_json:
             more = {"merged": [each.id for each in shown.members]} if others else {}
-            output.say_json(output.cleaned(found | more))
+            output.say_json(found | more)
             return
         if shown.pattern.id != shown.asked:
             output.say(f"{shown.asked} is merged into:")
@@ -198,12 +198,12 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
         if not field.startswith("agent."):
-            yield field, output.cleaned(str(lesson.fields[field]))
+            yield field, str(lesson.fields[field])
     for field, (stamp, by) in sorted(lesson.edited.items()):
         how = "kept by a merge" if field in lesson.kept else "set"
         yield "", f"{field} was {how} {output.when(stamp)} by {by}"
     for each in others:
-        yield "merged", f"{each.id} {output.cleaned(each.text)}"
+        yield "merged", f"{each.id} {each.text}"
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -218,14 +218,14 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if pattern.startswith("d-"):
-            found = output.cleaned(lessons.show_discovery(workspace, pattern))
+            found = lessons.show_discovery(workspace, pattern)
             output.confirm(f"Take back for good: {found['problem'] or found['solution']}?", yes=yes)
             entry = learning.retract(workspace, who, pattern)
-            output.say(f"{entry.id} taken back, for good: {output.cleaned(entry.problem or entry.solution)}")
+            output.say(f"{entry.id} taken back, for good: {entry.problem or entry.solution}")
             return
         done = lessons.retire(workspace, who, pattern)
-        id_, text = done.pattern.id, output.cleaned(done.pattern.text)
-        output.say(f"{id_} retired{_also(done.others)}: {text}\n`fleet restore {id_}` brings it back")
+        id_ = done.pattern.id
+        output.say(f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back")
 
 
 @app.command("restore")
@@ -250,10 +250,10 @@ def _restore(
             back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
             output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
             for each, text in back:
-                output.say(f"  {each}  {output.cleaned(text)}")
+                output.say(f"  {each}  {text}")
             return
         done = lessons.restore(workspace, output.agent_in(workspace, agent), pattern)
-        output.say(f"{done.pattern.id} is back{_also(done.others)}: {output.cleaned(done.pattern.text)}")
+        output.say(f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
 
 
 def _also(others: list[str]) -> str:
@@ -288,7 +288,6 @@ def _edit(
 
 
 def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> None:
-    fields = output.cleaned(fields)
     if as_json:
         output.say_json({"id": pattern, "fields": fields})
         return
@@ -313,7 +312,7 @@ def _merge(
         done = lessons.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
         seen = output.counted(done.pattern.count("seen"), "time")
         output.say(
-            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {output.cleaned(done.pattern.text)}\n"
+            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {done.pattern.text}\n"
             f"`fleet unmerge {done.changed}` undoes it"
         )
 
@@ -325,9 +324,7 @@ def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
         done = lessons.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = output.counted(done.pattern.count("seen"), "time")
-        output.say(
-            f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {output.cleaned(done.pattern.text)}"
-        )
+        output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}")
 
 
 @app.command("feedback")
@@ -347,15 +344,13 @@ def _feedback(
         lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
-        if as_json:
-            output.say_json({"id": lesson.id, **totals, "not_working": why})
-            return
-        output.say(f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {output.cleaned(lesson.text)}")
+        rows = [f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {lesson.text}"]
         if why:
-            output.say(
+            rows.append(
                 f"  not working: {why}. `fleet edit {lesson.id} --set text=...` words it better, "
                 f"`fleet retire {lesson.id}` takes it out"
             )
+        output.tell({"id": lesson.id, **totals, "not_working": why}, rows, as_json=as_json)
 
 
 @app.command("guard")
@@ -373,13 +368,13 @@ def _guard(
             return
         if pattern:
             starting.Guards(workspace).decide(pattern, decision, until)
-        found = [output.cleaned(each._asdict()) for each in starting.Guards(workspace).all()]
+        found = [each._asdict() for each in starting.Guards(workspace).all()]
         rows = [
             f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
             f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"
             for each in found
         ] or ["no lesson guards anything here"]
-        output.tell({"guards": found}, "\n".join(rows), as_json=as_json)
+        output.tell({"guards": found}, rows, as_json=as_json)
 
 
 # --- memories ---------------------------------------------------------------------------------------------------------
@@ -410,10 +405,9 @@ def _promote(
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
         if as_json:
             told = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-            memory = output.cleaned(done.memory.as_found())
-            output.say_json(told | {"instead_of": list(done.left), "memory": memory})
+            output.say_json(told | {"instead_of": list(done.left), "memory": done.memory.as_found()})
             return
-        output.say(f"{done.id} is in {who}'s memory: {output.cleaned(done.text)}")
+        output.say(f"{done.id} is in {who}'s memory: {done.text}")
         if done.left:
             output.say(f"instead of {', '.join(done.left)}")
         output.say(f"`fleet demote {done.id}` takes it out again")
@@ -425,14 +419,11 @@ def _demote(pattern: output.PatternId, agent: output.Agent = "", as_json: output
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reflecting.demote(workspace, who, pattern)
-        if as_json:
-            memory = output.cleaned(done.memory.as_found())
-            output.say_json({"id": done.id, "demoted": True, "memory": memory})
-        else:
-            output.say(
-                f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns`"
-                f" and `fleet search` find it\n`fleet promote {done.id}` brings it back"
-            )
+        told = (
+            f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns`"
+            f" and `fleet search` find it\n`fleet promote {done.id}` brings it back"
+        )
+        output.tell({"id": done.id, "demoted": True, "memory": done.memory.as_found()}, told, as_json=as_json)
 
 
 @app.command("stats")
@@ -441,7 +432,7 @@ def _stats(as_json: output.Json = False) -> None:
     with output.opened() as workspace:
         found, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         if as_json:
-            output.say_json(output.cleaned(found.as_found() | {"decisions": {"number": decided, "median_days": days}}))
+            output.say_json(found.as_found() | {"decisions": {"number": decided, "median_days": days}})
             return
         whose = ", ".join(workspace.agents_here()) or "nobody yet"
         output.say(f"Of the whole clan, as this machine knows it (agents here: {whose})\n")

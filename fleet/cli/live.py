@@ -147,15 +147,11 @@ def _who(
         for each in found:  # our own sidecar tells the others in a moment
             if on is not None and here.get(str(each["replica"])) == output.agent_in(workspace, agent):
                 each["on"] = told_on
-        if as_json:
-            output.say_json({"online": output.cleaned(found)})
-            return
+        rows = []
         for each in found:
-            told = output.cleaned(each)
-            mine = " (here)" if told["here"] else ""
-            say(f"{told['agent']:<16} since {output.when(told['since'])}  {told['on'] or '-'}{mine}")
-        if not found:
-            say("nobody is online. `fleet sidecar` joins the room")
+            mine = " (here)" if each["here"] else ""
+            rows.append(f"{each['agent']:<16} since {output.when(str(each['since']))}  {each['on'] or '-'}{mine}")
+        output.tell({"online": found}, rows or "nobody is online. `fleet sidecar` joins the room", as_json=as_json)
 
 
 def _say_on(workspace: Workspace, agent: str, text: str) -> str:

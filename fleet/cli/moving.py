@@ -132,13 +132,12 @@ def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
 
 
 def _place(each: Piece) -> str:
-    return f"{output.cleaned(Path(each.path).name)}:{each.line}"
+    return f"{Path(each.path).name}:{each.line}"
 
 
 def _piece(each: Piece) -> dict[str, Any]:
-    found = {"path": each.path, "line": each.line, "text": each.text}
-    found |= {"reason": each.left} if each.left else {"category": each.category}
-    return {name: output.cleaned(value) for name, value in found.items()}
+    more = {"reason": each.left} if each.left else {"category": each.category}
+    return {"path": each.path, "line": each.line, "text": each.text, **more}
 
 
 def _propose(
@@ -148,7 +147,7 @@ def _propose(
     found, sessions, troubles = moving.proposals(workspace, agent, paths, days)
     for trouble in troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
-    rows = [output.cleaned({"number": at, **each._asdict()}) for at, each in enumerate(found, 1)]
+    rows = [{"number": at, **each._asdict()} for at, each in enumerate(found, 1)]
     if not as_json:
         _tell_proposals(rows, sessions)
         if asks and not accepted and found and sys.stdin.isatty():
@@ -159,7 +158,7 @@ def _propose(
         output.say_json({"sessions": sessions, "proposals": rows, "logged": done})
         return
     for _, lesson in logged:
-        say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {output.cleaned(lesson.text)}")
+        say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}")
     if found and not logged:
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
@@ -203,7 +202,7 @@ def _as_json(parts: Mapping[str, Any]) -> str:
 
 def _one_part(value: Any) -> str:
     if isinstance(value, Iterator):
-        return "[" + ",".join(output.as_json(output.cleaned(each)) for each in value) + "]"
+        return f"[{','.join(map(_one_part, value))}]"
     return output.as_json(output.cleaned(value))
 
 
@@ -268,12 +267,9 @@ def _purge(
     with output.opened() as workspace:
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
-        if as_json:
-            places = [{"path": path, "line": line} for path, line in done.remains]
-            output.say_json({"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places})
-        else:
-            say(f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}")
-            for row in done.advice(workspace):
-                say(row)
+        places = [{"path": path, "line": line} for path, line in done.remains]
+        found = {"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places}
+        head = f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}"
+        output.tell(found, [head, *done.advice(workspace)], as_json=as_json)
         if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Error
@@ -54,7 +54,9 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
         try:
             with opened() as workspace:
-                found = [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)]
+                found = [
+                    (word, cleaned(told)) for word, told in ask(workspace, incomplete) if word.startswith(incomplete)
+                ]
                 workspace.warnings.clear()
                 return found[:_OFFERED_MAX]
         except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
@@ -69,8 +71,7 @@ def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     some = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
     found = lessons.some(some) if is_named else lessons.best("sight", _OFFERED_MAX)
     entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
-    texts = [*((each.id, each.text) for each in found), *((each.id, each.problem) for each in entries)]
-    return [(each, screening.readable(text)) for each, text in texts]
+    return [*((each.id, each.text) for each in found), *((each.id, each.problem) for each in entries)]
 
 
 COMPLETE_IDS = completing(_offer_ids)
@@ -213,17 +214,17 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
 
 
 def say(text: str) -> None:
-    """Print to stdout, safe for a terminal, and for a model that reads it there."""
-    print(screening.for_terminal(screening.inert(text)))
+    """Print to stdout, cleaned."""
+    print(cleaned(text))
 
 
 def say_row(*parts: tuple[str, str]) -> None:
-    """Print a row of texts, each with a style of ``STYLES`` or "". Safe for a terminal as ``say`` is.
+    """Print a row of texts, cleaned, each with a style of ``STYLES`` or "".
 
     On a terminal the last text goes on below itself where a line ends, and styles are colours; into a pipe a row is one
     plain line.
     """
-    shown = [(screening.for_terminal(screening.inert(text)), style) for text, style in parts]
+    shown = [(cleaned(text), style) for text, style in parts]
     (last, style), hang = shown[-1], sum(len(text) for text, _ in shown[:-1])
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
         wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
@@ -247,12 +248,12 @@ def note(text: str) -> None:
     print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
 
 
-def tell(found: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print one answer in the form that was asked for."""
+def tell(found: Any, text: str | Sequence[str], *, as_json: bool) -> None:
+    """Print one answer in the form that was asked for: a JSON document, or a text or its rows; nothing for no rows."""
     if as_json:
         say_json(found)
-    else:
-        say(text)
+    elif text:
+        say(text if isinstance(text, str) else "\n".join(text))
 
 
 def tell_secrets(kinds: tuple[str, ...]) -> None:
@@ -262,24 +263,21 @@ def tell_secrets(kinds: tuple[str, ...]) -> None:
 
 
 def say_json(found: Any) -> None:
-    """Print one JSON document that no terminal can stumble over."""
+    """Print one JSON document, cleaned."""
     chosen.owes_json = False
-    print(as_json(found))
+    print(as_json(cleaned(found)))
 
 
 def fail(why: str, code: int) -> int:
-    """Say where JSON was asked for that the command failed, and why: who reads stdout alone knows, too. Return ``code``.
-
-    A person was told on stderr.
-    """
+    """Say on stdout, too, why a command failed, where JSON was asked for and none was printed; return ``code``."""
     if chosen.owes_json:
-        say_json({"error": cleaned(why), "exit_code": code})
+        say_json({"error": why, "exit_code": code})
     return code
 
 
 def as_json(found: Any) -> str:
-    """Return one line of JSON that no terminal can stumble over, nor a model that reads it there."""
-    text = screening.inert(json.dumps(_timed(found), ensure_ascii=False, indent=None, separators=(",", ":")))
+    """Return one line of JSON that no terminal can stumble over, of a value that is clean."""
+    text = json.dumps(_timed(found), ensure_ascii=False, separators=(",", ":"))
     return re.sub(_UNSAFE_IN_JSON, lambda char: json.dumps(char[0])[1:-1], text)
 
 
@@ -298,7 +296,10 @@ def _timed(found: Any) -> Any:
 
 
 def cleaned(found: Any) -> Any:
-    """Return a value with every text in it fit to leave: somebody else may have put anything there."""
+    """Return a value with every text in it fit for a terminal, and for a model that reads it there, without secrets.
+
+    Whatever is printed goes through here: somebody else may have put anything there.
+    """
     if isinstance(found, str):
         return screening.inert(screening.redact(screening.strip_controls(found)))
     if isinstance(found, Mapping):
@@ -332,7 +333,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} There is nobody to ask here: nothing was changed. Pass --yes if you are sure")
-    if not typer.confirm(question, default=False):
+    if not typer.confirm(cleaned(question), default=False):
         raise UsageError("nothing was changed")
 
 

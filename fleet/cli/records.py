@@ -47,7 +47,7 @@ def _records(
         if as_json:
             rows = [_as_json(each) for each in found]
             deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
-            output.say_json(output.cleaned({"records": rows, "deferred": deferred}))
+            output.say_json({"records": rows, "deferred": deferred})
         else:
             _list(found, waits, since)
 
@@ -60,11 +60,11 @@ def _as_json(found: Pass) -> dict[str, object]:
 
 def _list(found: list[Pass], waits: list[Record], since: str) -> None:
     for each in found if since else found[:_LISTED]:
-        output.say(output.cleaned(_row(each)))
+        output.say(_row(each))
     if len(found) > _LISTED and not since:
         output.say(f"and {len(found) - _LISTED:,} older; --since DATE lists them")
     for late in waits:
-        output.say(output.cleaned(f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}"))
+        output.say(f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}")
     if not found and not waits:
         output.say("no session was reflected on yet")
 
@@ -85,7 +85,7 @@ def _tell(found: Pass, *, as_json: bool) -> None:
     record, drawn = found.record, session_end.drawn(found.record)
     if as_json:
         lines = [{"line": at, "text": text} for at, text in drawn]
-        output.say_json(output.cleaned(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}))
+        output.say_json(_as_json(found) | {"raw": record.raw, "drawn_lines": lines})
         return
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
     rows = [_row(found), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
@@ -101,7 +101,7 @@ def _tell(found: Pass, *, as_json: bool) -> None:
         rows.append(f"  drawn from {record.transcript}{how}")
         rows += [f"    {at:>6}  {text}" for at, text in drawn]
     rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
-    output.say("\n".join(output.cleaned(rows)))
+    output.say("\n".join(rows))
 
 
 @app.command("undo")
@@ -130,8 +130,7 @@ def _undo(
             _list_runs(shown, [undoing.about(workspace, each) for each, _ in shown], len(found), as_json=as_json)
             return
         done = undoing.undo(workspace, run)
-        rows = "\n".join(output.cleaned(_undone_rows(done)))
-        output.tell(output.cleaned(_undone_as_json(done)), rows, as_json=as_json)
+        output.tell(_undone_as_json(done), _undone_rows(done), as_json=as_json)
 
 
 def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:
@@ -141,11 +140,11 @@ def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as
             | {"about": text, "files": [edit.path for edit in each.edits], "undone_by": undone_by}
             for (each, undone_by), text in zip(found, about, strict=True)
         ]
-        output.say_json({"runs": output.cleaned(rows), "total": total})
+        output.say_json({"runs": rows, "total": total})
         return
     for (each, undone_by), text in zip(found, about, strict=True):
         state = f"  (taken back by {undone_by})" if undone_by else ""
-        said = output.cleaned(": ".join(filter(None, (each.told, one_line(text)))))
+        said = ": ".join(filter(None, (each.told, one_line(text))))
         output.say_row((f"{each.id:<26}  {output.when(each.at)}  {said}{state}", "dim" if undone_by else ""))
     if not found:
         output.say("no run is noted here yet")

@@ -220,11 +220,7 @@ def _tidy(
     text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.opened() as workspace:
         done = tidying.tidy(workspace, output.agent_in(workspace, agent), Mode(mode), is_trial=dry_run, report=text)
-        output.tell(
-            output.cleaned(_tidied_as_json(done)),
-            "\n".join(output.cleaned(_tidied_rows(done, is_trial=dry_run))),
-            as_json=as_json,
-        )
+        output.tell(_tidied_as_json(done), _tidied_rows(done, is_trial=dry_run), as_json=as_json)
 
 
 def _tidied_as_json(done: Tidied) -> dict[str, Any]:
@@ -285,11 +281,7 @@ def _sleep(
             (serve.uninstall if remove_timer else serve.install)(serve.timer(workspace, named), dry_run=dry_run)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
-        output.tell(
-            output.cleaned(_slept_as_json(done)),
-            "\n".join(output.cleaned(_slept_rows(done, is_trial=dry_run))),
-            as_json=as_json,
-        )
+        output.tell(_slept_as_json(done), _slept_rows(done, is_trial=dry_run), as_json=as_json)
     if any(each.error for each in done.phases):
         raise typer.Exit(EXIT_REFUSED)
 
@@ -373,7 +365,7 @@ def _tell_gates(gates: Gates, *, as_json: bool) -> None:
         "holder": gates.holder,
         "trouble": gates.trouble,
     }
-    output.tell(output.cleaned(found), f"{'open' if gates.is_open else 'closed'}: {gates.told()}", as_json=as_json)
+    output.tell(found, f"{'open' if gates.is_open else 'closed'}: {gates.told()}", as_json=as_json)
     if gates.trouble:
         note(f".agents/.consolidation-lock {gates.trouble}; `fleet consolidate --force` writes it anew")
         raise typer.Exit(EXIT_REFUSED)
@@ -401,7 +393,7 @@ def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> N
         "phases": [{"phase": name, "told": told} for name, told in plan.phases.items()],
         "gates": done.gates.told(),
     }
-    output.tell(output.cleaned(found), output.cleaned("\n".join(rows)), as_json=as_json)
+    output.tell(found, rows, as_json=as_json)
 
 
 @app.command("migrate")
@@ -425,4 +417,4 @@ def _migrate(
         else:
             rows.append(f"undo: fleet undo {done.run}")
         found = {"files": list(done.told), "run": done.run, "diff": done.diff, "dry_run": dry_run}
-        output.tell(output.cleaned(found), output.cleaned("\n".join(rows)), as_json=as_json)
+        output.tell(found, rows, as_json=as_json)

@@ -35,7 +35,7 @@ def _poll(
     with output.opened() as workspace:
         done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
     if as_json:
-        output.say_json(output.cleaned(msgspec.to_builtins(done)))
+        output.say_json(msgspec.to_builtins(done))
     else:
         say(_as_text(done))
         for told in done.errors:
@@ -47,7 +47,7 @@ def _as_text(done: schedule.Ticked) -> str:
     told = []
     if done.worked is not None:
         told += ["brought this machine up to date", *map(_promoted, done.worked.promoted)]
-        told += [f"reflected on a session: {output.cleaned(each)}" for each in done.worked.reflected]
+        told += [f"reflected on a session: {each}" for each in done.worked.reflected]
     if done.synced is not None:
         verb = "exchanged, in part" if done.synced.partial else "synced"
         told.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
@@ -58,7 +58,7 @@ def _as_text(done: schedule.Ticked) -> str:
 
 
 def _promoted(text: str) -> str:
-    return f"promoted into memory.md: {output.cleaned(text)}"
+    return f"promoted into memory.md: {text}"
 
 
 # --- the sidecar ----------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
             "next_sync": _when(marks.next_ms),
             "unit": _unit(workspace, named),
         }
-        output.tell(output.cleaned(found), "\n".join(_as_rows(found)), as_json=as_json)
+        output.tell(found, _as_rows(found), as_json=as_json)
         if holder is None:
             raise typer.Exit(EXIT_NO)
 
@@ -194,7 +194,7 @@ def _as_rows(found: dict[str, Any]) -> list[str]:
         f"service     {found['unit'] or 'none: `fleet sidecar install` makes one'}",
     ]
     if found["last_error"]:
-        rows.append(f"last error  {output.cleaned(found['last_error'])} ({counted(found['failures'], 'failure')})")
+        rows.append(f"last error  {found['last_error']} ({counted(found['failures'], 'failure')})")
     return rows
 
 

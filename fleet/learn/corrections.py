@@ -231,6 +231,9 @@ class Corrections:
         found, members, is_alone = same or pattern_id(lesson), [], True
         try:
             check_version(self._workspace.root)
+        except NoError:  # told where the record is missing
+            return _Target(found, {found: Line(found)}, None, is_alone)
+        try:
             with self._workspace.snapshot(WAIT_S):
                 found = same or self._workspace.same_text(self._agent, lesson)
                 group = patterns.groups().get(found, [found])
@@ -264,7 +267,7 @@ class Corrections:
         except FleetError as why:
             if self._workspace.is_only_read():
                 raise
-            return None, str(why)
+            return None, str(why).removesuffix(". Nothing was changed")
 
     def _session(self, named: str) -> tuple[str, str]:
         """Return the session of an occurrence: the host's, else the replica's own until it has been idle for a while.

@@ -625,9 +625,9 @@ class Migration:
     @property
     def told(self) -> list[str]:
         """What goes where, a line for each file."""
-        sizes = {path: len(text.splitlines()) for path, text in self.files.items()}
-        more = {path: " more" for path in self._more}
-        return [f"{path}: {self._more[path] or size} lines{more.get(path, '')}" for path, size in sizes.items()]
+        sizes = {path: f"{len(text.splitlines())} lines" for path, text in self.files.items()}
+        sizes |= {path: f"{number} lines more" for path, number in self._more.items()}
+        return [f"{path}: {size}" for path, size in sizes.items()]
 
     def lost(self) -> list[str]:
         """Return the lines of the old file that are in no new one: of a plan that may be carried out, none."""

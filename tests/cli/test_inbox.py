@@ -252,6 +252,14 @@ def test_what_cannot_be_done_is_named_and_the_rest_of_its_kind_is_done(w):
     assert (w.folder / "w/.claude/skills/second/SKILL.md").exists()
 
 
+def test_how_a_rejection_is_taken_back_is_said_once(w):
+    for text in ("Always use awk over sed for input of users", "Always use awk over sed for the input of a user"):
+        w.correct("w", text)
+    item = put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+    for each in (item, *(one["id"] for one in waiting(w) if one["kind"] == "merge")):
+        assert w.run("w", "inbox", "reject", each).stdout.count("fleet undo") == 1
+
+
 def test_what_was_decided_is_not_decided_twice(w):
     skill = put_skill(w)
     decide(w, "approve", skill)

@@ -144,6 +144,14 @@ def test_a_pass_that_saved_nothing_names_no_run_that_could_be_taken_back(w):
     assert "fleet records" in said
 
 
+def test_what_is_no_transcript_is_said_to_be_none_and_leaves_no_record(w):
+    (w.folder / "page.txt").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    for more in ((), ("--dry-run",)):
+        told = w.run("w", "reflect", "--transcript", str(w.folder / "page.txt"), *more, expect=1).stderr
+        assert "page.txt is no transcript of a session: 1 of its lines could not be read. Nothing was done" in told
+    assert "no session was reflected on yet" in w.run("w", "records").stdout
+
+
 def test_a_reflector_that_nobody_agreed_to_is_said_to_be_passed_over_and_what_to_do(w):
     w.run("w", "config", "set", "reflect.command", '["/bin/false"]')
     w.run("w", "config", "set", "reflect.reflector", "command")

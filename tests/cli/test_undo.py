@@ -271,7 +271,7 @@ def test_a_discovery_that_was_retired_is_gone_for_good_and_what_came_before_can_
     before = listed(w)[0]["id"]
     w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
     [found] = json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"]
-    w.run("w", "retire", found["id"])
+    w.run("w", "retire", found["id"], "--yes")
     told = w.run("w", "undo", expect=1).stderr
     assert "for good" in told
     assert "fleet undo --list" in told

@@ -25,13 +25,17 @@ def test_a_discovery_that_is_taken_back_stays_so_everywhere(stage):
     stage.run("velma", "discover", "--problem", "another", "--solution", "s")
     for agent in ("velma", "tank"):
         stage.run(agent, "sync")
-    assert "for good" in stage.run("tank", "retire", found[:8]).stdout
+    assert "--yes" in stage.run("tank", "retire", found[:8], expect=2).stderr, (
+        "nobody can be asked, and nothing was done"
+    )
+    assert len(gossip(stage, "tank")) == 2
+    assert "for good" in stage.run("tank", "retire", found[:8], "--yes").stdout
     for agent in ("tank", "velma"):
         stage.run(agent, "sync")
     assert gossip(stage, "velma") == gossip(stage, "tank") == ["another"]
     assert "was taken back" in stage.run("velma", *words, expect=3).stderr
     assert gossip(stage, "velma") == ["another"], "what is taken back stays so"
-    assert "already" in stage.run("velma", "retire", found, expect=1).stderr
+    assert "already" in stage.run("velma", "retire", found, "--yes", expect=1).stderr
     stage.run("velma", "retire", "d-", expect=1)
     stage.run("velma", "retire", "d-ffff", expect=1)
 

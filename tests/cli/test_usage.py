@@ -54,6 +54,37 @@ def real(bench, where: str, *words: object, **env: str):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("show", "p-0000000000000000"), 1, "no pattern begins with"),
+        (("sync", "--dry"), 2, "No such option: --dry"),
+        (("import", "."), 1, ""),
+        (("edit",), 2, "Missing argument"),
+    ],
+)
+def test_a_command_that_is_asked_for_json_and_fails_says_so_in_json(bench, w, words, code, told):
+    done = bench.run(w, *words, "--json", expect=code)
+    found = json.loads(done.stdout)
+    if told:
+        assert found["exit_code"] == code
+        assert told in found["error"]
+        assert told in done.stderr
+    assert told not in bench.run(w, *words, expect=code).stdout or not told
+    bench.run(w, "search", "--", "--json", expect=1)
+
+
+def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_held(bench, w):
+    found = json.loads(bench.run("elsewhere", "patterns", "--json", expect=1).stdout)
+    assert "fleet init" in found["error"]
+    lock = bench.folder / w / ".agents/.consolidation-lock"
+    lock.parent.mkdir()
+    lock.write_text('{"locked_by": "tank", "locked_at": 99999999999999}\n')
+    done = bench.run(w, "consolidate", "--json", expect=None)
+    assert json.loads(done.stdout)["changed"] is False
+    assert done.returncode
+
+
 # --- wrong usage ----------------------------------------------------------------------------------------------------
 
 
@@ -231,7 +262,7 @@ def test_a_heading_is_in_utc_in_whatever_zone_the_machine_is(bench, w, zone):
 
 
 @pytest.mark.parametrize(
-    "words", [CORRECT, DISCOVER, ("patterns",), ("sync",), ("start",), ("status",), ("doctor",), ("init",)]
+    "words", [("patterns",), ("learn", "--waiting"), ("sync",), ("start",), ("status",), ("doctor",), ("init",)]
 )
 def test_a_workspace_of_an_earlier_version_says_what_to_run_and_is_left_alone(bench, words):
     folder = bench.folder / "old"

@@ -447,6 +447,20 @@ def test_a_duplicate_is_merged_into_the_entry_that_is_there(project):
     assert "(seen 3 sessions)" in project.read(INDEX)
 
 
+def test_a_block_that_names_no_session_is_known_in_the_history_by_its_day_and_heading(project):
+    for day in ("2026-03-14", "2026-03-15"):
+        block = "## Session 10:00 UTC\n\n### Patterns Learned\n\n- the orders table needs an index\n"
+        project.write(f".agents/logs/{day}.md", f"# Daily Log — {day}\n\n{block}")
+    project.consolidate(force=True)
+    (path,) = topic_files(project)
+    text = project.read(path)
+    assert "- Added: 2026-03-14 (first seen) <!-- 2026-03-14 Session 10:00 UTC -->" in text
+    assert "- Updated: 2026-03-15 (merged from session 2026-03-15 Session 10:00 UTC)" in text
+    assert not project.consolidate(force=True).run
+    project.write(path, text.replace("session 2026-03-15", "session @block 2026-03-15"))  # as it was written once
+    assert not project.consolidate(force=True).run
+
+
 @pytest.mark.parametrize("text", ["never use npm for the build step", "use npm 9 for the build step"])
 def test_nothing_is_joined_across_an_opposite_or_a_number(project, text):
     recurring(project, "use npm 10 for the build step" if "9" in text else "use npm for the build step")
@@ -841,6 +855,14 @@ def test_migration_keeps_every_line_and_a_backup(project):
     assert "- **Done:** moved the types" in project.read(".agents/logs/2026-03-08.md")
     assert "Tried the esbuild plugin" in project.read(".agents/topics/dead-ends.md")
     assert "[Gotchas](topics/gotchas.md#what)" in project.read(INDEX)
+
+
+def test_a_file_is_told_of_once_however_many_sections_go_there(project):
+    project.write(".agents.local.md", OLD)
+    told = json.loads(project.fleet("migrate", "--dry-run", "--json").stdout)["files"]
+    paths = [each.partition(":")[0] for each in told]
+    assert ".agents/logs/2026-03-08.md: 5 lines more" in told, "of the session log four, and an observation"
+    assert len(paths) == len({*paths})
 
 
 def test_a_dry_run_moves_nothing(project):

@@ -536,15 +536,26 @@ def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_p
 
 def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
     root = old_workspace(tmp_path / "velma", remote)
-    done = fleet(root, "correct", "--wrong", "w", "--right", "r", "--pattern", "logged before the upgrade")
-    log = (root / "agents/velma/corrections.md").read_text()
-    assert ("logged before the upgrade" in log) == (done.returncode == 0)
-    assert "fleet upgrade" in done.stderr
-    fleet(root, "upgrade")
+    before = files_of(root)
+    said = ("correct", "--wrong", "w", "--right", "r", "--pattern", "logged before the upgrade")
+    for words in (said, ("discover", "--problem", "found before the upgrade", "--solution", "s", "--json")):
+        done = fleet(root, *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("fleet upgrade") == 1
+    assert "logged before the upgrade" in (root / "agents/velma/corrections.md").read_text()
+    now = files_of(root)
+    assert {path: data for path, data in now.items() if path.startswith("clan")} == {
+        path: data for path, data in before.items() if path.startswith("clan")
+    }
+    assert not list((root / ".fleet").glob("state-*.db")), "what 0.1 wrote is read by the upgrade alone"
+    assert fleet(root, "upgrade", "--yes").returncode == 0
     shown = json.loads(fleet(root, "patterns", "--json").stdout)["patterns"]
     found = {each["text"]: each["seen"] for each in shown}
-    assert found.get("logged before the upgrade", 0) == (done.returncode == 0)
+    assert found["logged before the upgrade"] == 1
     assert found["Use awk over sed for user input"] == 3
+    fleet(root, "sync")
+    told = json.loads(fleet(root, "gossip", "--json").stdout)["discoveries"]
+    assert "found before the upgrade" in [each["problem"] for each in told]
 
 
 def test_a_session_that_starts_before_the_upgrade_names_it_and_leaves_nothing_behind(tmp_path, remote):
