@@ -23,6 +23,7 @@ from fleet.learn.counting import CountedLog
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
+from fleet.reflect.promotion import AgentMemory
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
 from fleet.share.sync import stale
@@ -78,7 +79,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
             {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
             for each in (LogPage(workspace, agent).left() if agent else [])
         ],
-        "memory": reflecting.standing(workspace, agent) if agent else {},
+        "memory": AgentMemory(workspace, agent).standing().as_found() if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
         "trust": reviewing.standing(workspace),

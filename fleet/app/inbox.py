@@ -462,8 +462,8 @@ def _saying(said: str) -> Callable[..., tuple[str, str]]:
     """Return what gives this answer to a pair, or to a question about what is left out here."""
 
     def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
-        done = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
-        return done.told, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
+        _, told = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
+        return told, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
 
     return answered
 

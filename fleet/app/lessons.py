@@ -57,32 +57,19 @@ class _Edited(NamedTuple):
     is_private: bool
 
 
-class _Shown(NamedTuple):
-    """All that is known of one lesson.
-
-    Attributes:
-        asked: the id of the record that was asked for.
-        pattern: the lesson that it is, or is a part of.
-        members: the records that the lesson is made of, by id.
-    """
-
-    asked: str
-    pattern: Pattern
-    members: list[Pattern]
-
-
 # --- it is read -----------------------------------------------------------------------------------------------------
 
 
-def show(workspace: Workspace, prefix: str) -> _Shown:
-    """Return all that is known of one lesson.
+def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]]:
+    """Return the id of the record that was asked for, the lesson that it is a part of, and the other parts of that.
 
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
     asked = find(workspace, prefix)
     members = _members(workspace, asked)
-    return _Shown(asked.id, united(members), members)
+    whole = united(members)
+    return asked.id, whole, [each for each in members if each.id != whole.id]
 
 
 def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:

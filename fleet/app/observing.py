@@ -117,11 +117,6 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
 # --- what hooks see -------------------------------------------------------------------------------------------------
 
 
-def _is_off(call: Call) -> bool:
-    """Tell whether a person wants no observations by hooks."""
-    return call.sets("hook") and not config.load(Path(call.root) / CONFIG).hook.observe
-
-
 def committed(call: Call, cwd: str) -> None:
     """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
     for what, subject in Reflog(call.root, cwd or call.root).commits():
@@ -132,8 +127,8 @@ def committed(call: Call, cwd: str) -> None:
 
 
 def note(call: Call, kind: str, text: str) -> None:
-    """Note what a hook saw."""
-    if not _is_off(call):
+    """Note what a hook saw, unless a person wants no observations by hooks."""
+    if not call.sets("hook") or config.load(Path(call.root) / CONFIG).hook.observe:
         observe(Path(call.root), call.agent, call.session, kind, text)
 
 

@@ -1,7 +1,7 @@
 """Use cases of reflection: lessons that enter and leave the memories of the agents here, and the figures of it all."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fleet.app.finding import find, sources
 from fleet.learn import counting
@@ -278,11 +278,6 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
         leave(workspace, agent, pattern_id)
         with workspace.locked():
             AgentMemory(workspace, agent).wait([], [pattern_id], ())
-
-
-def standing(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return how an agent's memory stands, as ``fleet status --json`` shows it."""
-    return AgentMemory(workspace, agent).standing().as_found()
 
 
 def stats(workspace: Workspace) -> Stats:

@@ -402,14 +402,6 @@ class Asked(NamedTuple):
         return rows
 
 
-class Answered(NamedTuple):
-    """Outcome of an answer: the name of the pair, what was said, and what it did, in words."""
-
-    pair: str
-    said: str
-    told: str
-
-
 def asked(workspace: Workspace) -> list[Asked]:
     """Return the pairs that nobody decided yet: contradictions first, then the closest."""
     with workspace.snapshot():
@@ -419,8 +411,8 @@ def asked(workspace: Workspace) -> list[Asked]:
         return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 
-def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
-    """Decide a pair, or what is left out here.
+def answer(workspace: Workspace, agent: str, pair: str, said: str) -> tuple[str, str]:
+    """Decide a pair, or what is left out here; return the pair's whole name, and what that did, in words.
 
     Args:
         workspace: where.
@@ -434,7 +426,7 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
         NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
-        return Answered(pair, said, _answer_left_out(workspace, pair, said))
+        return pair, _answer_left_out(workspace, pair, said)
     one, other = _ids(workspace, pair)
     found = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
     if found is None:
@@ -445,8 +437,8 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> Answered:
         )
     told = _done(workspace, agent, one, other, said)
     kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
-    Inboxes(workspace).settle(kind, _SEPARATOR.join(_in_order(one, other)), told)
-    return Answered(found.pair, said, told)
+    Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), told)
+    return found.pair, told
 
 
 def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
@@ -469,7 +461,3 @@ def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> 
         noted.told = f"{one} and {other} are two lessons"
         noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
     return f"two lessons; `fleet undo {noted.run}` undoes it"
-
-
-def _in_order(one: str, other: str) -> tuple[str, str]:
-    return (one, other) if one < other else (other, one)

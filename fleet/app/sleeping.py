@@ -344,11 +344,8 @@ def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # n
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Render what is read: the clan's page, and what lies ready for the next session."""
     _, is_new = sharing.settle(workspace, agent)
-    made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
-    for each in made:
-        starting.SessionStart(workspace, each).make()
-    said = ["patterns.md"] if is_new else []
-    return Phase(read="pages", changed=len(said), told=f"rendered {', '.join(said)}" if said else "")
+    starting.make_ready(workspace)
+    return Phase(read="pages", changed=int(is_new), told="rendered patterns.md" if is_new else "")
 
 
 _Act = Callable[[Workspace, str, bool], Phase]

@@ -293,6 +293,14 @@ def is_unasked(workspace: Workspace) -> bool:
     return bool(workspace.config.share.remote and not (state.get("last_sync") or state.get("fetched")))
 
 
+def make_ready(workspace: Workspace) -> list[str]:
+    """Make ready what the agents here start with, where it does not lie ready; return for whom that was done."""
+    made = [each for each in workspace.agents_here() if not SessionStart(workspace, each).is_ready()]
+    for each in made:
+        SessionStart(workspace, each).make()
+    return made
+
+
 def forget(workspace: Workspace) -> None:
     """Delete what lies ready for the agents here: it is made anew when a session starts."""
     for agent in workspace.agents_here():
@@ -356,7 +364,10 @@ class Guards:
         known = find(workspace, prefix)
         step = mentions.guardable(known.trigger, known.text, known.correct, known.value("wrong"))
         if not triggers.parse(step) or not known.is_present:
-            raise NoError(_no_step(known.id))
+            raise NoError(
+                f"{known.id} is retired, or names no command and no file but those of the right way: there is no step "
+                f'to guard. Nothing was changed; give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
+            )
         before = [raw for raw, each in self._decided() if each.id == known.id]
         made = json.dumps(_Guard(known.id, decision, until, step, _said(known)))
         with Runs(workspace).noting("", "guard") as noted:
@@ -423,13 +434,6 @@ class Guards:
             return ""
         editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
         return _said(known) if editors and editors <= known.mine else decided.lesson
-
-
-def _no_step(lesson: str) -> str:
-    return (
-        f"{lesson} is retired, or names no command and no file but those of the right way: there is no step to guard. "
-        f'Nothing was changed; give it one: fleet edit {lesson} --set trigger="Bash:git push*"'
-    )
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:

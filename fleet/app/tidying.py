@@ -59,18 +59,21 @@ class Tidied(NamedTuple):
     """Outcome of a pass.
 
     Attributes:
-        report: what it came to.
         plan: what it changed, or would.
         run: id of the run; "" where nothing was changed.
         waits: id of the inbox's item that the plan waits as; "" where it does not.
         total: notes in the notebook.
     """
 
-    report: ReflectionReport
     plan: Plan
     run: str = ""
     waits: str = ""
     total: int = 0
+
+    @property
+    def report(self) -> ReflectionReport:
+        """Its outcome, as the plan tells it."""
+        return self.plan.report
 
 
 def tidy(
@@ -111,11 +114,11 @@ def tidy(
         why = mode.skip_reason(now_ms, notebook.last_ms, notebook.new(), dream_ms)
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
-            return Tidied(skipped, Plan(skipped), total=len(notebook.notes))
+            return Tidied(Plan(skipped), total=len(notebook.notes))
         dreamed = _dreamed(workspace, agent, is_trial=is_trial)
         done = _planned(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
         whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
-        done = done._replace(report=whole, plan=done.plan._replace(report=whole))
+        done = done._replace(plan=done.plan._replace(report=whole))
         if done.run and is_logged:
             _note(workspace, agent, done)
         return done
@@ -124,7 +127,7 @@ def tidy(
 def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
     for _ in range(_ROUNDS_MAX):
         plan = notebook.plan()
-        found = Tidied(plan.report, plan, total=len(notebook.notes))
+        found = Tidied(plan, total=len(notebook.notes))
         if is_trial or not plan.changes:
             return found
         if is_capped and plan.report.changes > workspace.config.sleep.changes_max(found.total):

@@ -12,7 +12,7 @@ import typer
 
 from fleet.app import inbox, reviewing
 from fleet.app.inbox import Listing
-from fleet.app.reviewing import Answered, Asked, Changes, Waiting
+from fleet.app.reviewing import Asked, Changes, Waiting
 from fleet.cli import output
 from fleet.cli.output import counted
 from fleet.model.errors import FleetError, UsageError
@@ -245,8 +245,7 @@ def _review(
         if answers:
             who = output.agent_in(workspace, agent)
             done = [_answered(workspace, who, each) for each in answers]
-            rows = [each._asdict() for each in done]
-            output.tell({"answered": rows}, [each.told for each in done], as_json=as_json)
+            output.tell({"answered": done}, [each["told"] for each in done], as_json=as_json)
             return
         pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
         if as_json:
@@ -266,11 +265,12 @@ def _review(
             _list(pairs)
 
 
-def _answered(workspace: Workspace, agent: str, given: str) -> Answered:
+def _answered(workspace: Workspace, agent: str, given: str) -> dict[str, str]:
     pair, separator, said = given.partition("=")
     if not separator:
         raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
-    return reviewing.answer(workspace, agent, pair, said)
+    named, told = reviewing.answer(workspace, agent, pair, said)
+    return {"pair": named, "said": said, "told": told}
 
 
 def _pair_as_json(asked: Asked) -> dict[str, object]:

@@ -137,19 +137,18 @@ def _show(
         if pattern.startswith("d-"):
             _show_discovery(lessons.show_discovery(workspace, pattern), as_json=as_json)
             return
-        shown = lessons.show(workspace, pattern)
-        found = finding.lesson_as_json(shown.pattern, is_whole=True)
-        others = [each for each in shown.members if each.id != shown.pattern.id]
+        asked, lesson, others = lessons.show(workspace, pattern)
+        found = finding.lesson_as_json(lesson, is_whole=True)
         if as_json:
-            more = {"merged": [each.id for each in shown.members]} if others else {}
-            output.say_json(found | more)
+            merged = sorted(each.id for each in (lesson, *others))
+            output.say_json(found | ({"merged": merged} if others else {}))
             return
-        if shown.pattern.id != shown.asked:
-            output.say(f"{shown.asked} is merged into:")
-        output.say(f"{found['id']}  {found['state']}\n{found['text']}")
-        _say_labelled(_as_rows(shown.pattern, found, others))
-        if not shown.pattern.is_present:
-            output.say(f"  `fleet restore {found['id']}` brings it back")
+        if lesson.id != asked:
+            output.say(f"{asked} is merged into:")
+        output.say(f"{lesson.id}  {found['state']}\n{found['text']}")
+        _say_labelled(_as_rows(lesson, found, others))
+        if not lesson.is_present:
+            output.say(f"  `fleet restore {lesson.id}` brings it back")
 
 
 def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
@@ -436,11 +435,8 @@ def _stats(as_json: output.Json = False) -> None:
             return
         whose = ", ".join(workspace.agents_here()) or "nobody yet"
         output.say(f"Of the whole clan, as this machine knows it (agents here: {whose})\n")
-        output.say(found.render(_width(), readable))
+        # Into a pipe it is as wide everywhere.
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
+        output.say(found.render(min(columns, output.WIDTH_MAX), readable))
         if decided:
             output.say(f"\nInbox: {output.counted(decided, 'decision')}, each after {days:g} days in the median")
-
-
-def _width() -> int:
-    """Return the terminal's width; into a pipe the same everywhere."""
-    return min(shutil.get_terminal_size().columns, output.WIDTH_MAX) if sys.stdout.isatty() else _WIDTH_PIPED

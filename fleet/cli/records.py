@@ -74,11 +74,8 @@ def _row(found: Pass) -> str:
     by = " ".join(filter(None, (record.reflector, record.model)))
     what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
     state = f"  (undone {output.when(found.undone)})" if found.undone else ""
-    return f"{found.number:>4}  {output.when(record.at)}  {what}, {_cost(found)}: {record.told()}{state}"
-
-
-def _cost(found: Pass) -> str:
-    return "cost not known" if found.usd is None else f"${found.usd:.2f}"
+    cost = "cost not known" if found.usd is None else f"${found.usd:.2f}"
+    return f"{found.number:>4}  {output.when(record.at)}  {what}, {cost}: {record.told()}{state}"
 
 
 def _tell(found: Pass, *, as_json: bool) -> None:

@@ -281,18 +281,11 @@ def _sleep(
             (serve.uninstall if remove_timer else serve.install)(serve.timer(workspace, named), dry_run=dry_run)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
-        output.tell(_slept_as_json(done), _slept_rows(done, is_trial=dry_run), as_json=as_json)
+        found = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}
+        found["recovered"] = done.recovered
+        output.tell(found, _slept_rows(done, is_trial=dry_run), as_json=as_json)
     if any(each.error for each in done.phases):
         raise typer.Exit(EXIT_REFUSED)
-
-
-def _slept_as_json(done: Slept) -> dict[str, Any]:
-    return {
-        "run": done.run,
-        "changed": done.changed,
-        "phases": [msgspec.to_builtins(each) for each in done.phases],
-        "recovered": done.recovered,
-    }
 
 
 def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:

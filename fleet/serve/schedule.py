@@ -51,13 +51,9 @@ Looks = dict[str, list[int]]
 def looks(workspace: Workspace) -> Looks:
     """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
     paused = workspace.state.paused(workspace.wall())
-    ended = {f".fleet/heard/{each.session}": [1] for each in LocalFolder(str(workspace.root)).due(_idle_ms(workspace))}
+    idle_ms = workspace.config.reflect.in_environment(os.environ).idle_ms  # quiet for so long a session has ended
+    ended = {f".fleet/heard/{each.session}": [1] for each in LocalFolder(str(workspace.root)).due(idle_ms)}
     return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []} | ended
-
-
-def _idle_ms(workspace: Workspace) -> float:
-    """Return for how long a session is quiet that has ended."""
-    return workspace.config.reflect.in_environment(os.environ).idle_ms
 
 
 def _taken(root: str, agents: Iterable[str]) -> Looks:
@@ -370,10 +366,8 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
     def work() -> _Worked:
         reflected = session_end.reflect_due(workspace)
         promoted, page = sharing.settle(workspace, agent)
-        made = [each for each in workspace.agents_here() if not starting.SessionStart(workspace, each).is_ready()]
-        for each in made:
-            starting.SessionStart(workspace, each).make()
-        return _Worked(promoted=promoted, ready=made, page=page, reflected=[each.told() for each in reflected])
+        ready = starting.make_ready(workspace)
+        return _Worked(promoted=promoted, ready=ready, page=page, reflected=[each.told() for each in reflected])
 
     def sync() -> _Exchanged | str:
         done = sharing.exchange(workspace, agent)

@@ -20,14 +20,14 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 
 import anyio
 import msgspec
-from anyio.abc import Process, SocketStream
+from anyio.abc import Process
 from watchfiles import awatch
 
 from fleet.hosts import local
@@ -592,6 +592,7 @@ def _log(root: Path, agent: str, event: str, what: str) -> None:
 
 ADDRESS = "127.0.0.1"
 REQUEST_BYTES_MAX = 8 * 1024
+_HEAD_ENDS = b"\r\n\r\n"
 REQUEST_S = 5.0
 CLIENTS_MAX = 16
 HOSTS = frozenset({"127.0.0.1", "localhost"})
@@ -653,31 +654,19 @@ async def _serve_figures(figures: Mapping[str, float], agent: str, port: int) ->
     Raises:
         OSError: the port is taken.
     """
-    limiter = anyio.CapacityLimiter(CLIENTS_MAX)
+    places = asyncio.Semaphore(CLIENTS_MAX)
 
-    async def handle(client: SocketStream) -> None:
-        async with client:
-            try:
-                limiter.acquire_nowait()
-            except anyio.WouldBlock:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError, TimeoutError), closing(writer):
+            if places.locked():
                 return
-            try:
-                with anyio.move_on_after(REQUEST_S):
-                    await client.send(_answer(await _head(client), port, figures, agent))
-            except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
-                return
-            finally:
-                limiter.release()
+            async with places, asyncio.timeout(REQUEST_S):
+                try:
+                    head = (await reader.readuntil(_HEAD_ENDS)).removesuffix(_HEAD_ENDS)
+                except asyncio.LimitOverrunError:
+                    head = b""
+                writer.write(_answer(head, port, figures, agent))
+                await writer.drain()
 
-    listener = await anyio.create_tcp_listener(local_host=ADDRESS, local_port=port)
-    async with listener:
-        await listener.serve(handle)
-
-
-async def _head(client: SocketStream) -> bytes:
-    """Return the head of a request, or what there is of one that is too long."""
-    found = b""
-    while b"\r\n\r\n" not in found and len(found) <= REQUEST_BYTES_MAX:
-        found += await client.receive(REQUEST_BYTES_MAX)
-    head, is_whole, _ = found.partition(b"\r\n\r\n")
-    return head if is_whole else b""
+    async with await asyncio.start_server(handle, ADDRESS, port, limit=REQUEST_BYTES_MAX) as server:
+        await server.serve_forever()
