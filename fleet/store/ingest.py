@@ -515,8 +515,8 @@ class Ingest:
         plans[at:] = [mine._replace(oid="", data=mine.data + missing, gains=True), *plans[at + 1 :]]
 
     def lacks_lines(self) -> bool:
-        """Tell whether a file here was deleted or cut since the last sync: rows may know what no file says."""
-        return bool(self.ask(lambda it: get_meta(it, "shrunk")))
+        """Tell whether the last refresh found a file deleted or cut: since then rows may know what no file says."""
+        return bool(self._answered(lambda it: get_meta(it, "shrunk")))
 
     def put_back(self, writer: str) -> list[str]:
         """Write what rows know, and neither tree nor file says, to the shards of ``writer``; return their paths.

@@ -498,8 +498,13 @@ class Writer:
         return self.workspace.clock.tick(after)
 
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
-        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew."""
+        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew.
+
+        A remove speaks of an add, and a mark of an occurrence: what rows alone know goes to the files before them.
+        """
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
+            if self.workspace.db.lacks_lines():
+                self.workspace.db.put_back(self.name)
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
             self.workspace.db.outdate()
 

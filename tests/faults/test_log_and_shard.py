@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.app import lessons
 from fleet.learn import corrections, counting
 from fleet.learn.corrections import Correction
 from fleet.learn.counting import CountedLog
@@ -111,6 +112,19 @@ def test_a_shard_torn_at_any_byte_keeps_its_earlier_lines_and_takes_new_ones(roo
         assert shard.read_bytes().startswith(whole[:end].removesuffix(b"\n") + (b"\n" if tail else b""))
         assert workspace.patterns.get(pattern_id("x")) is not None, "the next line is read"
         workspace.close()
+
+
+def test_a_count_that_the_database_alone_still_knows_is_in_a_file_before_its_lesson_is_retired(root):
+    each = log(root, "lesson")
+    shard_of(root).write_bytes(b"")  # a power failure took what was never waited for
+    workspace = opened(root)
+    lessons.retire(workspace, "velma", each)
+    workspace.close()
+    forget(root)
+    assert counts(root) == {}
+    workspace = opened(root)
+    assert workspace.patterns.get(each).count("seen") == 1
+    workspace.close()
 
 
 def test_a_log_torn_at_any_byte_keeps_its_earlier_entries_and_takes_new_ones(root):
