@@ -28,7 +28,7 @@ from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox,
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
-from fleet.store.runs import UNDO, Edit, Field, Run, Runs
+from fleet.store.runs import UNDO, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
@@ -317,15 +317,7 @@ def _run(
     Raises:
         NoError: one of the files was changed in the last moment; nothing was changed.
     """
-    run = Run(
-        id=Runs(workspace).name("decide"),
-        kind="decide",
-        agent=entry.agent,
-        at=workspace.wall(),
-        told=told,
-        edits=tuple(edits),
-        fields=(Field(entry.item.id, _FIELD, None, said),),
-    )
+    run = Runs(workspace).fresh("decide", entry.agent, told, edits, [Field(entry.item.id, _FIELD, None, said)])
     if stale := Runs(workspace).apply(run):
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
     return told, run.id

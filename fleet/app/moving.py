@@ -186,12 +186,6 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
-_ROTATE = (
-    "1. Rotate it. Whoever could read the clan's remote may have it: make a new key or password where the old one",
-    "   was issued, revoke the old one there, and look at what it was used for.",
-)
-
-
 class _Purged(NamedTuple):
     """Account of a purge.
 
@@ -206,25 +200,20 @@ class _Purged(NamedTuple):
     remains: list[tuple[str, int]]
 
     def advice(self, workspace: Workspace) -> list[str]:
-        """Return what a person has to do now, most urgent first."""
-        rows = [*_ROTATE]
-        if self.id.startswith("d-"):
-            rows.append(
-                "   A discovery's line is immutable: it is shown to nobody any more, but it stays in the clan's files, "
-                "and machines that have it would send it again. Rotating is the only cure."
-            )
-        if self.why_not:
-            rows.append(f"2. It has not reached the clan yet ({self.why_not}). `fleet compact` brings it there.")
-        else:
-            rows.append("2. The clan's newest files have the redaction; every machine takes it in with its next sync.")
-        if places := self.remains:
-            rows.append("3. It still stands here, in files that are yours, or until the next compaction; mend by hand:")
-            rows += [f"     {path}{f', line {line}' if line else ''}" for path, line in places[:_PLACES_SHOWN_MAX]]
-            if len(places) > _PLACES_SHOWN_MAX:
-                rows.append(f"     and {len(places) - _PLACES_SHOWN_MAX} more: --json lists all")
-        else:
-            rows.append("3. No file of this workspace holds it any more; this disk's free blocks and backups may.")
-        return rows + _rewriting(workspace)
+        """Return what a person has to do now, most urgent first (``data/purge.txt``)."""
+        text = Path(__file__).with_name("data").joinpath("purge.txt").read_text("utf-8").removesuffix("\n")
+        rotate, immutable, unshared, shared, stands, nowhere, rewriting = text.split("\n---\n")
+        places = [f"     {path}{f', line {line}' if line else ''}" for path, line in self.remains[:_PLACES_SHOWN_MAX]]
+        if len(self.remains) > _PLACES_SHOWN_MAX:
+            places.append(f"     and {len(self.remains) - _PLACES_SHOWN_MAX} more: --json lists all")
+        share = workspace.config.share
+        return [
+            rotate,
+            *([immutable] if self.id.startswith("d-") else []),
+            unshared.format(why_not=self.why_not) if self.why_not else shared,
+            *([stands, *places] if places else [nowhere]),
+            *([rewriting.format(branch=share.branch, remote=Address(share.remote).redacted)] if share.remote else []),
+        ]
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
@@ -277,23 +266,6 @@ def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
         return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else NO_REMOTE
     except FleetError as why:
         return str(why)
-
-
-def _rewriting(workspace: Workspace) -> list[str]:
-    share = workspace.config.share
-    if not share.remote:
-        return []
-    shown = Address(share.remote).redacted
-    return [
-        "4. The remote's git history still holds it. These commands, which fleet does not run, begin that history anew",
-        f"   from its newest files. WARNING: every earlier commit of branch {share.branch} is gone for good.",
-        "   Let every machine sync first; keep a copy of the repository; ask whoever runs it. No lesson is lost by it:",
-        f"     git clone --single-branch --branch {share.branch} {shown} rewrite && cd rewrite",
-        "     git checkout --orphan clean && git commit -m 'Begin anew without a purged secret'",
-        f"     git push --force-with-lease={share.branch} origin clean:{share.branch}",
-        "   Then ask the host to collect garbage: forks, pull requests, caches and old clones keep the old commits.",
-        "   Other machines keep them in .fleet/git as well, which `fleet sync` makes anew once it was moved away.",
-    ]
 
 
 # --- upgrade --------------------------------------------------------------------------------------------------------

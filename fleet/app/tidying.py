@@ -343,15 +343,8 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
         elif each.field == MERGED_FROM:
             before = before or None
         fields.append(Field(each.id, each.field, before, after))
-    return Run(
-        id=Runs(workspace).name(KIND),
-        kind=KIND,
-        agent=agent,
-        at=workspace.wall(),
-        told=plan.report.told(),
-        edits=_memory_edits(workspace, agent, notebook, plan),
-        fields=tuple(fields),
-    )
+    pages = _memory_edits(workspace, agent, notebook, plan)
+    return Runs(workspace).fresh(KIND, agent, plan.report.told(), pages, fields)
 
 
 def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> tuple[Edit, ...]:

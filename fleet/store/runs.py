@@ -128,6 +128,29 @@ class Runs:
         day = self._workspace.wall()[:10].replace("-", "")
         return f"{kind}-{day}-{self._workspace.world.entropy(3).hex()}"
 
+    def fresh(
+        self,
+        kind: str,
+        agent: str,
+        told: str,
+        edits: Iterable[Edit] = (),
+        fields: Iterable[Field] = (),
+        lessons: Iterable[str] = (),
+        retired: Iterable[str] = (),
+    ) -> Run:
+        """Return a run of now, under a fresh id, that is not applied yet."""
+        return Run(
+            id=self.name(kind),
+            kind=kind,
+            agent=agent,
+            at=self._workspace.wall(),
+            told=told,
+            edits=tuple(edits),
+            lessons=tuple(lessons),
+            fields=tuple(fields),
+            retired=tuple(retired),
+        )
+
     def edit(self, path: str, after: bytes) -> Edit:
         """Return the edit that makes a file, as it is now, hold these bytes."""
         return Edit(path, self._read(path), after)
@@ -175,17 +198,7 @@ class Runs:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {trouble}")
 
     def _note(self, agent: str, kind: str, noted: Noted, edits: list[Edit]) -> str:
-        run = Run(
-            id=self.name(kind),
-            kind=kind,
-            agent=agent,
-            at=self._workspace.wall(),
-            told=noted.told,
-            edits=tuple(edits),
-            lessons=tuple(noted.lessons),
-            fields=tuple(noted.fields),
-            retired=tuple(noted.retired),
-        )
+        run = self.fresh(kind, agent, noted.told, edits, noted.fields, noted.lessons, noted.retired)
         kept = [path for path in self._folder.glob(f"*{_DONE}") if path.name.split("-")[0] in COMMANDS]
         for path in sorted(kept, key=lambda each: each.stem.split("-")[-2])[: max(0, len(kept) - NOTED_MAX)]:
             self._files.remove(path)
@@ -271,19 +284,9 @@ class Runs:
                 left[each.path] = _GONE
             elif (merged := _merged(now, each.after, each.before or b"")) != now:
                 edits.append(Edit(each.path, now, merged or each.before))
-        return Run(
-            id=self.name(UNDO),
-            kind=UNDO,
-            agent=run.agent,
-            at=self._workspace.wall(),
-            told=f"took back {run.id}",
-            edits=tuple(edits),
-            lessons=run.retired,
-            retired=run.lessons,
-            fields=tuple(Field(each.id, each.name, each.after, each.before) for each in reversed(run.fields)),
-            of=run.id,
-            left=left,
-        )
+        fields = [Field(each.id, each.name, each.after, each.before) for each in reversed(run.fields)]
+        back = self.fresh(UNDO, run.agent, f"took back {run.id}", edits, fields, run.retired, run.lessons)
+        return msgspec.structs.replace(back, of=run.id, left=left)
 
     def _apply(self, run: Run) -> tuple[str, ...]:
         for each in run.edits:
