@@ -201,19 +201,6 @@ class _Guest:
                         return
 
 
-@dataclass(slots=True)
-class _Counts:
-    """Counts since the start.
-
-    Attributes:
-        undone: rows that somebody changed who may not, and that are as they were.
-    """
-
-    undone: int = 0
-    unreadable: int = 0
-    turned: int = 0
-
-
 @dataclass
 class _Room:
     """One shared document, and who is in it."""
@@ -235,7 +222,6 @@ class Rooms:
         self, rules: Rules, entropy: Callable[[int], bytes], now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self.rules = rules
-        self.counts = _Counts()
         self.rooms: dict[str, _Room] = {}
         self._entropy = entropy
         self._now_s = now_s
@@ -263,7 +249,6 @@ class Rooms:
         if isinstance(asked, _Visitor):
             asked = self._with_space(asked, str((socket.remote_address or ("",))[0]))
         if isinstance(asked, _Turned):
-            self.counts.turned += 1
             return socket.respond(asked.status, f"{asked.reason}\n")
         self._visitors[socket] = asked
         return None
@@ -309,7 +294,6 @@ class Rooms:
                 guest.send(wire.Message(wire.AWARENESS, 0, room.presence.encode(here)).encode())
             async for message in socket:
                 if isinstance(message, str) or not self._hear(room, guest, message):
-                    self.counts.unreadable += 1
                     await socket.close(UNREADABLE, "not a message that this server knows")
                     break
         except ConnectionClosed:
@@ -375,7 +359,6 @@ class Rooms:
         undone = _not_allowed(applied.changes, guest.visitor.replica)
         if not undone:
             return applied.update
-        self.counts.undone += len(undone)
         room.document.put(undone)
         return room.document.since(before)  # without the words that were undone: they are collected by now
 

@@ -196,7 +196,6 @@ def test_a_cross_site_page_is_turned_away_by_the_running_server(server: Served):
         with sockets.create_connection((HOST, server.port), 10) as raw:
             raw.sendall(GET.replace(b"Host: 127.0.0.1\r\n", hosts))
             assert raw.recv(100).split()[1] == status
-    assert server.rooms.counts.turned == 3
     assert not server.rooms.rooms
 
 
@@ -244,7 +243,6 @@ def test_what_a_guest_may_not_change_is_as_it_was(server: Served, rows: dict):
         tank.say(rows)
         assert tank.exchange() == before == {OTHERS: "velma's"}  # who did it sees it undone
         assert velma.exchange() == before
-    assert server.rooms.counts.undone == len(rows)
 
 
 def test_who_only_looks_on_changes_nothing(server: Served):
@@ -277,7 +275,6 @@ def test_a_message_that_is_none_ends_its_connection_alone(server: Served, data: 
         assert tank.ended()
         velma.say({OTHERS: "still here"})
         assert velma.exchange() == {OTHERS: "still here"}
-    assert server.rooms.counts.unreadable == 1
 
 
 def test_a_value_that_would_end_the_server_costs_a_connection(server: Served):
