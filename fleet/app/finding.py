@@ -20,7 +20,7 @@ from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace
 from fleet.text import dates, mentions
-from fleet.text.screening import screened
+from fleet.text.screening import one_line, screened
 from fleet.text.similarity import Near, near
 
 
@@ -111,7 +111,7 @@ class _Listing(NamedTuple):
         """Return them as ``--json`` shows them, each with what says the same in other words, or the opposite."""
         rows = []
         for each, into in self.lessons:
-            said = [{"id": one.id, "text": screened(one.text), "seen": one.count("seen")} for one in each.wordings]
+            said = [{"id": one.id, "text": one_line(one.text), "seen": one.count("seen")} for one in each.wordings]
             more = {"wordings": said, "contradicts": list(each.opposites)}
             shown = lesson_as_json(each.lesson) | {name: value for name, value in more.items() if value}
             rows.append(shown | ({"state": "merged"} if into else {}))
@@ -244,17 +244,17 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
 
 
 def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]:
-    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines.
+    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines. Clean what you print.
 
     ``is_whole``: with counts per replica, who set what, and every other field.
     """
-    state = (screened(lesson.state) or "candidate") if lesson.is_present else "retired"
+    state = (one_line(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
         "id": lesson.id,
-        "text": screened(lesson.text),
-        "correct": screened(lesson.correct),
-        "category": screened(lesson.category),
-        "tags": [screened(tag) for tag in lesson.tags],
+        "text": one_line(lesson.text),
+        "correct": one_line(lesson.correct),
+        "category": one_line(lesson.category),
+        "tags": [one_line(tag) for tag in lesson.tags],
         "seen": lesson.count("seen"),
         "sessions": lesson.count("sessions"),
         "agents": lesson.agents(),

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Error
 from typing import TYPE_CHECKING, Annotated, Any
@@ -301,10 +302,15 @@ def cleaned(found: Any) -> Any:
     Whatever is printed goes through here: somebody else may have put anything there.
     """
     if isinstance(found, str):
-        return screening.inert(screening.redact(screening.strip_controls(found)))
+        return _cleaned(found)
     if isinstance(found, Mapping):
         return {cleaned(key): cleaned(value) for key, value in found.items()}
     return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found
+
+
+@lru_cache(maxsize=256)  # names of fields, agents and kinds stand in every row of a long list
+def _cleaned(text: str) -> str:
+    return screening.inert(screening.screen(text).text)
 
 
 def counted(number: int, one: str, many: str = "") -> str:
