@@ -190,7 +190,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     return [
         *([f"the last sync failed: {failed}"] if failed else []),
         *(
-            f"nothing was {' or '.join(kinds)} for {counted(number, 'day', 'days')}"
+            f"nothing was {' or '.join(kinds)} for {counted(number, 'day')}"
             for number, kinds in silent.items()
             if number >= _SILENT_DAYS
         ),

@@ -33,6 +33,7 @@ from fleet.store.ingest import clan_sources
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 _LEVELS = ("ok", "note", "warning", "error")
 """Ok; nothing to do, or nothing harmed; something stays undone; something fails."""
@@ -270,14 +271,13 @@ def _clock(workspace: Workspace) -> Iterator[_Finding]:
 
 def _lines(workspace: Workspace) -> Iterator[_Finding]:
     if refused := workspace.db.refused_count():
-        yield _told("lines", f"{refused:,} line{'s' * (refused != 1)} cannot be read")
+        yield _told("lines", f"{counted(refused, 'line')} cannot be read")
     else:
         yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
         yield _told("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := Outbox(workspace).waiting().withheld:
-        number, first = len(withheld), withheld[0]
-        many = f"{number:,} line{'s' * (number != 1)}"
+        many, first = counted(len(withheld), "line"), withheld[0]
         yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
 
 

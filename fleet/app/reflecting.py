@@ -65,9 +65,9 @@ def to_review(found: Clusters) -> list[str]:
     """Return what waits for ``fleet review``, a line for each kind."""
     lines = []
     if number := len(found.opposed):
-        lines.append(f"{counted(number, 'pair', 'pairs')} of lessons contradict each other: fleet review")
+        lines.append(f"{counted(number, 'pair')} of lessons contradict each other: fleet review")
     if number := len(found.likely):
-        lines.append(f"{counted(number, 'pair', 'pairs')} of lessons may be one lesson: fleet review")
+        lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
     return lines
 
 

@@ -28,7 +28,7 @@ from fleet.store.lines import PATTERNS, Kind, Read
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
-from fleet.text.screening import readable
+from fleet.text.screening import counted, readable
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
@@ -286,7 +286,7 @@ class Waiting(NamedTuple):
     @property
     def told(self) -> str:
         """Its effect, in a sentence."""
-        lessons = f"{len(self.lessons):,} lesson{'s' * (len(self.lessons) != 1)}"
+        lessons = counted(len(self.lessons), "lesson")
         if self.kind == OWN:
             return (
                 f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
@@ -359,7 +359,7 @@ def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
     with suppress(FleetError):
         _follow(workspace)
     number = len({each.id for each in done})
-    lessons = f"{number:,} lesson{'s' * (number != 1)}"
+    lessons = counted(number, "lesson")
     if said == ASK:
         return f"{lessons}: asked again"
     if said == TAKE:

@@ -31,7 +31,7 @@ from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.prompts import Session
-from fleet.text.screening import one_line, screen
+from fleet.text.screening import counted, one_line, screen
 from fleet.text.signals import objections
 
 KIND = "reflect"
@@ -161,8 +161,8 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
     if banned:
         do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
-        many = f"{banned:,} reflection{'s' if banned > 1 else ''} had a banned word"
-        yield "note", f"{told}; {many}", "all of each was rejected", do
+        many = counted(banned, "reflection")
+        yield "note", f"{told}; {many} had a banned word", "all of each was rejected", do
         return
     waits = len(Records(workspace, agent).deferred()) if agent else 0
     yield "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}"

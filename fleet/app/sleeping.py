@@ -197,7 +197,7 @@ def _recover(workspace: Workspace) -> str:
     known = [field.id for each in Runs(workspace).listed() if each.id == begun.run for field in each.fields]
     fresh = begun.fresh(workspace)
     if parts := [*known, *fresh]:
-        begun.keep(workspace, parts, f"cut short; {counted(len(parts), 'part', 'parts')}")
+        begun.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
         record = Record(run=begun.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
         Records(workspace, begun.agent).append(record)
@@ -243,7 +243,7 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     done = session_end.reflect_due(workspace)
     left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
     ran = [each for each in done if not each.why]
-    said = f"reflected on {counted(len(ran), 'session', 'sessions')}" if ran else ""
+    said = f"reflected on {counted(len(ran), 'session')}" if ran else ""
     return Phase(read=read, changed=len(ran), told=said, left=left)
 
 
@@ -264,7 +264,7 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     plan = shown.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
-    read, diff = f"daily logs, {counted(total, 'topic', 'topics')}", tuple(shown.diff.splitlines())
+    read, diff = f"daily logs, {counted(total, 'topic')}", tuple(shown.diff.splitlines())
     if is_trial:
         return Phase(read=read, changed=number, told=shown.told(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
@@ -287,7 +287,7 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if done.report.skipped is not None:
         left.append(done.report.told())
     number = done.report.changes if done.run or is_trial else 0
-    read = counted(done.report.total_scanned, "note", "notes")
+    read = counted(done.report.total_scanned, "note")
     return Phase(
         read=read,
         changed=number + done.report.dreamed_accepted,
@@ -312,11 +312,11 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
     with Runs(workspace).noting(agent, "publish", memories) as noted:
         promoted = reflecting.promote_all(workspace)
-        noted.told = f"{counted(len(promoted), 'lesson', 'lessons')} entered a memory"
+        noted.told = f"{counted(len(promoted), 'lesson')} entered a memory"
     said = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
     mine = Runs(workspace).listed() if won else ()
     made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
-    what = f"{counted(len(won), 'mutation', 'mutations')} logged, {noted.told}"
+    what = f"{counted(len(won), 'mutation')} logged, {noted.told}"
     return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
 
 
@@ -328,8 +328,8 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     if not is_trial:
         inbox.gather(workspace)
     fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
-    more = f"{counted(len(fresh), 'thing', 'things')} more to decide: fleet inbox" if fresh else ""
-    read = counted(len(found.groups), "cluster", "clusters")
+    more = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
+    read = counted(len(found.groups), "cluster")
     return Phase(read=read, changed=len(fresh), told=more, left=waits)
 
 
@@ -410,9 +410,7 @@ def work_at_the_end(call: Call) -> str:
     if done is None or why:
         return f"settled; nothing was sent: {why}"
     part = ", in part" if done.is_partial else ""
-    return (
-        f"synced{part}: {counted(done.out, 'line', 'lines')} out, {counted(done.patterns_in, 'lesson', 'lessons')} in"
-    )
+    return f"synced{part}: {counted(done.out, 'line')} out, {counted(done.patterns_in, 'lesson')} in"
 
 
 def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:

@@ -235,7 +235,7 @@ class SessionStart:
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if unfilled := CountedLog(workspace, agent).unfilled(workspace.config.hook.ask_days):
             lines.append(
-                f"{counted(unfilled, 'correction', 'corrections')} without a lesson yet: `fleet learn --waiting` lists "
+                f"{counted(unfilled, 'correction')} without a lesson yet: `fleet learn --waiting` lists "
                 'them, and `fleet learn ID --pattern "..."` states one'
             )
         now_s = workspace.world.wall_ms() // 1000

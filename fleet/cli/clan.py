@@ -10,7 +10,7 @@ import typer
 from fleet.app import doctor, finding, moving, pages, reflecting, setup, sharing, starting
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
 from fleet.hosts import install
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import FleetError, UsageError
@@ -21,6 +21,7 @@ from fleet.store import config, homes
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace, check_version
+from fleet.text.screening import counted
 
 _SHOWN = 20
 _FILES_SHOWN = 5

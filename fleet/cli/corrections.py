@@ -15,6 +15,7 @@ from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 _Type = Annotated[
     str,
@@ -173,7 +174,7 @@ def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> N
         found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
         output.say_json(found | {name: value for name, value in told.items() if value})
     else:
-        output.say(f"{logged.id} seen {output.counted(logged.seen, 'time')}: {logged.text}")
+        output.say(f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}")
         if logged.is_echo:
             output.say("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
         if logged.promoted:

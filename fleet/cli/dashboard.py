@@ -7,7 +7,8 @@ from typing import Any
 
 from fleet.app import dashboard
 from fleet.cli import output
-from fleet.cli.output import NoWorkspaceError, counted
+from fleet.cli.output import NoWorkspaceError
+from fleet.text.screening import counted
 
 _SHOWN = 5
 _LABEL = 10

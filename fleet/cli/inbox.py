@@ -14,11 +14,10 @@ from fleet.app import inbox, reviewing
 from fleet.app.inbox import Listing
 from fleet.app.reviewing import Asked, Changes, Waiting
 from fleet.cli import output
-from fleet.cli.output import counted
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
 from fleet.store.workspace import Workspace
-from fleet.text.screening import one_line
+from fleet.text.screening import counted, one_line
 
 app = output.commands()
 
@@ -218,7 +217,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
             at += 1
         elif pressed in (" ", "\r", "\n"):
             at += 1
-    output.say(f"{output.counted(len(done), 'decision')} made")
+    output.say(f"{counted(len(done), 'decision')} made")
     if not Inboxes(workspace).waiting():
         output.say(_CAUGHT_UP)
 

@@ -11,7 +11,7 @@ from fleet.cli import output
 from fleet.learn.journal import Declared, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.screening import readable
+from fleet.text.screening import counted, readable
 
 app = output.commands()
 
@@ -207,7 +207,7 @@ def _as_rows(left: dict[str, Any], log: str) -> list[str]:
     head = f"{where}, the journal of {branch}" if lines else f"no journal of {branch} yet ({where})"
     rows = [*map(_as_row, waiting["attempts"])]
     if waiting["unfilled"]:
-        rows.append(f"- {output.counted(waiting['unfilled'], 'correction')} without a pattern yet, in {log}")
+        rows.append(f"- {counted(waiting['unfilled'], 'correction')} without a pattern yet, in {log}")
     rows += [
         f"- {each['code']} ({each['name']}) worked, and is no lesson yet: {each['command']}"
         for each in waiting["proposals"]
@@ -218,7 +218,7 @@ def _as_rows(left: dict[str, Any], log: str) -> list[str]:
 
 def _as_row(each: dict[str, Any]) -> str:
     door = "; the same, unchanged, is stopped: fleet mutate --list" if each["closed"] else ""
-    return f"- `{each['command']}` failed, {output.counted(each['failures'], 'time')} in a row: {each['error']}{door}"
+    return f"- `{each['command']}` failed, {counted(each['failures'], 'time')} in a row: {each['error']}{door}"
 
 
 @app.command("observe")

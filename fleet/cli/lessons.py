@@ -14,7 +14,7 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Listing, not_working
-from fleet.text.screening import one_line, readable
+from fleet.text.screening import counted, one_line, readable
 
 _ON_A_TERMINAL = 100
 """So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
@@ -90,7 +90,7 @@ def _patterns(
             is_retired = not everything and next(workspace.patterns.records(), None) is not None
             output.say(_NONE["narrowed" if any(wanted) else "retired" if is_retired else "new"])
         if found.refused:
-            output.note(f"{output.counted(found.refused, 'line')} could not be read; `fleet status` tells why")
+            output.note(f"{counted(found.refused, 'line')} could not be read; `fleet status` tells why")
 
 
 _NONE = {
@@ -184,7 +184,7 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
     yield "right", found["correct"]
     yield "category", found["category"]
     yield "tags", ", ".join(found["tags"])
-    yield "seen", f"{output.counted(found['seen'], 'time')} in {output.counted(found['sessions'], 'session')}"
+    yield "seen", f"{counted(found['seen'], 'time')} in {counted(found['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
@@ -247,7 +247,7 @@ def _restore(
     with output.opened() as workspace:
         if everything:
             back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
-            output.say(f"{output.counted(len(back), 'lesson')} back that {removed_by} had removed")
+            output.say(f"{counted(len(back), 'lesson')} back that {removed_by} had removed")
             for each, text in back:
                 output.say(f"  {each}  {text}")
             return
@@ -309,7 +309,7 @@ def _merge(
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.opened() as workspace:
         done = lessons.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
-        seen = output.counted(done.pattern.count("seen"), "time")
+        seen = counted(done.pattern.count("seen"), "time")
         output.say(
             f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {done.pattern.text}\n"
             f"`fleet unmerge {done.changed}` undoes it"
@@ -322,7 +322,7 @@ def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
     with output.opened() as workspace:
         done = lessons.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
-        seen = output.counted(done.pattern.count("seen"), "time")
+        seen = counted(done.pattern.count("seen"), "time")
         output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}")
 
 
@@ -439,4 +439,4 @@ def _stats(as_json: output.Json = False) -> None:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
         output.say(found.render(min(columns, output.WIDTH_MAX), readable))
         if decided:
-            output.say(f"\nInbox: {output.counted(decided, 'decision')}, each after {days:g} days in the median")
+            output.say(f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median")

@@ -9,11 +9,12 @@ import typer
 
 from fleet.app import moving, pages
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 REFUSED_SHOWN = 10
 LESSON_SHOWN = 110

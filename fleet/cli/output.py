@@ -23,6 +23,7 @@ from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
+from fleet.text.screening import counted
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -311,11 +312,6 @@ def cleaned(found: Any) -> Any:
 @lru_cache(maxsize=256)  # names of fields, agents and kinds stand in every row of a long list
 def _cleaned(text: str) -> str:
     return screening.inert(screening.screen(text).text)
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """Return "1 line", "2 lines"."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def decisions_waiting(waits: Mapping[str, Any]) -> str:

@@ -15,14 +15,14 @@ from fleet.app.session_end import Reflected
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
 from fleet.cli import output, serve
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, counted, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
 from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates, Plan
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace
-from fleet.text.screening import for_terminal
+from fleet.text.screening import counted, for_terminal
 
 app = output.commands()
 

@@ -12,11 +12,12 @@ import msgspec
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, counted, note, say
+from fleet.cli.output import EXIT_NO, note, say
 from fleet.model.errors import UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Service
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 _MANAGER_S = 30
 

@@ -44,7 +44,7 @@ def not_working(pattern: Pattern) -> str:
     """
     hurt, helped = pattern.count("hurt"), pattern.count("helped")
     if hurt > helped:
-        return f"hurt {counted(hurt, 'time', 'times')}, helped {helped:,}"
+        return f"hurt {counted(hurt, 'time')}, helped {helped:,}"
     if pattern.state != "published":
         return ""
     since = pattern.edited["state"][0] if "state" in pattern.edited else ""
@@ -106,7 +106,7 @@ class Listing:
         if chars_max is not None and len(said) > chars_max:
             said = f"{said[:chars_max]} … (it goes on: `fleet show {shown}`)"
         agents, seen = pattern.witnesses(), pattern.count("seen")
-        by = f" by {counted(agents, 'agent', 'agents')}" if agents > 1 else ""
+        by = f" by {counted(agents, 'agent')}" if agents > 1 else ""
         often = f"seen {seen:,}{by}" if seen > 1 else ""
         filed = ", ".join(filter(None, [self.author(pattern.by), often, self.edits(pattern)]))
         return f"{said} ({filed}; {shown})" if filed else f"{said} ({shown})"
@@ -258,7 +258,7 @@ class Pages:
     ) -> str:
         """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, who logged how much."""
         found = newest_first(discoveries)
-        pages = [f"[{counted(total, 'lesson', 'lessons')}]({PAGE})"] if total else []
+        pages = [f"[{counted(total, 'lesson')}]({PAGE})"] if total else []
         pages += [f"[{_discoveries(found)}]({DISCOVERIES_PAGE})"] if found else []
         parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
         if newest:
@@ -274,7 +274,7 @@ class Pages:
         return "\n".join(parts)
 
     def _share(self, agent: str, part: Share) -> str:
-        told = [counted(part.lessons, "lesson", "lessons")] if part.lessons else []
+        told = [counted(part.lessons, "lesson")] if part.lessons else []
         told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
         told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
         name = "imports" if agent == names.IMPORT else self._rows.named(agent)
@@ -349,7 +349,7 @@ def _escaped(value: object) -> str:
 
 
 def _summary(shown: list[Pattern], total: int) -> str:
-    text = f"**{counted(total, 'lesson', 'lessons')}**"
+    text = f"**{counted(total, 'lesson')}**"
     if published := sum(pattern.is_published for pattern in shown):
         text += f", {published:,} of them published. Published lessons come first, then those seen most often."
     else:

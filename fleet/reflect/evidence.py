@@ -111,7 +111,7 @@ class Evidence:
             if own >= self._settings.own:
                 found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
             elif _is_enough(others, self._settings):
-                evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent', 'agents')}"
+                evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent')}"
                 found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         found.sort(key=lambda each: each[0])
         # Screening is dear, and is left to those that have the numbers.

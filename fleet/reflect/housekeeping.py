@@ -180,7 +180,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
             (self.archived, "archived", "archived"),
         )
         said = ", ".join(counted(*each) for each in parts if each[0])
-        notes = counted(self.total_scanned, "note", "notes")
+        notes = counted(self.total_scanned, "note")
         return f"{said} of {notes}, compared by {self.compared_by}" if said else f"nothing to change in {notes}"
 
 

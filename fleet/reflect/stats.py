@@ -162,7 +162,7 @@ class Stats(NamedTuple):
             _listed("Never helped", [(each, "") for each in self.lessons if each.never_helped], readable),
         ]
         if self.hours:
-            middle, number = _span(median(self.hours.values())), counted(len(self.hours), "lesson", "lessons")
+            middle, number = _span(median(self.hours.values())), counted(len(self.hours), "lesson")
             parts.append([f"From first correction to the fleet's memory: {middle} in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])

@@ -18,6 +18,7 @@ from fleet.model.line import Line
 from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
 from fleet.store.database import Local
+from fleet.text.screening import counted
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -190,7 +191,7 @@ class Trust:
 
 
 def _sentence(kind: str, group: str, number: int) -> str:
-    lessons = f"{number:,} lesson{'s' * (number != 1)}"
+    lessons = counted(number, "lesson")
     if kind == OWN:
         return (
             f"{lessons} came with words or counts under {group}, a name of this folder, which were never written here: "

@@ -65,9 +65,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def counted(number: int, one: str, many: str) -> str:
-    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``."""
-    return f"{number:,} {one if number == 1 else many}"
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``; ``many`` where it is more than an ``s`` more."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def shortened(text: str, chars_max: int) -> str:
