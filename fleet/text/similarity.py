@@ -381,7 +381,7 @@ class _Lists(NamedTuple):
     numbers: Mapping[str, int]
     poles: Mapping[str, frozenset[tuple[int, int]]]
     unspaced: tuple[tuple[list[str], list[str]], ...]
-    negators_unspaced: re.Pattern[str]
+    negators_unspaced: str
 
 
 @cache
@@ -389,7 +389,7 @@ def _lists() -> _Lists:
     with Path(__file__).with_name("data").joinpath("words.toml").open("rb") as file:
         raw = tomllib.load(file)
     spaced, unspaced = (
-        [[pole.split() for pole in row.split(" / ")] for row in raw["opposites"][name]]
+        [[pole.split() for pole in row.split(" / ")] for row in raw["opposites"][name].splitlines()]
         for name in ("spaced", "unspaced")
     )
     verbs, faults = raw["negative_verbs"].split(), raw["faults"].split()
@@ -410,12 +410,8 @@ def _lists() -> _Lists:
         numbers=raw["numbers"],
         poles={stem: frozenset(found) for stem, found in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),
-        negators_unspaced=_any_of(raw["negators_unspaced"]),
+        negators_unspaced="|".join(sorted(raw["negators_unspaced"].split(), key=len, reverse=True)),
     )
-
-
-def _any_of(words: str) -> re.Pattern[str]:
-    return re.compile("|".join(sorted(map(re.escape, words.split()), key=len, reverse=True)))
 
 
 def _stems(words: Iterable[str]) -> dict[str, str]:
@@ -437,11 +433,11 @@ _LEXEME = r"""
         | (?<![\w.])\.[A-Za-z][\w.-]*\w)
     | (?P<name>[A-Za-z]\w*(?:\.[A-Za-z_]\w+)+ | [A-Za-z]*_\w+ | [a-z]+[A-Z][A-Za-z]* | [A-Z][a-z]+[A-Z][A-Za-z]*)
     | (?P<number>(?:(?<![\w)\]}-])-)?v?\d+(?:[.,]\d+)*\s?%?)
-    | (?P<cjk>[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+)
-    | (?P<word>[^\W\d_\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+(?:['’-][^\W\d_]+)*)
+    | (?P<cjk>[^\W\d_\0-\u2e7f]+)  # beyond are the scripts without blanks; few ranges compile quickly
+    | (?P<word>(?:(?=[\0-\u2e7f])[^\W\d_])+(?:['’-][^\W\d_]+)*)
     | (?P<mark>[.;:!?,()—–…、。，；：！？（）])
     """
-_CJK_NUMBER = re.compile("([一二两三四五六七八九十百千]+)[次秒分小天个张行层位倍遍轮条周月年级]")
+_CJK_NUMBER = "([一二两三四五六七八九十百千]+)[次秒分小天个张行层位倍遍轮条周月年级]"
 _CJK_DIGITS = str.maketrans("一二两三四五六七八九", "1223456789")
 _CHOOSING = frozenset(
     ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
@@ -481,11 +477,11 @@ def _lexemes(text: str) -> Iterator[tuple[str, str]]:
 
 def _cjk(run: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of letters of a run, behind its negators: there are no blanks to tell words by."""
-    for found in _CJK_NUMBER.finditer(run):
+    for found in re.finditer(_CJK_NUMBER, run):
         yield "number", found[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):
         yield "word", "then"
-    bare, negators = _lists().negators_unspaced.subn("", run)
+    bare, negators = re.subn(_lists().negators_unspaced, "", run)
     if negators % 2:
         yield "word", "not"
     yield from (("cjk", bare[at : at + 2]) for at in range(max(len(bare) - 1, 1)) if bare)
