@@ -48,6 +48,7 @@ _NAMED = _WORDS_OF["named"]
 _SINGLE = _ALONE | _NAMED
 _WRITTEN_FOR, _WRITTEN = _WORDS_OF["written_for"], _WORDS_OF["written"]
 _TELLING = _PROGRAMS | _SINGLE | _WRITTEN_FOR
+_BUILT = re.compile(r"[._/-]")
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
 """Path that is called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
@@ -81,7 +82,9 @@ def trigger(given: str, text: str, correct: str = "", wrong: str = "") -> str:
     The step that went wrong is the trigger: the command of ``wrong``, or the one that the words warn of. Where none
     is named, it is whatever the words name.
     """
-    return given or _listed(_warned(text, correct, wrong) or _all_named(text, correct))
+    if given or not _may_name(text, correct, wrong):
+        return given
+    return _listed(_warned(text, correct, wrong) or _all_named(text, correct))
 
 
 def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
@@ -92,6 +95,13 @@ def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
     return _listed(
         _warned(text, correct, wrong) or [each for each in _all_named(text, correct) if not _fits(each, said)]
     )
+
+
+def _may_name(text: str, correct: str, wrong: str) -> bool:
+    """Tell whether words may name a step at all: most do not, and this is asked of every lesson that comes in."""
+    words = [word.rstrip(".-") for word in _WORD.findall(f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}")]
+    is_built = _BUILT.search(" ".join(words)) is not None or "`" in f"{text}{correct}{wrong}"
+    return is_built or not _TELLING.isdisjoint(words)
 
 
 def _listed(found: list[str]) -> str:
@@ -219,7 +229,7 @@ def _named(text: str) -> Iterator[str]:
     words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text) if "`" in text else text)]
     said = " ".join(words)
     if "." not in said and "_" not in said and _TELLING.isdisjoint(words):
-        return  # as most: this is asked of every lesson that comes in
+        return
     for word, following in pairwise([*words, ""]):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
