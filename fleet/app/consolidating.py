@@ -25,6 +25,7 @@ from fleet.reflect.reflection import Reflection
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
+from fleet.text.markdown import rows
 
 WHAT = "agents-md"
 """Value of ``what`` in the body of an inbox item for a row of AGENTS.md."""
@@ -397,7 +398,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         kept, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
-            days.setdefault(Said.observed(observations.Row.read(line))[0].at[:10], []).append(line)
+            days.setdefault(Said.observed(rows(line))[0].at[:10], []).append(line)
         edits = [page.to(kept)] if moved else []
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)

@@ -1,6 +1,5 @@
 """Use cases of being stuck and handing over: search, mutations with what is known, and what a branch left open."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,8 +14,6 @@ from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 from fleet.text.dates import WHEN
-
-_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})[ \t]+(?P<text>.*)", re.DOTALL)
 
 __all__ = ["Answer", "declare", "handover", "search"]
 
@@ -81,20 +78,14 @@ def _pages(workspace: Workspace) -> list[Page]:
 
 def _sections(data: bytes) -> Iterator[Section]:
     """Yield the sections of a page, each with its heading; what stands above the first one has none."""
-    line, level, title, body = 1, 1, "", list[str]()
     text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    for row in [*markdown.rows(text), None]:
-        heading = _HEADING.fullmatch(row.text) if row is not None and row.kind == "text" else None
-        if row is not None and heading is None:
-            if row.kind != "comment":
-                body.append(row.text)
-            continue
-        said = "\n".join(body).strip()
-        if said or level > 1:  # a title with nothing under it is the page's own
-            found = WHEN.match(title)
-            yield Section(line, title, said, found[0] if found else "")
-        if row is not None and heading is not None:
-            line, level, title, body = row.number, len(heading["level"]), heading["text"].strip(), []
+    page = markdown.Page.parse(text, level_max=6)
+    starts = [each.heading for each in page.sections] + [len(page.lines)]
+    for part, end in zip((markdown.Part("", 1, -1, 0), *page.sections), starts, strict=True):
+        said = "\n".join(row.text for row in page.inside(part._replace(end=end)) if row.is_said).strip()
+        if said or part.level > 1:  # a title with nothing under it is the page's own
+            found = WHEN.match(part.title)
+            yield Section(max(part.heading, 0) + 1, part.title, said, found[0] if found else "")
 
 
 # --- stuck, and handing over ------------------------------------------------------------------------------------------

@@ -239,20 +239,20 @@ class Log(NamedTuple):
         records: list[Record] = []
         marks: dict[str, int] = {}
         for row in markdown.rows(_plain(text)):
-            if row.kind == "comment":
-                if blocks and row.text.lstrip().startswith("fleet "):
+            if block := _opens_block(row):
+                blocks.append(block)
+            elif blocks and row.is_said:
+                blocks[-1].take(row)
+            for comment in row.comments:
+                if blocks and comment.lstrip().startswith("fleet "):
                     blocks[-1].has_gap = True
-                record = _read_record(row.text, row.number)
+                record = _read_record(comment, row.number)
                 if record is None:
-                    _read_mark(row.text, marks)
+                    _read_mark(comment, marks)
                     continue
                 records.append(record)
                 if blocks and blocks[-1].record is None:
                     blocks[-1].record = record
-            elif block := _opens_block(row):
-                blocks.append(block)
-            elif blocks:
-                blocks[-1].take(row)
         stated = tuple(block.statement for block in blocks if block.statement is not None)
         if stated:
             # What somebody wrote below such a heading is an entry of theirs.
@@ -377,7 +377,7 @@ class _Block:
 
     def take(self, row: markdown.Row) -> None:
         """Add a line of content."""
-        is_text = row.kind == "text"
+        is_text = not row.is_code
         if is_text and (label := _label(row.text)):
             self.current = [label[1]]
             self.values.setdefault(label[0], []).append(self.current)
@@ -402,15 +402,15 @@ class _Block:
         margin; but a list or a piece of code belongs to the words that lead to it. What is indented goes on, as fleet
         writes it.
         """
-        had_gap, self.has_gap = self.has_gap, not row.text.strip() and row.kind == "text"
-        if self.has_gap or (row.text[0] in " \t" if row.kind == "text" else not had_gap):
+        had_gap, self.has_gap = self.has_gap, not row.text.strip() and not row.is_code
+        if self.has_gap or (not had_gap if row.is_code else row.text[0] in " \t"):
             return False
         said = next((line.rstrip() for line in reversed(value) if line.strip()), "")
         is_led = said.endswith((":", "：")) or (not said and not had_gap)
-        if row.kind == "text" and re.match(_ITEM, row.text):
+        if not row.is_code and re.match(_ITEM, row.text):
             self.is_list = is_led or (self.is_list and not had_gap)
             return not self.is_list
-        if row.kind == "literal":
+        if row.is_code:
             return not is_led
         return had_gap or _HEADING.fullmatch(row.text) is not None
 
@@ -652,7 +652,7 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     """
     lines = data.splitlines(keepends=True)
     log = Log.parse(data)
-    starts = [row.number for row in markdown.rows(_plain(data)) if row.kind != "comment" and _opens_block(row)]
+    starts = [row.number for row in markdown.rows(_plain(data)) if _opens_block(row)]
     ends = dict(pairwise([*starts, len(lines) + 1]))
     found = []
     for entry in (bound.entry for bound in log.bound()):
@@ -697,7 +697,7 @@ def _plain(text: str | bytes) -> str:
 
 def _opens_block(row: markdown.Row) -> _Block | None:
     """Read a heading; a deeper one without a date is a part of the entry it stands in."""
-    if "#" not in row.text[:4] or row.kind == "literal":
+    if "#" not in row.text[:4] or row.is_code:
         return None
     found = _HEADING.fullmatch(row.text)
     if found is None:

@@ -9,14 +9,13 @@ module, since pages mix their forms: a section, a list and an entry hand pieces 
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet.learn.inputs import Text
 from fleet.text.advice import SAID, Field, Label, Passage, fields, pattern
 from fleet.text.dates import WHEN
-from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, outline
+from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, cells, outline
 
 
 class Note(NamedTuple):
@@ -607,17 +606,17 @@ class _Page:
         self._put(note)
 
     def _table(self, block: Block, here: _Here) -> None:
-        header, *rows = [_cells(line) for line in block.lines]
+        header, *rows = [cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
         said = {role[0] for role in roles if role} & SAID
         if len(rows) < 2 or not said or not (here.is_log or said & {"rule", "right"}):
             self._leave(block, TABLE if len(rows) > 1 or not said else TEMPLATE)
             return
-        for line, cells in enumerate(rows, block.line + 1):
-            if all(set(cell) <= set("-: ") for cell in cells):
+        for line, row in enumerate(rows, block.line + 1):
+            if all(set(cell) <= set("-: ") for cell in row):
                 continue
             form = _Form(line, "", here.head.when, here.category)
-            for role, title, cell in zip(roles, header, cells, strict=False):
+            for role, title, cell in zip(roles, header, row, strict=False):
                 if role:
                     form.add(Field(*role, Label(title).folded, cell), line)
                 elif not form.lead:
@@ -769,10 +768,3 @@ def _category(text: str) -> str:
     bare = re.sub(r"[—–|:(].*", "", Passage(text).plain).replace("`", "").strip(" -#.*")
     bare = "".join(one for one in bare if one.isprintable() and ord(one) < 0x1F000 and one not in "✅❌⚠️🔥").strip()
     return bare[:60].strip()
-
-
-def _cells(line: str) -> list[str]:
-    text = line.strip()
-    hidden = re.sub(r"`[^`]*`|\\\|", lambda code: "x" * len(code[0]), text)
-    cuts = [at for at, one in enumerate(hidden) if one == "|"]
-    return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]

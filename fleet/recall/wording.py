@@ -433,7 +433,6 @@ LESSONS_MAX = 200
 """So many are screened for the room that there is."""
 ROW_CHARS_MAX = 1_200
 
-_DELIMITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{7,63}", re.ASCII)
 _DEFUSED = "[…]"
 _GAP = "\n\n"
 
@@ -521,14 +520,7 @@ def session_context(
     ``total``: how many lessons there are besides the new ones, when ``patterns`` are only some of them.
     ``standing``: what fleet asks of every agent, behind the second mark: it is no record.
     ``by``: id to who said it, of lessons of others: those of one fill at most a third of the room.
-
-    Raises:
-        ValueError: the delimiter is no single word of 8 to 64 letters, digits, ``_`` and ``-``, or the room too small.
     """
-    if not _DELIMITER.fullmatch(delimiter):
-        raise ValueError(f"a delimiter is one word of 8 to 64 letters, digits, _ and -, not {delimiter[:80]!r}")
-    if chars_max < CHARS_MIN:
-        raise ValueError(f"a session's start needs {CHARS_MIN} characters or more, not {chars_max}")
     said = _GAP + note if note else ""
     asked = f"\n{standing}" if standing else ""
     room = chars_max - 2 * len(delimiter + "\n") - len(_OPENING) - len(said) - len(asked)

@@ -11,14 +11,14 @@ apart by its day and heading, never by counting files.
 """
 
 import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
-from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Row, Said, Whose, category_of
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Said, Whose, category_of
 from fleet.text import dates
+from fleet.text.markdown import HEADING, Page, Part, Row, cells, rows
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
@@ -44,7 +44,6 @@ TEMPLATE = """\
 
 _DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
 _DIRECTIVE_LINES = 10
-_HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
 _ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?"
 _LABEL = (
@@ -65,15 +64,6 @@ _TEMPLATES = frozenset(
 _KINDS = {"done": "done", "worked": "worked", "decided": "decided", "learned": "learned"}
 
 
-class Section(NamedTuple):
-    """A part of a page: its title and level, the number of its heading line, and where its lines begin and end."""
-
-    title: str
-    level: int
-    heading: int
-    end: int
-
-
 class Entry(NamedTuple):
     """A row of a section that somebody may promote: what it is, what more is to say, its category, and its line."""
 
@@ -83,102 +73,31 @@ class Entry(NamedTuple):
     number: int = 0
 
 
-class Page(NamedTuple):
-    """A page of Markdown, taken apart.
+def entries(page: Page, *titles: str) -> list[Entry]:
+    """Return the entries of the sections of these titles, or of the page.
 
-    Attributes:
-        sections: of the second level and above, in their order.
+    They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
     """
-
-    lines: list[str]
-    rows: list[Row]
-    sections: list[Section]
-    eol: str = "\n"
-
-    @classmethod
-    def parse(cls, text: str, level_max: int = 2) -> "Page":
-        """Return a page, taken apart: headings in code and in comments are none."""
-        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # no other sign ends a line, here and for `Row`
-        found = Row.read(text)
-        heads = [
-            (row.number - 1, len(match[1]), match[2])
-            for row in found
-            if not row.is_code and (match := re.fullmatch(_HEADING, row.text.rstrip())) and len(match[1]) <= level_max
-        ]
-        sections = []
-        for at, (number, level, title) in enumerate(heads):
-            end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
-            sections.append(Section(title, level, number, end))
-        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n")
-
-    def inside(self, section: Section) -> list[Row]:
-        """Return the rows of a section, without its heading."""
-        first, end = (
-            bisect_right(self.rows, at, key=lambda row: row.number) for at in (section.heading + 1, section.end)
-        )
-        return self.rows[first:end]
-
-    def named(self, title: str) -> list[Section]:
-        """Return the sections of this title; a page may have several."""
-        return [each for each in self.sections if _key(each.title) == _key(title)]
-
-    def entries(self, *titles: str) -> list[Entry]:
-        """Return the entries of the sections of these titles, or of the page.
-
-        They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
-        """
-        told: list[Entry] = []
-        category = ""
-        found = (self.inside(section) for title in titles for section in self.named(title))
-        listed = [row for part in found for row in part] if titles else self.rows
-        for at, row in enumerate(listed):
-            text = row.text.strip()
-            if heading := re.fullmatch(_HEADING, text) if not row.is_code else None:
-                category = _category(heading[2])
-                continue
-            after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
-            if (
-                not text
-                or text.startswith(("```", "~~~"))
-                or re.fullmatch(_RULE, text)
-                or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
-            ):
-                continue  # a table's header row is no entry
-            if (entry := _entry(text, category)) is not None:
-                told.append(entry._replace(number=row.number))
-        return told
-
-    def content_end(self, section: Section) -> int:
-        """Return the line behind the last one of a section that is not blank."""
-        at = section.end
-        while at > section.heading + 1 and not self.lines[at - 1].strip():
-            at -= 1
-        return at
-
-    def with_lines(self, at: int, made: Iterable[str]) -> str:
-        """Return the text with more lines before a line, given without their ends."""
-        above = self.lines[:at]
-        if above and not above[-1].endswith("\n"):
-            above[-1] += self.eol
-        return "".join([*above, *(f"{each}{self.eol}" for each in made), *self.lines[at:]])
-
-    def without(self, gone: Collection[int]) -> str:
-        """Return the text without some lines, by their place."""
-        return "".join(each for at, each in enumerate(self.lines) if at not in gone)
-
-    def inserted(self, section: Section, made: Sequence[str], end: int = 0) -> str:
-        """Return the text with more lines behind the content of a section, or of its part up to ``end``."""
-        at = self.content_end(section._replace(end=end or section.end))
-        is_bare = at == section.heading + 1
-        at += is_bare and at < section.end and not self.lines[at].strip()  # behind the blank line under its heading
-        gap = [""] if is_bare and at == section.heading + 1 else []
-        tail = [""] if at < len(self.lines) and self.lines[at].lstrip().startswith("#") else []
-        return self.with_lines(at, [*gap, *made, *tail])
-
-
-def _key(title: str) -> str:
-    said = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
-    return said.removesuffix(" auto").removesuffix("s")
+    told: list[Entry] = []
+    category = ""
+    found = (page.inside(section) for title in titles for section in page.named(title))
+    listed = [row for part in found for row in part] if titles else page.rows
+    for at, row in enumerate(listed):
+        text = row.text.strip()
+        if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
+            category = _category(heading[2])
+            continue
+        after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
+        if (
+            not text
+            or text.startswith(("```", "~~~"))
+            or re.fullmatch(_RULE, text)
+            or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
+        ):
+            continue  # a table's header row is no entry
+        if (entry := _entry(text, category)) is not None:
+            told.append(entry._replace(number=row.number))
+    return told
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -192,7 +111,7 @@ class Scratchpad:
 
     def mode(self) -> str:
         """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
-        first = (row for row in Row.read("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES])))
+        first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         found = (
             match[1].lower() for row in first for each in row.comments if (match := re.fullmatch(_DIRECTIVE, each))
         )
@@ -214,7 +133,7 @@ class Scratchpad:
 
     def ready(self) -> list[Entry]:
         """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
-        return Page.parse(self._text).entries(READY)
+        return entries(Page.parse(self._text), READY)
 
     def more_for(self, line: str) -> str:
         """Return what is appended for one more observation; for the first one, the page itself."""
@@ -236,7 +155,7 @@ class Scratchpad:
         """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
         page = Page.parse(self._text)
         wanted = entry._replace(number=0)
-        gone = next((each.number - 1 for each in page.entries(READY) if each._replace(number=0) == wanted), None)
+        gone = next((each.number - 1 for each in entries(page, READY) if each._replace(number=0) == wanted), None)
         return self._text if gone is None else page.without([gone])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
@@ -250,8 +169,8 @@ class Scratchpad:
         listed = [
             row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
         ]
-        cells = [_cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
-        return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
+        told = [cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
+        return [each[2] for each in told if len(each) >= 3 and each[0].casefold() != "date"]
 
     def compressed(self, day: str) -> tuple[str, list[str]]:
         """Return the page with its oldest observations moved out, and those lines; as it is at ``LINES_MAX`` or below.
@@ -265,13 +184,13 @@ class Scratchpad:
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if row.whose is not None and Said.observed([row])
+            if Whose.named_on(row) is not None and Said.observed([row])
         ]
         moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
         if not moved:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
-        days = sorted(each.at[:10] for each in Said.observed(Row.read("\n".join(taken))))
+        days = sorted(each.at[:10] for each in Said.observed(rows("\n".join(taken))))
         told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
         kept = _with_section(page.without(set(moved)), COMPRESSION_LOG, before=(OBSERVATIONS,))
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
@@ -282,7 +201,7 @@ def _logged(found: Iterable[Row]) -> list[Said]:
     told: list[Said] = []
     session = at = kind = ""
     for row in found:
-        heading = re.fullmatch(_HEADING, row.text.rstrip()) if not row.is_code else None
+        heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
         entry = re.fullmatch(_ENTRY, (heading[2] if heading else "").strip())
         if entry:
             at = f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}"
@@ -296,7 +215,7 @@ def _logged(found: Iterable[Row]) -> list[Said]:
             kind = own or (kind if is_part else "")
             if rest:
                 told.append(Said(rest, at, session, kind))
-        if at and (by := row.whose) and by.mark and (entry or not row.text.strip()):
+        if at and (by := Whose.named_on(row)) and by.mark and (entry or not row.text.strip()):
             session = by.key
     return told
 
@@ -316,17 +235,14 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    cells = [_cell.strip().removeprefix("[").removesuffix("]").strip() for _cell in _cells(body)]
-    if not any(cells) or tuple(_cell.casefold() for _cell in cells[:2]) in _TEMPLATES:
+    said = [each.removeprefix("[").removesuffix("]").strip() for each in cells(body)]
+    if not any(said) or tuple(each.casefold() for each in said[:2]) in _TEMPLATES:
         return None
-    own = _category(cells[0]) if len(cells) >= 2 and cells[0].casefold().rstrip("s") in {*_NAMED, "gotcha"} else ""
-    if own and len(cells) == 2 and " — " in cells[1]:
-        cells = [cells[0], *cells[1].split(" — ", 1)]
-    if own:
-        return Entry(own, cells[1], " | ".join(filter(None, cells[2:])))
-    if len(cells) == 1 and " — " in cells[0]:
-        cells = cells[0].split(" — ", 1)
-    return Entry(category or category_of(" ".join(cells)), cells[0], " | ".join(filter(None, cells[1:])))
+    own = _NAMED.get(said[0].casefold().rstrip("s"), "") if len(said) >= 2 else ""
+    rest = said[1:] if own else said
+    if len(rest) == 1 and " — " in rest[0]:
+        rest = rest[0].split(" — ", 1)
+    return Entry(own or category or category_of(" ".join(rest)), rest[0], " | ".join(filter(None, rest[1:])))
 
 
 _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie": BOUNDARY}
@@ -334,12 +250,6 @@ _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie
 
 def _category(title: str) -> str:
     return _NAMED.get(re.sub(r"[^a-z]+", "", title.casefold()).rstrip("s"), "")
-
-
-def _cells(text: str) -> list[str]:
-    """Return the cells of a row; a bar behind a backslash parts nothing."""
-    body = re.sub(r"^\||(?<!\\)\|$", "", text.strip())
-    return [each.replace("\\|", "|").strip() for each in re.split(r"(?<!\\)\|", body)]
 
 
 def _cell(text: str) -> str:
@@ -409,7 +319,7 @@ class AgentsFile:
         section = next((each for each in page.sections if _is_for(each.title, title)), None)
         if section is None:
             kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
-            last = kin[-1] if kin else Section("", 3, -1, len(page.lines))
+            last = kin[-1] if kin else Part("", 3, -1, len(page.lines))
             heading = f"{'#' * last.level} {title}"
             whole = page.inserted(last, ["", heading, "", *made], _end_of_own(page, last) if kin else 0)
         else:
@@ -423,7 +333,7 @@ class AgentsFile:
 
     def rules(self) -> list[str]:
         """Return what the rules of the file say, to know them again."""
-        return [f"{each.item} {each.detail}".strip() for each in Page.parse(self._text).entries()]
+        return [f"{each.item} {each.detail}".strip() for each in entries(Page.parse(self._text))]
 
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named wherever its memory section names the scratchpad.
@@ -445,7 +355,7 @@ def _is_for(heading: str, title: str) -> bool:
     return said in (title.casefold(), title.casefold().removesuffix("s"), f"known {title.casefold()}")
 
 
-def _end_of_own(page: Page, section: Section) -> int:
+def _end_of_own(page: Page, section: Part) -> int:
     """Return the line where a section's own rows end: at its first heading below."""
     below = [each.heading for each in page.sections if section.heading < each.heading < section.end]
     return min([*below, section.end])
@@ -471,7 +381,6 @@ _GATHERED = "## Session 00:00 UTC"
 """Heading of a block of lines that were moved here: of no session of its own, at no time that is known."""
 _LOG_FILE = r"(\d{4}-\d{2}-\d{2})\.md"
 _LOG_SESSION = r"(?i)##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*"
-_LOG_HEADING = r" {0,3}(#{3,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 
 
@@ -562,9 +471,9 @@ class DailyLog:
         page = Page.parse(self._text[:LOG_BYTES_MAX])
         found: list[Block] = []
         met = Counter[str]()
-        rows = {row.number - 1: row for row in page.rows}
+        by_place = {row.number - 1: row for row in page.rows}
         for section in page.sections:
-            heading = rows[section.heading]
+            heading = by_place[section.heading]
             if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
             met[title := heading.text.strip().lstrip("# ")] += 1
@@ -575,7 +484,7 @@ class DailyLog:
     def _block(self, unnamed: str, time: str, inside: list[Row]) -> Block:
         ms = dates.to_ms(f"{self._day}T{time}Z") if time else None
         at = self._day if ms is None else f"{self._day}T{time:0>5}Z"
-        marks = (row.whose for row in inside if row is inside[0] or not row.text.strip())
+        marks = (Whose.named_on(row) for row in inside if row is inside[0] or not row.text.strip())
         by = next((each for each in marks if each is not None), None)
         session = by.key if by and by.mark else unnamed
         said, kinds = _said_in(inside[1:], at, session)
@@ -590,7 +499,7 @@ def _said_in(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], 
     for row in inside:
         if row.is_code or row.text.strip() in ("", "---", "***"):
             continue
-        if heading := re.fullmatch(_LOG_HEADING, row.text.rstrip()):
+        if heading := re.fullmatch(HEADING, row.text.rstrip()):
             kind = _kind_titled(heading[2]) or kind
             continue
         if kind == "observed":

@@ -19,11 +19,12 @@ from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
-from fleet.reflect.auto_reflect import Block, DailyLog, Page, Scratchpad, Section
+from fleet.reflect.auto_reflect import Block, DailyLog, Scratchpad
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Row, Said, fitting, says, shown_session
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, says, shown_session
 from fleet.store import homes
 from fleet.text import dates, screening, similarity
+from fleet.text.markdown import Page, Part, rows
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
@@ -56,7 +57,6 @@ FILE_BYTES_MAX = 256 * 1024
 _INDEX_HEAD = "# Project Memory\n\nPointers to topic files, one line each. Content is in `topics/`.\n"
 _FIELD = re.compile(r"(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>[^\"'\s#]+)[\"']?[ \t]*(?:#.*)?")
 _FRONT_LINES_MAX = 60
-_TITLE = re.compile(r"#[ \t]+(.*?)[ \t]*#*[ \t]*")
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*")
@@ -217,9 +217,9 @@ class Topic(NamedTuple):
         if fields is None:
             return cls(path, trouble="has front matter that cannot be read")
         page = Page.parse(body, level_max=6)
-        title = next((m[1] for row in page.rows if not row.is_code and (m := _TITLE.fullmatch(row.text.rstrip()))), "")
+        title = next((each.title for each in page.sections if each.level == 1), "")
         what = [row for section in page.named("What") for row in page.inside(section)]
-        listed = [" ".join(filter(None, (each.item, each.detail))) for each in page.entries("What")]
+        listed = [" ".join(filter(None, (each.item, each.detail))) for each in auto_reflect.entries(page, "What")]
         prose = " ".join(row.text.strip() for row in what if row.text.strip())
         return cls(
             path,
@@ -610,7 +610,7 @@ class Migration:
         self.files: dict[str, str] = {}
         self._more = Counter[str]()  # lines that daily logs have more, by path
         first = self._page.sections[0].heading if self._page.sections else len(self._page.lines)
-        stays, moved = self._page.lines[:first], list[Section]()
+        stays, moved = self._page.lines[:first], list[Part]()
         for section in self._page.sections:
             if self._is_to_move(section):
                 moved.append(section)
@@ -637,14 +637,14 @@ class Migration:
     def _put(self, path: str, text: str) -> None:
         self.files[path] = text
 
-    def _is_to_move(self, section: Section) -> bool:
+    def _is_to_move(self, section: Part) -> bool:
         """Tell whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
         if any(section in self._page.named(title) for title in _STAYS):
             return False
         logs = (auto_reflect.SESSION_LOG, auto_reflect.OBSERVATIONS)
         return section.level > 1 or any(section in self._page.named(title) for title in logs)
 
-    def _moved(self, section: Section) -> str:
+    def _moved(self, section: Part) -> str:
         """Put the lines of a section where they go; return its heading for the index, and a pointer to them."""
         lines = [line.rstrip("\r\n") for line in self._page.lines[section.heading : section.end]]
         rest, days = lines[1:], list[str]()
@@ -673,7 +673,7 @@ _Parted = tuple[list[str], list[tuple[str, list[str]]]]
 
 def _by_entry(lines: list[str]) -> _Parted:
     """Return the lines of a session log that belong to no entry, and its entries, each with its day."""
-    code = {row.number - 1 for row in Row.read("\n".join(lines)) if row.is_code}
+    code = {row.number - 1 for row in rows("\n".join(lines)) if row.is_code}
     rest, found = list[str](), list[tuple[str, list[str]]]()
     for at, line in enumerate(lines):
         match = _ENTRY.fullmatch(line.strip()) if at not in code else None
@@ -687,7 +687,7 @@ def _by_day(lines: list[str]) -> _Parted:
     """Return the lines that are no observations, and the observations of each day."""
     rest, found = list[str](), dict[str, list[str]]()
     for line in lines:
-        seen = Said.observed(Row.read(line))
+        seen = Said.observed(rows(line))
         (found.setdefault(seen[0].at[:10], []) if seen else rest).append(line)
     return rest, sorted(found.items())
 

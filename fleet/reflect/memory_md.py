@@ -17,10 +17,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.model.names import normalise
-from fleet.reflect.auto_reflect import Page
-from fleet.reflect.observations import Row
 from fleet.store import homes
 from fleet.text import screening
+from fleet.text.markdown import Page, Row
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 from fleet.text.similarity import near
 

@@ -16,7 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.text import dates, markdown, screening
+from fleet.text import dates, screening
+from fleet.text.markdown import Row
 
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
@@ -52,6 +53,12 @@ class Whose(NamedTuple):
         """Return what names a session by its agent and its id, and a moment to the second."""
         at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
         return cls(agent, _session_mark(session), at)
+
+    @classmethod
+    def named_on(cls, row: Row) -> "Whose | None":
+        """Return the agent and session that the comments on a line name; None where none does."""
+        found = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
+        return cls(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
 
     @property
     def key(self) -> str:
@@ -93,12 +100,12 @@ class Said(NamedTuple):
         return not self.session.startswith("@")
 
     @classmethod
-    def observed(cls, found: "Iterable[Row]") -> "list[Said]":
+    def observed(cls, found: Iterable[Row]) -> "list[Said]":
         """Return the observations among the lines of a page, in their order, each with its session."""
         read: list[tuple[int, Said]] = []
         for each in found:
             if (match := re.fullmatch(_LINE, each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
-                by, text = each.whose, match["text"].strip()
+                by, text = Whose.named_on(each), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
                 read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
         return _with_sessions(read)
@@ -151,33 +158,6 @@ def _labelled(kind: str, said: str) -> str:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """One line of a page as a reader sees it, with the comments that stand on it."""
-
-    number: int
-    text: str
-    comments: tuple[str, ...] = ()
-    is_code: bool = False
-
-    @property
-    def whose(self) -> Whose | None:
-        """The agent and session that its comments name; None where none does."""
-        found = next((match for each in self.comments if (match := re.fullmatch(_COMMENT, each))), None)
-        return Whose(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
-
-    @classmethod
-    def read(cls, page: str) -> "list[Row]":
-        """Return the lines of a page that say something, or that bear a comment, without what comments hide."""
-        found: dict[int, Row] = {}
-        for each in markdown.rows(page.replace("\r\n", "\n")):
-            known = found.get(each.number, cls(each.number, ""))
-            if each.kind == "comment":
-                found[each.number] = known._replace(comments=(*known.comments, each.text))
-            else:
-                found[each.number] = known._replace(text=known.text + each.text, is_code=each.kind == "literal")
-        return [found[number] for number in sorted(found)]
 
 
 def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:

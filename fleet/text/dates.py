@@ -205,7 +205,9 @@ def _hidden(text: str) -> list[tuple[int, int]]:
     """Return where code, quotes, links, headings and comments stand, in order."""
     spans, at = [], 0
     literal = (
-        {row.number for row in markdown.rows(text) if row.kind != "text"} if "\n" in text or "<!--" in text else ()
+        {row.number for row in markdown.rows(text) if row.is_code or row.comments}
+        if "\n" in text or "<!--" in text
+        else ()
     )
     for number, line in enumerate(text.split("\n"), 1):
         if number in literal or re.match(_LITERAL_ROW, line):

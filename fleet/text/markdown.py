@@ -1,8 +1,9 @@
-"""Parser of Markdown pages that people, tools and git have all written into: as rows, and as an outline.
+"""Parser of Markdown pages that people, tools and git have all written into: as rows, as a page, and as an outline.
 
-Rows are content, code and comments, for pages in fleet's own format. Three decisions: which lines stand in a code fence
+Rows are lines with their comments, for pages in fleet's own format. Three decisions: which lines stand in a code fence
 and mean nothing, what is an HTML comment, and which lines git left behind. Each broken form (a fence or a comment that
-never closes, half a conflict) costs its own line and no other. Linear in the size of the page.
+never closes, half a conflict) costs its own line and no other. Linear in the size of the page. A ``Page`` is the rows,
+the parts that their headings begin, and what the text becomes when lines come or go: every other line stays as it is.
 
 The outline of any other page is its sections, and in each the paragraphs, list items and tables, with their lines:
 CommonMark with tables, read by markdown-it. Besides, as people and tools write by hand: a line of a paragraph that has
@@ -10,8 +11,10 @@ a date, a label, a sign or a bullet of another kind begins a block of its own.
 """
 
 import re
-from collections.abc import Generator, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,15 +23,26 @@ if TYPE_CHECKING:
 
 # --- rows -----------------------------------------------------------------------------------------------------------
 
-Kind = Literal["text", "literal", "comment"]
-
 
 class Row(NamedTuple):
-    """A piece of a page: a line outside comments, a line of a code fence, or the inside of a one-line comment."""
+    """A line of a page as a reader sees it.
+
+    Attributes:
+        number: of the line, from 1.
+        text: what stands outside comments; "" on a line that holds comments alone.
+        comments: the insides of the comments that end on this line.
+        is_code: it is a line of a code fence.
+    """
 
     number: int
-    kind: Kind
     text: str
+    comments: tuple[str, ...] = ()
+    is_code: bool = False
+
+    @property
+    def is_said(self) -> bool:
+        """True for a line that is more than its comments: a blank one is content, too."""
+        return bool(self.text) or not self.comments
 
 
 _FENCE = r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)"
@@ -49,7 +63,7 @@ _CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
 
 def rows(text: str) -> Iterator[Row]:
     """Yield the rows of a page in order, without conflict markers and without what comments hide."""
-    lines = text.split("\n")
+    lines = text.replace("\r\n", "\n").split("\n")
     fences = _closed_fences(lines)
     at = 0
     while at < len(lines):
@@ -57,13 +71,13 @@ def rows(text: str) -> Iterator[Row]:
         if at in fences:
             for number in range(at, fences[at] + 1):
                 if not _is_conflict_marker(lines[number]):
-                    yield Row(number + 1, "literal", lines[number])
+                    yield Row(number + 1, lines[number], is_code=True)
             at = fences[at] + 1
         elif "<!--" in line:
             at = yield from _beside_comments(lines, at)
         else:
             if line not in _TORN_COMMENTS and not _is_conflict_marker(line):
-                yield Row(at + 1, "text", _unescape(line) if "\\" in line else line)
+                yield Row(at + 1, _unescape(line) if "\\" in line else line)
             at += 1
 
 
@@ -139,10 +153,8 @@ def _beside_comments(lines: list[str], at: int) -> Generator[Row, None, int]:
         end = None if opened is None else _end_of_comment(lines, at, opened)
         if opened is not None and end is None and not _is_torn(line, opened, _indent(line)):
             kept += line[opened:]
-        if kept.strip():
-            yield Row(at + 1, "text", _unescape(kept))
-        for comment in comments:
-            yield Row(at + 1, "comment", comment)
+        if kept.strip() or comments:
+            yield Row(at + 1, _unescape(kept) if kept.strip() else "", tuple(comments))
         if end is None:
             return at + 1
         at, start = end
@@ -191,6 +203,101 @@ def _is_torn(line: str, opened: int, indent: int) -> bool:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
+"""A heading's marks, and its title."""
+
+
+class Part(NamedTuple):
+    """A part of a page: its title and level, the number of its heading line, and where its lines begin and end."""
+
+    title: str
+    level: int
+    heading: int
+    end: int
+
+
+class Page(NamedTuple):
+    """A page of Markdown, taken apart.
+
+    Attributes:
+        sections: of the second level and above, in their order.
+    """
+
+    lines: list[str]
+    rows: list[Row]
+    sections: list[Part]
+    eol: str = "\n"
+
+    @classmethod
+    def parse(cls, text: str, level_max: int = 2) -> "Page":
+        """Return a page, taken apart: headings in code and in comments are none."""
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # no other sign ends a line, for rows neither
+        found = list(rows(text))
+        heads = [
+            (row.number - 1, len(match[1]), match[2])
+            for row in found
+            if not row.is_code and (match := re.fullmatch(HEADING, row.text.rstrip())) and len(match[1]) <= level_max
+        ]
+        sections = []
+        for at, (number, level, title) in enumerate(heads):
+            end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
+            sections.append(Part(title, level, number, end))
+        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n")
+
+    def inside(self, section: Part) -> list[Row]:
+        """Return the rows of a section, without its heading."""
+        first, end = (
+            bisect_right(self.rows, at, key=lambda row: row.number) for at in (section.heading + 1, section.end)
+        )
+        return self.rows[first:end]
+
+    def named(self, title: str) -> list[Part]:
+        """Return the sections of this title; a page may have several."""
+        return [each for each in self.sections if _key(each.title) == _key(title)]
+
+    def content_end(self, section: Part) -> int:
+        """Return the line behind the last one of a section that is not blank."""
+        at = section.end
+        while at > section.heading + 1 and not self.lines[at - 1].strip():
+            at -= 1
+        return at
+
+    def with_lines(self, at: int, made: Iterable[str]) -> str:
+        """Return the text with more lines before a line, given without their ends."""
+        above = self.lines[:at]
+        if above and not above[-1].endswith("\n"):
+            above[-1] += self.eol
+        return "".join([*above, *(f"{each}{self.eol}" for each in made), *self.lines[at:]])
+
+    def without(self, gone: Collection[int]) -> str:
+        """Return the text without some lines, by their place."""
+        return "".join(each for at, each in enumerate(self.lines) if at not in gone)
+
+    def inserted(self, section: Part, made: Sequence[str], end: int = 0) -> str:
+        """Return the text with more lines behind the content of a section, or of its part up to ``end``."""
+        at = self.content_end(section._replace(end=end or section.end))
+        is_bare = at == section.heading + 1
+        at += is_bare and at < section.end and not self.lines[at].strip()  # behind the blank line under its heading
+        gap = [""] if is_bare and at == section.heading + 1 else []
+        tail = [""] if at < len(self.lines) and self.lines[at].lstrip().startswith("#") else []
+        return self.with_lines(at, [*gap, *made, *tail])
+
+
+def _key(title: str) -> str:
+    said = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
+    return said.removesuffix(" auto").removesuffix("s")
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, parts nothing."""
+    text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
+    hidden = re.sub(r"`[^`]*`|\\\|", lambda found: "x" * len(found[0]), text)
+    cuts = [-1, *(at for at, one in enumerate(hidden) if one == "|"), len(text)]
+    return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
 
 # --- the outline ----------------------------------------------------------------------------------------------------

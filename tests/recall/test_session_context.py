@@ -218,17 +218,6 @@ def test_no_record_can_end_the_frame(payload):
     assert len(ids(told)) == len(ids(told, "d")) == 1
 
 
-@pytest.mark.parametrize("delimiter", ["", "short", "two words", "line\nbreak1", "x" * 65, "-leading-dash"])
-def test_a_mark_that_is_no_mark_is_refused(delimiter):
-    with pytest.raises(ValueError, match="delimiter"):
-        context(delimiter=delimiter)
-
-
-def test_a_room_that_holds_nothing_is_refused():
-    with pytest.raises(ValueError, match="characters"):
-        context(chars_max=CHARS_MIN - 1)
-
-
 texts = st.text(max_size=300) | st.sampled_from(
     [
         DELIMITER,
