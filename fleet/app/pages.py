@@ -130,7 +130,7 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     clan = _Clan(lessons)
     found = _discoveries(told)
     best = {each.id: each for each in clan.best}
-    alike = Clusters.among(best.values())
+    alike = Clusters.among({each.id: each.text for each in clan.best if each.state != "retired"}, best.get)
     total = clan.total - _inside(alike)
     pages: Files = {}
     if lessons:

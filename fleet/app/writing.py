@@ -108,7 +108,7 @@ class Writing:
         self, workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
     ) -> None:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
-        self._said = msgspec.convert(_screened(msgspec.to_builtins(said)), Reflection)
+        self._said = msgspec.convert(screened(msgspec.to_builtins(said), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
         self._page = self._read(corrections_md.FILE_NAME).decode("utf-8", "replace")
         self._day = workspace.wall()[:10]
@@ -493,15 +493,6 @@ def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
             is_stated = each.record is not None or bool(each.entry.pattern)
             return ("" if is_stated else each.id), is_stated
     return "", False
-
-
-def _screened(value: object) -> object:
-    home = str(Path.home())
-    if isinstance(value, str):
-        return screening.screen(value, home=home).text
-    if isinstance(value, dict):
-        return {str(_screened(key)): _screened(each) for key, each in value.items()}
-    return [_screened(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def honcho_consented(workspace: Workspace) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fleet.learn.inputs import Text
 from fleet.text.advice import SAID, Field, Label, Passage, fields, pattern
 from fleet.text.dates import WHEN
-from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Section, cells, outline
+from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Page, Section, outline
 
 
 class Note(NamedTuple):
@@ -606,7 +606,7 @@ class _Page:
         self._put(note)
 
     def _table(self, block: Block, here: _Here) -> None:
-        header, *rows = [cells(line) for line in block.lines]
+        header, *rows = [Page.cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
         said = {role[0] for role in roles if role} & SAID
         if len(rows) < 2 or not said or not (here.is_log or said & {"rule", "right"}):

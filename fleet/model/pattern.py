@@ -507,25 +507,6 @@ def _together(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str,
     return together
 
 
-def connected(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Return the sets of names that hang together by pairs, each sorted (union-find)."""
-    root: dict[str, str] = {}
-
-    def find(member: str) -> str:
-        while root.setdefault(member, member) != member:
-            root[member] = root[root[member]]
-            member = root[member]
-        return member
-
-    for one, other in pairs:
-        a, b = find(one), find(other)
-        root[max(a, b)] = min(a, b)
-    grouped: dict[str, list[str]] = defaultdict(list)
-    for member in sorted(root):
-        grouped[find(member)].append(member)
-    return list(grouped.values())
-
-
 class Merges:
     """Merged lessons.
 
@@ -536,9 +517,28 @@ class Merges:
     def __init__(self, pointing: Mapping[str, str]) -> None:
         self._pointing = pointing
 
+    @staticmethod
+    def connected(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+        """Return the sets of names that hang together by pairs, each sorted (union-find)."""
+        root: dict[str, str] = {}
+
+        def find(member: str) -> str:
+            while root.setdefault(member, member) != member:
+                root[member] = root[root[member]]
+                member = root[member]
+            return member
+
+        for one, other in pairs:
+            a, b = find(one), find(other)
+            root[max(a, b)] = min(a, b)
+        grouped: dict[str, list[str]] = defaultdict(list)
+        for member in sorted(root):
+            grouped[find(member)].append(member)
+        return list(grouped.values())
+
     def groups(self) -> list[list[str]]:
         """Return the merged sets, each sorted, ids that are not here among them."""
-        return connected(self._pointing.items())
+        return self.connected(self._pointing.items())
 
     def merging(self, here: Container[str], one: str, other: str) -> tuple[str, str]:
         """Return which record has to point to which, so that two lessons are one.

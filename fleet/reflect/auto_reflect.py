@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fleet.model.errors import RefusedError
 from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Said, Whose, category_of
 from fleet.text import dates
-from fleet.text.markdown import HEADING, Page, Part, Row, cells, rows
+from fleet.text.markdown import HEADING, Page, Part, Row, rows
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
@@ -72,32 +72,32 @@ class Entry(NamedTuple):
     detail: str = ""
     number: int = 0
 
+    @classmethod
+    def listed(cls, page: Page, *titles: str) -> "list[Entry]":
+        """Return the entries of the sections of these titles, or of the page.
 
-def entries(page: Page, *titles: str) -> list[Entry]:
-    """Return the entries of the sections of these titles, or of the page.
-
-    They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
-    """
-    told: list[Entry] = []
-    category = ""
-    found = (page.inside(section) for title in titles for section in page.named(title))
-    listed = [row for part in found for row in part] if titles else page.rows
-    for at, row in enumerate(listed):
-        text = row.text.strip()
-        if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
-            category = _category(heading[2])
-            continue
-        after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
-        if (
-            not text
-            or text.startswith(("```", "~~~"))
-            or re.fullmatch(_RULE, text)
-            or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
-        ):
-            continue  # a table's header row is no entry
-        if (entry := _entry(text, category)) is not None:
-            told.append(entry._replace(number=row.number))
-    return told
+        They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
+        """
+        told: list[Entry] = []
+        category = ""
+        found = (page.inside(section) for title in titles for section in page.named(title))
+        listed = [row for part in found for row in part] if titles else page.rows
+        for at, row in enumerate(listed):
+            text = row.text.strip()
+            if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
+                category = _category(heading[2])
+                continue
+            after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
+            if (
+                not text
+                or text.startswith(("```", "~~~"))
+                or re.fullmatch(_RULE, text)
+                or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
+            ):
+                continue  # a table's header row is no entry
+            if (entry := _entry(text, category)) is not None:
+                told.append(entry._replace(number=row.number))
+        return told
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Scratchpad:
 
     def ready(self) -> list[Entry]:
         """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
-        return entries(Page.parse(self._text), READY)
+        return Entry.listed(Page.parse(self._text), READY)
 
     def more_for(self, line: str) -> str:
         """Return what is appended for one more observation; for the first one, the page itself."""
@@ -155,7 +155,7 @@ class Scratchpad:
         """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
         page = Page.parse(self._text)
         wanted = entry._replace(number=0)
-        gone = next((each.number - 1 for each in entries(page, READY) if each._replace(number=0) == wanted), None)
+        gone = next((each.number - 1 for each in Entry.listed(page, READY) if each._replace(number=0) == wanted), None)
         return self._text if gone is None else page.without([gone])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
@@ -169,7 +169,7 @@ class Scratchpad:
         listed = [
             row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
         ]
-        told = [cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
+        told = [Page.cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
         return [each[2] for each in told if len(each) >= 3 and each[0].casefold() != "date"]
 
     def compressed(self, day: str) -> tuple[str, list[str]]:
@@ -192,7 +192,7 @@ class Scratchpad:
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
         days = sorted(each.at[:10] for each in Said.observed(rows("\n".join(taken))))
         told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
-        kept = _with_section(page.without(set(moved)), COMPRESSION_LOG, before=(OBSERVATIONS,))
+        kept = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
 
 
@@ -235,7 +235,7 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    said = [each.removeprefix("[").removesuffix("]").strip() for each in cells(body)]
+    said = [each.removeprefix("[").removesuffix("]").strip() for each in Page.cells(body)]
     if not any(said) or tuple(each.casefold() for each in said[:2]) in _TEMPLATES:
         return None
     own = _NAMED.get(said[0].casefold().rstrip("s"), "") if len(said) >= 2 else ""
@@ -264,19 +264,9 @@ def _as_row(*cells: str) -> str:
     return f"| {' | '.join(_cell(each) for each in cells)} |"
 
 
-def _with_section(text: str, title: str, before: Iterable[str] = (SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS)) -> Page:
-    """Return the page with a section of this title: where it has none, before the first of others, else at the end."""
-    page = Page.parse(text)
-    if page.named(title):
-        return page
-    at = min((section.heading for name in before for section in page.named(name)), default=len(page.lines))
-    gap = [""] if at and page.lines[at - 1].strip() else []
-    return Page.parse(page.with_lines(at, [*gap, f"## {title}", "", *([""] if at < len(page.lines) else [])]))
-
-
 def _with_rows(text: str, title: str, head: Sequence[str], made: Sequence[str]) -> str:
     """Return the page with more rows under a title: in the table there, or in one of its own."""
-    page = _with_section(text, title)
+    page = Page.parse(text).with_section(title, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     section = page.named(title)[-1]
     last = page.content_end(section) - 1
     is_table = page.lines[last].lstrip().startswith("|")
@@ -333,7 +323,7 @@ class AgentsFile:
 
     def rules(self) -> list[str]:
         """Return what the rules of the file say, to know them again."""
-        return [f"{each.item} {each.detail}".strip() for each in entries(Page.parse(self._text))]
+        return [f"{each.item} {each.detail}".strip() for each in Entry.listed(Page.parse(self._text))]
 
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named wherever its memory section names the scratchpad.

@@ -81,29 +81,16 @@ class Clusters(NamedTuple):
     @classmethod
     def among(
         cls,
-        lessons: Iterable[Pattern],
-        cosines: Mapping[tuple[str, str], float] = {},
-        apart: Collection[tuple[str, str]] = frozenset(),
-    ) -> "Clusters":
-        """Return the clusters of lessons, and the pairs that somebody should look at.
-
-        ``lessons``: each merged set as one; those that are retired or have no text are passed over.
-        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
-        """
-        known = {each.id: each for each in lessons if each.is_listed and each.state != "retired"}
-        return cls.among_words({each.id: each.text for each in known.values()}, known.get, cosines, apart)
-
-    @classmethod
-    def among_words(
-        cls,
         words: Mapping[str, str],
         look: Callable[[str], Pattern | None],
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
     ) -> "Clusters":
-        """Return the same as ``among`` for lessons of which the words are at hand, by their ids.
+        """Return the clusters of lessons, and the pairs that somebody should look at.
 
+        ``words``: of the lessons by their ids, each merged set as one.
         ``look``: returns a lesson; asked of those in clusters alone.
+        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
         """
         ids = sorted(words)
         number = {each: at for at, each in enumerate(ids)}
@@ -282,7 +269,7 @@ class Weighing:
             with self._workspace.snapshot():
                 words = _compared(patterns, own)
                 cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-                found = Clusters.among_words(words, patterns.lesson, cosines, frozenset(made_of[2]))
+                found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]))
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
         return found

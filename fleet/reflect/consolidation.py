@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
-from fleet.reflect.auto_reflect import Block, DailyLog, Scratchpad
+from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, says, shown_session
 from fleet.store import homes
@@ -219,7 +219,7 @@ class Topic(NamedTuple):
         page = Page.parse(body, level_max=6)
         title = next((each.title for each in page.sections if each.level == 1), "")
         what = [row for section in page.named("What") for row in page.inside(section)]
-        listed = [" ".join(filter(None, (each.item, each.detail))) for each in auto_reflect.entries(page, "What")]
+        listed = [" ".join(filter(None, (each.item, each.detail))) for each in Entry.listed(page, "What")]
         prose = " ".join(row.text.strip() for row in what if row.text.strip())
         return cls(
             path,
@@ -269,9 +269,7 @@ class Topic(NamedTuple):
         fresh = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not fresh:
             return text
-        page = Page.parse(text, level_max=6)
-        if not page.named("History"):
-            page = Page.parse(page.with_lines(len(page.lines), ["", "## History", ""]), level_max=6)
+        page = Page.parse(text, level_max=6).with_section("History")
         made = [_merged_row(day, session) for session, day in fresh.items()]
         whole = page.inserted(page.named("History")[-1], made).splitlines(keepends=True)
         return "".join(_with_updated(whole, max(fresh.values())))
@@ -422,10 +420,7 @@ def _pointer(topic: Topic) -> str:
 
 def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
-    page = Page.parse("".join(lines))
-    if not page.named(title):
-        gap = [""] if lines and lines[-1].strip() else []
-        page = Page.parse(page.with_lines(len(lines), [*gap, f"## {title}", ""]))
+    page = Page.parse("".join(lines)).with_section(title)
     return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from fleet.model import names
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Pattern, connected
+from fleet.model.pattern import Merges, Pattern
 from fleet.store.config import Promotion
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
@@ -261,5 +261,5 @@ class Witnesses:
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
     """Return writer to the name of its group: all whose files one person committed to are one, and so are ours."""
     pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
-    groups = connected([*pairs, *((f"w {writer}", _HERE) for writer in mine)])
+    groups = Merges.connected([*pairs, *((f"w {writer}", _HERE) for writer in mine)])
     return {each.removeprefix("w "): group[0] for group in groups for each in group if each.startswith("w ")}

@@ -260,11 +260,14 @@ class JsonLines:
             self._files.append(self._path, encoded)
 
 
-def screened(value: Any) -> Any:
-    """Return a JSON value with every text in it screened, and cut where it is longer than anybody reads."""
+def screened(value: Any, home: str | None = None) -> Any:
+    """Return a JSON value with every text in it screened, keys too, and cut where it is longer than anybody reads.
+
+    ``home``: the folder that becomes ``~``; None where that is for others to do.
+    """
     if isinstance(value, str):
-        clean = screen(value).text
+        clean = screen(value, home=home).text
         return clean if len(clean) <= _TEXT_CHARS_MAX else clean[:_TEXT_CHARS_MAX] + _CUT
     if isinstance(value, dict):
-        return {str(key): screened(each) for key, each in value.items()}
-    return [screened(each) for each in value] if isinstance(value, list | tuple) else value
+        return {screened(str(key), home): screened(each, home) for key, each in value.items()}
+    return [screened(each, home) for each in value] if isinstance(value, list | tuple) else value

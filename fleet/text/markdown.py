@@ -224,13 +224,14 @@ class Page(NamedTuple):
     """A page of Markdown, taken apart.
 
     Attributes:
-        sections: of the second level and above, in their order.
+        sections: of the levels up to ``level_max``, in their order.
     """
 
     lines: list[str]
     rows: list[Row]
     sections: list[Part]
     eol: str = "\n"
+    level_max: int = 2
 
     @classmethod
     def parse(cls, text: str, level_max: int = 2) -> "Page":
@@ -246,7 +247,7 @@ class Page(NamedTuple):
         for at, (number, level, title) in enumerate(heads):
             end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
             sections.append(Part(title, level, number, end))
-        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n")
+        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n", level_max)
 
     def inside(self, section: Part) -> list[Row]:
         """Return the rows of a section, without its heading."""
@@ -258,6 +259,23 @@ class Page(NamedTuple):
     def named(self, title: str) -> list[Part]:
         """Return the sections of this title; a page may have several."""
         return [each for each in self.sections if _key(each.title) == _key(title)]
+
+    def with_section(self, title: str, before: Iterable[str] = ()) -> "Page":
+        """Return the page with a section of this title, which it gets before the first of others, else at its end."""
+        if self.named(title):
+            return self
+        at = min((section.heading for name in before for section in self.named(name)), default=len(self.lines))
+        gap = [""] if at and self.lines[at - 1].strip() else []
+        made = [*gap, f"## {title}", "", *([""] if at < len(self.lines) else [])]
+        return Page.parse(self.with_lines(at, made), self.level_max)
+
+    @staticmethod
+    def cells(line: str) -> list[str]:
+        """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, parts nothing."""
+        text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
+        hidden = re.sub(r"`[^`]*`|\\\|", lambda found: "x" * len(found[0]), text)
+        cuts = [-1, *(at for at, one in enumerate(hidden) if one == "|"), len(text)]
+        return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
     def content_end(self, section: Part) -> int:
         """Return the line behind the last one of a section that is not blank."""
@@ -290,14 +308,6 @@ class Page(NamedTuple):
 def _key(title: str) -> str:
     said = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
     return said.removesuffix(" auto").removesuffix("s")
-
-
-def cells(line: str) -> list[str]:
-    """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, parts nothing."""
-    text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
-    hidden = re.sub(r"`[^`]*`|\\\|", lambda found: "x" * len(found[0]), text)
-    cuts = [-1, *(at for at, one in enumerate(hidden) if one == "|"), len(text)]
-    return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
 
 # --- the outline ----------------------------------------------------------------------------------------------------
