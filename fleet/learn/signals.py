@@ -13,7 +13,8 @@ the family and the normalised error. Time has no part in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import Draft, Entry, Log
+from fleet.learn.corrections_md import Bound, Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
@@ -211,7 +212,7 @@ class Signals:
         dismissed = {found[1].decode() for found in re.finditer(_DISMISSED, known)}
         oldest_ms = clock.unpack(self._ground.wall())[0] - days * 86_400_000 if days else 0
         log, found = Log.parse(known).bound(), []
-        told = [(each.record.session, each.entry) for each in log if each.record is not None]
+        counted_in = _by_session(log)
         for bound in log:
             entry, mark = bound.entry, here.get(bound.id)
             if bound.record is not None or entry.pattern or (session and mark is None):
@@ -221,7 +222,7 @@ class Signals:
             is_over = (
                 kind == "failure"
                 or bound.id in dismissed
-                or (mark is not None and any(mark.session == where and _is_told(entry, each) for where, each in told))
+                or (mark is not None and any(_is_told(entry, each) for each in counted_in[mark.session]))
                 or (entry.is_bare and not entry.wrong)
                 or (flagged_ms is not None and flagged_ms < oldest_ms)
             )
@@ -270,6 +271,15 @@ def _marks(data: bytes) -> Iterator[_Mark]:
 
 def _is_settled(known: bytes, entry: str) -> bool:
     return f"<!-- fleet {entry} p-".encode() in known or f"<!-- fleet dismissed {entry} ".encode() in known
+
+
+def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
+    """Return the counted entries by the session in which the mistake was made; none for no session."""
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for entry, _, record in log:
+        if record is not None and record.session:
+            found[record.session].append(entry)
+    return found
 
 
 def _is_told(signal: Entry, other: Entry) -> bool:
