@@ -119,8 +119,7 @@ def nearest(cache: Path, count: int) -> Work:
 
     def work() -> object:
         lesson = f"Validate the input of a deploy script before the rollback {next(numbers)}"
-        known = workspace.patterns.candidates(lesson)
-        return similarity.near(lesson, [(each.id, each.text) for each in known])
+        return similarity.near(lesson, list(workspace.patterns.candidates(lesson).items()))
 
     work()
     return work

@@ -11,12 +11,18 @@ is none, and of the others, how many bear the one that there is.
 
 import hashlib
 import json
-import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.data import REPLICAS, START_MS
+from crdt import clock
+from fleet.model.line import Column, Line, encode
+from fleet.store import config
+from fleet.store.workspace import Workspace
 from fleet.text import similarity
 from fleet.text.similarity import Near
 
@@ -62,24 +68,16 @@ def pairs() -> list[Pair]:
 
 
 def full_text(known: Iterable[str]) -> Source:
-    """Return candidates from a full-text index of the known lessons, as the database keeps one."""
-    lessons = sorted(set(known))
-    connection = sqlite3.connect(":memory:")
-    connection.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{similarity.TOKENIZER}')")
-    connection.executemany("INSERT INTO words VALUES (?)", ((similarity.Words(text).indexed(),) for text in lessons))
-
-    def source(text: str) -> list[tuple[str, str]]:
-        asked = similarity.Words(text).expression()
-        if not asked:
-            return []
-        rows = connection.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY bm25(words) LIMIT ?",
-            (asked, similarity.CANDIDATES_MAX + 1),
-        )
-        found = [lessons[row[0] - 1] for row in rows]
-        return [(each, each) for each in found if each != text][: similarity.CANDIDATES_MAX]
-
-    return source
+    """Return candidates from the database of a workspace that has the known lessons, for each of these."""
+    texts = sorted(set(known))
+    said = [Column(add=clock.pack(START_MS + at), first={"text": text}) for at, text in enumerate(texts)]
+    records = [Line(f"p-{at:016x}", {REPLICAS[0]: column}) for at, column in enumerate(said)]
+    with tempfile.TemporaryDirectory() as folder, closing(Workspace(Path(folder))) as workspace:
+        (workspace.root / config.FILE_NAME).write_text(config.render("", "fleet"))
+        workspace.clan.mkdir()
+        (workspace.clan / "patterns.jsonl").write_bytes(b"".join(encode(each) + b"\n" for each in records))
+        found = {text: workspace.patterns.candidates(text).values() for text in texts}
+    return lambda text: [(each, each) for each in found[text] if each != text]
 
 
 def ask(chosen: Sequence[Pair], source: Source) -> list[Asked]:

@@ -88,7 +88,7 @@ def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
     workspace = Workspace(root)
     try:
         looked = sources(workspace)
-        known = [(each, {p.id: p.text for source in looked for p in source.candidates(each)}) for each in said]
+        known = [(each, dict(pair for source in looked for pair in source.candidates(each).items())) for each in said]
         return [found for each, texts in known for found in near(each, list(texts.items()), count)]
     finally:
         workspace.close()

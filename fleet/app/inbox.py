@@ -479,8 +479,8 @@ def _bulk_check(workspace: Workspace, entry: Entry) -> str:
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
     said = _body(entry, "pattern")
-    known = [each for each in workspace.patterns.candidates(said) if each.is_present]
-    for close in near(said, [(each.id, each.text) for each in known], len(known) or 1):
+    known = list(workspace.patterns.candidates(said).items())
+    for close in near(said, known, len(known) or 1):
         if normalise(close.text) == normalise(said) or (close.score >= ALIKE_MIN and not close.differs):
             return f"it is known by now, as {close.id}: {close.text}"
     return ""

@@ -288,9 +288,9 @@ class Writing:
         exact = self._workspace.same_text(self._agent, text)
         if any(each.is_present for each in patterns.some([exact])):
             return exact
-        known = [each for each in patterns.candidates(text) if each.is_present]
-        said = same_text_among([each.text for each in known], text)
-        return known[said].id if said is not None else ""
+        known = patterns.candidates(text)
+        said = same_text_among(list(known.values()), text)
+        return list(known)[said] if said is not None else ""
 
     def _log(self, planned: Sequence[_Planned]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""

@@ -312,7 +312,7 @@ class Corrections:
         with self._workspace.snapshot(WAIT_S):
             stands_for = {member: group[0] for member, group in patterns.groups().items()}
             meaning = self._by_meaning(text) if patterns.has_meanings() else {}
-            known = {each.id: each.text for each in (*patterns.candidates(text), *patterns.some(list(meaning)))}
+            known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         found = [(each, said) for each, said in known.items() if each not in ids]
         closest: dict[str, Near] = {}
         for each in near(text, found, len(found), meaning):

@@ -14,8 +14,9 @@ from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, unite
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
+from fleet.store.relevant import sharing
 from fleet.store.rows import naming
-from fleet.text.similarity import TOKENIZER, Words
+from fleet.text.similarity import CANDIDATES_MAX, TOKENIZER, Words
 
 T = TypeVar("T")
 
@@ -37,9 +38,17 @@ _TRIGGERED = (
 _USED = (
     """(instr(line, '"state":[') OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
 )
+# Of all that has a word only the best are looked up: a lookup of each would cost more than to find and to rank it.
+_FOUND = (
+    "WITH hit (number, rank) AS (SELECT rowid, bm25(words, 2.0, 1.0) FROM words WHERE words MATCH ?) "
+    "SELECT p.id, rank FROM hit JOIN pattern p ON p.rowid = hit.number "
+    "WHERE rank <= ifnull((SELECT rank FROM hit ORDER BY rank LIMIT 1 OFFSET ?), 0) "
+    "AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
+)
+_LOOKED_UP = 4
+"""So many times as many as are wanted, and what is as good as the last of them: some are not listed."""
 SHORT_CHARS_MIN = len("p-000000")
 _AT_ONCE = 500
-_CANDIDATES_MAX = 40
 
 
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
@@ -244,11 +253,9 @@ class Patterns(_Table):
         """Return the records in which a replica, or any of an agent, says something or is named."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
-    def candidates(self, text: str) -> list[Pattern]:
-        """Return the listed records that share words with a text, the best by bm25 first."""
-        expression = Words(text).expression()
-        found = self.matching(f"{{text}} : ({expression})", _CANDIDATES_MAX) if expression else []
-        return self.some([each for each, _ in found])
+    def candidates(self, text: str) -> dict[str, str]:
+        """Return id and words of the listed records that share most of the rare words of a text, best first."""
+        return self._ingest.ask(lambda it: _candidates(it, Words(text).terms()))
 
     def has_meanings(self) -> bool:
         """Tell whether any lesson has an embedding."""
@@ -256,11 +263,7 @@ class Patterns(_Table):
 
     def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
-        asked = (
-            "SELECT p.id, bm25(words, 2.0, 1.0) AS rank FROM words JOIN pattern p ON p.rowid = words.rowid "
-            "WHERE words MATCH ? AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
-        )
-        return [(row[0], row[1]) for row in self._rows(asked, expression, retired, count)]
+        return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]
 
     def _lines(self, asked: str, *values: object) -> list[Line]:
         return self._ingest.ask(lambda it: list(_decoded(it, asked, values)))
@@ -371,6 +374,15 @@ def _shortened(connection: Connection, table: Literal["pattern", "discovery"], i
             chars += 1
         found[each] = each[:chars]
     return found
+
+
+def _candidates(connection: Connection, terms: Iterable[str]) -> dict[str, str]:
+    asked = "SELECT count(*) FROM words WHERE words MATCH ?"
+    holders = {term: connection.execute(asked, (f"{{text}} : {term}",)).fetchone()[0] for term in terms}
+    found = sharing(connection, holders, CANDIDATES_MAX, "listed")
+    return dict(
+        connection.execute("SELECT id, text FROM pattern WHERE rowid = ?", (each,)).fetchone() for each in found
+    )
 
 
 def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:

@@ -2,20 +2,20 @@
 
 A hook asks at every prompt, so nothing is refreshed, nobody is waited for, and whatever goes wrong finds nothing.
 
-Candidates are the best by BM25 for the words of a prompt that tell something. BM25 itself has no scale: its values
-depend on the length of a prompt and the number of lessons. So a candidate counts only where the two share two such
-words that are rare together, general ones (``data/general.txt``) apart, and where they say enough of the same: the
-geometric mean of the shares that the common words have of all words of each, weighted by how rare they are. Of these
-only the best are shown, and what is as good. What rule and threshold are worth stands in docs/evaluation.md.
+Candidates are the lessons that share most of the rarest words of a prompt. That has no scale: it depends on the length
+of a prompt and the number of lessons. So a candidate counts only where the two share two such words that are rare
+together, general ones (``data/general.txt``) apart, and where they say enough of the same: the geometric mean of the
+shares that the common words have of all words of each, weighted by how rare they are. Of these only the best are shown,
+and what is as good. What rule and threshold are worth stands in docs/evaluation.md.
 """
 
 import math
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from functools import cache
-from itertools import islice
+from itertools import accumulate, groupby, islice
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -38,8 +38,8 @@ _ASIDE = frozenset(
 """Words that tell nothing here, besides those that tell nothing in a lesson."""
 _GENERAL_WEIGHT = 0.25
 _WORD_CHARS_MIN = 3
-_COMMON = 200
-_COMMON_SHARE = 0.05
+_HOLDERS_MAX = 10_000
+_ASKED_MIN = 2
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
 
 
@@ -73,20 +73,15 @@ def _in(path: Path, words: list[str], until: float) -> list[Relevant]:
 
 def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     connection.execute("CREATE VIRTUAL TABLE temp.known USING fts5vocab ('main', 'words', 'col')")
-    lessons = connection.execute("SELECT max(rowid) FROM pattern").fetchone()[0] or 0
+    lessons = _lessons(connection)
     stems = _stems(connection, [*words, *_general()])
     asked = frozenset(stems[word] for word in words)
     weights = _Weights(_frequency(connection, asked), frozenset(stems[word] for word in _general()), lessons)
-    often = max(_COMMON, int(lessons * _COMMON_SHARE))
-    rare = {stem for stem in asked - weights.general if 0 < weights.frequency.get(stem, 0) <= often}
-    expression = " OR ".join(f'"{word}"' for word in words if stems[word] in rare)
-    if not expression:
-        return []
-    query = (
-        "SELECT p.id, p.line, words.text FROM words JOIN pattern p ON p.rowid = words.rowid "
-        "WHERE words MATCH ? AND p.listed AND NOT p.retired ORDER BY bm25(words, 2.0, 0.0), p.last DESC, p.id LIMIT ?"
-    )
-    rows = connection.execute(query, (f"{{text}} : ({expression})", _CANDIDATES_MAX)).fetchall()
+    telling = {stem: f'"{word}"' for word, stem in stems.items() if stem in asked - weights.general}
+    holders = {word: weights.frequency.get(stem, 0) for stem, word in telling.items()}
+    query = "SELECT p.id, p.line, w.text FROM pattern p JOIN words w ON w.rowid = p.rowid WHERE p.rowid = ?"
+    chosen = sharing(connection, holders, _CANDIDATES_MAX, "listed AND NOT retired")
+    rows = [connection.execute(query, (each,)).fetchone() for each in chosen]
     told = [_telling(text) for _, _, text in rows]
     stems = _stems(connection, [word for each in told for word in each])
     said = [frozenset(stems[word] for word in each) for each in told]
@@ -95,6 +90,43 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     best = max((each.score for each in scored), default=0.0)
     least = max(SCORE_MIN, best * _AS_GOOD)
     return sorted((each for each in scored if each.score >= least), key=lambda each: -each.score)
+
+
+def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: int, where: str) -> list[int]:
+    """Return the row numbers of the lessons whose texts share most of some words, those that share rare ones first.
+
+    What every other lesson says tells hardly anything, and costs most: the rarest words are looked up, until
+    ``_HOLDERS_MAX`` lessons have them. So a large clan costs hardly more than one of some thousand lessons. Of lessons
+    that share the same words the shortest comes first, then the newest.
+
+    ``holders``: a full-text term for each word, and how many lessons have it.
+    ``where``: the condition that a row of the table ``pattern`` has to fit.
+    """
+    lessons, points = _lessons(connection), dict[int, float]()
+    for term in _rarest(holders):
+        weight = math.log((lessons + 1) / (holders[term] + 0.5))  # inverse document frequency
+        for (number,) in connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f"{{text}} : {term}",)):
+            points[number] = points.get(number, 0.0) + weight
+    asked = f"SELECT -length(text), last, id, rowid FROM pattern WHERE rowid = ? AND {where}"  # noqa: S608
+    found: list[int] = []
+    for _, equals in groupby(sorted(points, key=points.__getitem__, reverse=True), points.__getitem__):
+        rows = (row for number in equals for row in connection.execute(asked, (number,)))
+        found += [row[-1] for row in sorted(rows, reverse=True)]
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def _rarest(holders: Mapping[str, int]) -> list[str]:
+    """Return the terms that are looked up: ``_ASKED_MIN`` at least, however many lessons have them."""
+    known = sorted((count, term) for term, count in holders.items() if count)
+    sums = list(accumulate(count for count, _ in known))
+    return [term for at, (_, term) in enumerate(known) if at < _ASKED_MIN or sums[at] <= _HOLDERS_MAX]
+
+
+def _lessons(connection: sqlite3.Connection) -> int:
+    """Return how many lessons there are, or a few more."""
+    return connection.execute("SELECT max(rowid) FROM pattern").fetchone()[0] or 0
 
 
 class _Weights(NamedTuple):

@@ -92,14 +92,14 @@ class Words:
             f"{_quoted(said[:_SIGNS_MAX] + (after if len(said) <= _SIGNS_MAX else ''))} *" for said, after in signed
         ]
 
-    def expression(self) -> str:
-        """Return the full-text expression that finds texts with any of the words that tell something, "" for none."""
+    def terms(self) -> list[str]:
+        """Return a full-text expression for each of the words that tell something."""
         words, signed = _cut(self.text[:CHARS_MAX])
         told = [word for word in words if not is_stop(word)]
         pairs = [f"{one} {other}" for one, other in pairwise(told) if _is_letter(one) and _is_letter(other)]
         alone = [word for word in told if not _is_letter(word)] or ([] if pairs else told)
         terms = dict.fromkeys([*alone, *pairs, *(said[:_SIGNS_MAX] + after for said, after in signed)])
-        return " OR ".join([_quoted(term) for term in terms][:TERMS_MAX])
+        return [_quoted(term) for term in terms][:TERMS_MAX]
 
 
 def is_stop(word: str) -> bool:

@@ -296,7 +296,7 @@ def test_a_sign_that_means_something_and_an_order_are_not_left_out(text, query):
 @settings(max_examples=300, deadline=None)
 def test_any_text_makes_a_sound_expression_and_is_found_by_itself(text):
     connection = table_of(text, "another")
-    for asked in (" AND ".join(Words(text).phrases()), Words(text).expression()):
+    for asked in (" AND ".join(Words(text).phrases()), " OR ".join(Words(text).terms())):
         if asked:
             connection.execute("SELECT 1 FROM words WHERE words MATCH ?", (asked,)).fetchall()
 
@@ -314,6 +314,6 @@ def test_the_other_wording_is_nearly_always_a_candidate(source):
 
 
 def test_an_expression_asks_for_the_words_that_tell_something():
-    assert Words("You should always use the cache").expression() == '"cache"'
-    assert Words("the of a").expression() == ""
-    assert Words("数据库 connection").expression() == '"connection" OR "数 据" OR "据 库"'
+    assert Words("You should always use the cache").terms() == ['"cache"']
+    assert Words("the of a").terms() == []
+    assert Words("数据库 connection").terms() == ['"connection"', '"数 据"', '"据 库"']
