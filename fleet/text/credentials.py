@@ -26,14 +26,15 @@ _Span = tuple[int, int, str]
 """Place of a secret, and its kind."""
 
 
-def redact(text: str, kinds: set[str], *, is_named: bool) -> str:
-    """Return the text without tokens of a known form, and with ``is_named`` without what a name tells; names stay.
+def redact_tokens(text: str, kinds: set[str]) -> str:
+    """Return the text without tokens of a known form. Adds the kinds that were found."""
+    return _without(text, _provided(text), kinds)
 
-    Adds the kinds that were found.
-    """
-    steps = (_provided, _assigned, _loose, _compared, _signed, _typed) if is_named else (_provided,)
-    for find in steps:  # each over what the one before left: what is redacted weighs nothing
-        text = _without(text, find(text), kinds)
+
+def redact_named(text: str, kinds: set[str]) -> str:
+    """Return the text without what a name tells; the names stay. Adds the kinds that were found."""
+    for find in (_assigned, _loose, _compared, _signed, _typed):
+        text = _without(text, find(text), kinds)  # each over what the one before left: what is redacted weighs nothing
     return text
 
 
@@ -65,7 +66,8 @@ _compiled = cache(
 
 
 # Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
-_MIDDLE = r"""(?ax)(?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
+_MIDDLE = r"""(?ax)(?P<jwt>(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{4,}+(?:\.[\w-]*+){0,3}+)
+    | (?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
     | (?P<terraform_token>(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70})
     | (?P<facebook_token_like>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
     | (?P<maxmind_key>(?<![A-Za-z0-9_])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)
@@ -74,43 +76,75 @@ _MIDDLE = r"""(?ax)(?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,
     | (?P<salesforce_token_like>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
     | (?P<azure_signature_like>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
     | (?P<discord_token_like>(?<![\w.-])[A-Za-z0-9_-]{23,26}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-]))
-    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)"""
-_MIDDLE_SIGNS = ("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!", "sig=", "NRAL", ".")
+    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)
+    | (?P<azure_key>(?<![A-Za-z0-9])(?:[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}|[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}))
+    | (?P<dropbox_token>(?<![A-Za-z0-9])[A-Za-z0-9]{11}A{10}[\w-]{43}(?![\w-]))
+    | (?P<password_hash_like>\$(?:[PH]\$[./A-Za-z0-9]{31}
+        | [156y]\$(?:rounds=[0-9]{1,9}\$|j[./A-Za-z0-9]{1,6}\$)?[./A-Za-z0-9]{1,24}\$[./A-Za-z0-9]{22,86}
+        | argon2(?:id|i|d)\$v=[0-9]{2}\$[mtp=0-9,]{11,30}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}))"""
+_MIDDLE_SIGNS = (
+    "Q~",
+    ".atlasv1.",
+    "|",
+    "%",
+    "_mmk",
+    ":A",
+    "-us",
+    "!",
+    "sig=",
+    "NRAL",
+    ".",
+    "JQQJ99",
+    "AZDO",
+    "AAAAA",
+    "$",
+)
+_LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
+"""Whatever has a token in it: of prose and code next to nothing is left, and that alone is searched for tokens."""
 
 
 def _provided(text: str) -> Iterator[_Span]:
     """Yield where tokens of a known form stand, with their kinds, in no order."""
+    words = "\n".join(_LONG_WORD.findall(text))
     for kind, beginning, rest in _forms():
-        at = text.find(beginning)
+        at = text.find(beginning) if beginning in words else -1
         while at >= 0:
             end = at + len(beginning)
-            found = _compiled(rest).match(text, end) if _is_border(text[at - 1 : at] + beginning[0]) else None
-            if found and not text[found.end() : found.end() + 1].isalnum() and not _is_example(text[at : found.end()]):
+            found = _compiled(rest).match(text, end) if _is_border(text[max(0, at - 2) : at], beginning) else None
+            if found and not text[found.end() : found.end() + 1].isalnum() and not _is_sample(text[at : found.end()]):
                 yield at, found.end(), kind
                 end = found.end()
             at = text.find(beginning, end)
-    if any(sign in text for sign in _MIDDLE_SIGNS):
-        for middle in re.finditer(_MIDDLE, text):
-            if not _is_example(middle[0]):
-                yield *middle.span(), (middle.lastgroup or "").replace("_", "-")
+    if any(sign in words for sign in _MIDDLE_SIGNS):
+        middle = re.compile(_MIDDLE)
+        for word in _LONG_WORD.finditer(text):
+            for found in middle.finditer(text, *word.span()):
+                if not _is_sample(found[0]):
+                    yield *found.span(), (found.lastgroup or "").replace("_", "-")
 
 
-def _is_border(two: str) -> bool:
-    """Tell whether a token may begin with the second of two signs, or with the only one."""
-    return len(two) < 2 or (two[0] not in "+." and not two.isalnum())
+def _is_border(before: str, beginning: str) -> bool:
+    """Tell whether a token may begin behind two signs: not amid a word, nor amid base64 or a dotted name."""
+    last = before[-1:]
+    if last in ("+", ".") and before[:-1].isalnum():
+        return False
+    return not (last.isalnum() and beginning[0].isalnum())
 
 
-_PUBLISHED_CHARS_MIN = 30  # shorter ones are among the words of the table, if anywhere
 _SAME = r"([A-Za-z0-9])\1{7}"
+_PUBLISHED_CHARS_MIN = 30  # shorter ones are among the words of the table, if anywhere
 
 
-def _is_example(token: str) -> bool:
-    """Tell a token that only shows the form: one sign repeated, ``EXAMPLE``, the alphabet."""
-    peek = token[:VALUE_PEEK_CHARS]
-    low = peek.lower()
+def _is_example(value: str) -> bool:
+    """Tell a value that only shows where one belongs: one sign repeated, or what is no token either."""
+    peek = value[:VALUE_PEEK_CHARS]
+    return (re.search(_SAME, peek) is not None and len(set(peek.lower())) < 8) or _is_sample(value)
+
+
+def _is_sample(token: str) -> bool:
+    """Tell a token that only shows the form: ``EXAMPLE``, the alphabet, what a vendor publishes."""
+    low = token[:VALUE_PEEK_CHARS].lower()
     if "example" in low or "xxxxxx" in low or "abcdefghijklmnop" in low or "12345678901234567890" in low:
-        return True
-    if re.search(_SAME, peek) is not None and len(set(low)) < 8:
         return True
     return (
         len(token) >= _PUBLISHED_CHARS_MIN
@@ -153,7 +187,7 @@ _CALL = r"[A-Za-z_][\w.]{0,60}[(\[]"
 _QUOTED = (
     r"""(?x)\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'"""
 )
-_BARE = r"""\\?["']?([^\s`]*)"""
+_BARE = r"""\\?["']?((?:[^\s`<]|<(?!/))*)"""
 _AFTER_VALUE = ".,;:)}>\"'\\"
 
 
@@ -194,7 +228,7 @@ def _is_secret(named: re.Match[str], text: str) -> bool:
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
         return core == value and _is_yaml_line(text, named, end) and not re.match(_PLACEHOLDER, value)
-    return _is_worthy(name, core) and not re.match(_PLACEHOLDER, value)
+    return _is_worthy(name, core) and not re.match(_PLACEHOLDER, value.strip("'\""))
 
 
 def _is_worthy(name: str, core: str) -> bool:
@@ -240,6 +274,8 @@ _NO_TAIL = (
 )
 _RUN = r"[^\s\"'`,;<>(){}\[\]=]{6,512}+={0,3}(?![A-Za-z0-9(\[{<=])"
 _REST = r"[^\s\"'`,;<>(){}\[\]]*"
+_MADE = r"(?=[0-9]{0,64}[A-Za-z])[A-Za-z0-9]{20,128}={0,2}(?![\w./:(=-])"
+_DIGITS_MIN = 4
 _WORD = r"[!-~]{10,512}"
 _AFTER_ODD = ",;'\"`"
 _TOKEN_LIKE = re.compile(r"[\w.+/=~-]+$", re.ASCII)
@@ -248,6 +284,7 @@ _ODD = r"[!#$%^&*{}\[\]()<>?@;]"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/|sha(?:1|256|384|512)[-:]"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _PATH = r"(?a)[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$"
+_CHANGES_MIN = 5
 _CHANGE = r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])"
 
 
@@ -305,6 +342,8 @@ def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
     start = named.start()
     before = text[max(0, start - 16) : start].lower()
     word = named["word"]
+    if word == "PASS" and named["sign"].strip() == ":" and before[-1:] != "_":  # a test did
+        return True
     if word.lower() in ("key", "pass", "auth") and not (word[0].isupper() and word[1:].islower()):
         amid = before[-1:].isalpha()
         if amid and not (word.lower() == "key" and before.endswith(_words().before_key)):
@@ -322,6 +361,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
         not named["sign"].strip()
         and text[at : at + 1].isalnum()
         and not re.search(_FLAG, text[max(0, named.start() - 32) : at])
+        and not (_is_machine_made(text, at) and (named["word"].lower() != "key" or _is_strong(named)))
     ):
         return
     if named["sign"].strip() == "," and not (
@@ -345,6 +385,12 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
     bare = re.compile(_RUN).match(text, at)
     if bare:
         yield at, at + len(bare[0].rstrip(_AFTER_VALUE))
+
+
+def _is_machine_made(text: str, at: int) -> bool:
+    """Tell whether a word is too long and mixed for prose: only such a value may stand behind a blank alone."""
+    word = re.compile(_MADE).match(text, at)
+    return word is not None and sum(map(str.isdigit, word[0])) >= _DIGITS_MIN
 
 
 def _is_strong(named: re.Match[str]) -> bool:
@@ -376,13 +422,13 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
     if len(value) < least:
         return False
     if re.match(_UUID, value):
-        return word != "key" or "api" in named.string[max(0, named.start() - 8) : named.start()].lower()
+        return word != "key" or _is_strong(named)
     if len(value) < 40 and _has_innocent_word(value.lower()):
         return False
     if digits and len(value) >= 12 and word.startswith("p"):
         return True
     return _entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (
-        digits >= 2 or len(re.findall(_CHANGE, value)) >= 5
+        digits >= 2 or len(re.findall(_CHANGE, value)) >= _CHANGES_MIN
     )
 
 
@@ -398,26 +444,31 @@ def _is_odd(value: str, before: str) -> bool:
 # --- passwords with signs, and those on a command line ---------------------------------------------------------------
 
 # Nothing may stand between the name and its sign: ``password_hint`` and ``tokenizer`` hold no password. The class in
-# front lets the engine skip to a beginning.
-_SIGNED = r"""(?ax)(?P<word>[PTSpts](?i:assw(?:or)?d|assphrase|wd|(?<=_.)ass|(?<=_.)w|oken|ecret))(?:_?[0-9]{1,2})?
-    \\?["'`\]]{0,2}[ \t]{0,4}(?::?=(?![=~>])|=>|:(?=[ \t"'`\\]))[ \t]{0,4}
-    (?:\\?["'`](?P<quoted>[^\s"'`\\]{8,64}+)\\?["'`]
+# front lets the engine skip to a beginning. A password may stand right behind a colon, or in quotes behind a blank.
+_SIGNED = r"""(?ax)(?P<word>[PTSpts](?i:(?P<own>a?s{1,2}w(?:o?r)?d|assphrase
+        |(?<=[Pp])(?:(?<![A-Za-z].)|(?<=[a-z]P))(?:ass|wd?))|oken|ecret))(?:_?[0-9]{1,2})?
+    \\?["'`\]]{0,2}(?:[ \t]{0,4}(?::?=(?![=~>])|=>|:(?(own)(?![:=/])|(?=[ \t"'`\\])))[ \t]{0,4}
+        |[ \t]{1,4}(?=["']))
+    (?:\\?["'](?P<quoted>[^\s"'\\]{8,64}+)\\?["'] | `(?P<ticked>[^\s`\\]{8,64}+)`
       | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))"""
 _SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
 _OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
 _TYPED = r"""(?x)\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
     | (?:mysql|mysqldump|mysqladmin|mariadb)(?:[ ][^\n|;&]{0,80}?)?[ ]-p["']?(?P<sql>[^\s"'`$<]{6,64}+)
-    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+))"""
-_TYPING = ("sshpass", "mysql", "mariadb", "curl")
+    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+)
+    | (?i:identified[ ](?:with[ ][\w'"]{1,40}[ ])?by|login[ ]password)[ ]{1,4}\\?["']?
+      (?P<query>[^\s"'`$<;\\]{6,64}+))"""
+_TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login password", "LOGIN PASSWORD")
 
 
 def _signed(text: str) -> Iterator[_Span]:
-    """Yield values with a sign among letters and digits, behind the whole name of a password or a token."""
-    for found in re.finditer(_SIGNED, text) if "=" in text or ":" in text else ():
-        group = "quoted" if found["quoted"] else "bare"
+    """Yield values with a sign among letters and digits, or all mixed up, behind the whole name of a password."""
+    for found in re.finditer(_SIGNED, text):
+        group = found.lastgroup or ""
         value = found[group]
-        core = value if group == "quoted" else value.rstrip("!?.")
-        if re.search(_SIGN, core) and not re.search(_OF_CODE, value) and _is_chosen(value) and _is_long(found, value):
+        core = value.rstrip("!?.") if group == "bare" else value
+        is_odd = re.search(_SIGN, core) or (found["word"][0] in "Pp" and len(re.findall(_CHANGE, core)) >= _CHANGES_MIN)
+        if is_odd and not re.search(_OF_CODE, value) and _is_chosen(value) and _is_long(found, value):
             yield *found.span(group), NAMED
 
 

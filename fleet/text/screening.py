@@ -185,29 +185,7 @@ def _without_home(text: str, home: str | None) -> str:
 
 # --- secrets --------------------------------------------------------------------------------------------------------
 
-# A token ends where its class ends, whatever follows: so redacting its neighbour cannot turn it into a token.
-_TOKENS = r"""(?x)(?<![A-Za-z0-9])(?:
-      (?P<slack_config>xoxe(?:\.xox[bp])?-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
-    | (?P<slack_bot>xoxb-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
-    | (?P<slack_user>(?:xox[acdprs]|xoxo(?=-[0-9])|xwfp)-(?=[A-Za-z%-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9%-]{10,})
-    | (?P<slack_app>xapp-(?=[A-Za-z-]{0,40}[0-9]|[A-Za-z]{16})[A-Za-z0-9-]{10,})
-    | (?P<slack_webhook>hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,})
-    | (?P<github_fine_grained>github_pat_[A-Za-z0-9_]{22,})
-    | (?P<github_classic>ghp_[A-Za-z0-9_]{30,})
-    | (?P<github_oauth>gho_[A-Za-z0-9_]{30,})
-    | (?P<github_app>gh[sur]_[A-Za-z0-9._-]{29,}[A-Za-z0-9])
-    | (?P<anthropic_key>sk-ant-[A-Za-z0-9_-]{70,})
-    | (?P<openrouter_key>sk-or-[A-Za-z0-9_-]{20,})
-    | (?P<openai_key>sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{20,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
-    | (?P<honcho_key>hch-(?:v[0-9]{1,2}-[A-Za-z0-9_-]{16,}|[A-Za-z0-9]{20,}[A-Za-z0-9_-]*))
-    | (?P<aws_access_key>(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16,}+(?![a-z]))
-    | (?P<npm_token>npm_[A-Za-z0-9]{30,})
-    | (?P<pypi_token>pypi-AgE[A-Za-z0-9_-]{40,})
-    | (?P<huggingface_token>hf_[A-Za-z0-9]{30,40}(?![A-Za-z0-9_]))
-    | (?P<stripe_key>(?:[rs]k_(?:live|test)|whsec)_[A-Za-z0-9]{16,})
-    | (?<![_-])(?P<jwt>eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{4,}+(?:\.[A-Za-z0-9_-]*+){0,3}+)
-    )"""
-# In small letters; a text with none of them is not searched for tokens at all.
+# In small letters: what a token of letters alone begins with. Any other one has a digit, and is a long word.
 _TOKEN_HINTS = (
     *("xox", "xapp-", "xwfp-", "slack.com/", "github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "sk-", "hch-"),
     *("akia", "asia", "abia", "acca", "a3t", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
@@ -223,7 +201,7 @@ _URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
     (?P<secret>[^\s/"`]{1,256})@"""
 _DOUBTFUL = frozenset({"env-secret", "jwt", "bearer-token", "url-credentials", "aws-secret-key"})
 _BEARER = r"""(?ix)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
-    (?P<scheme>bearer|basic|token)[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])"""
+    (?P<scheme>bearer|basic|token|(?(header)[a-z]{3,12}|(?!)))[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])"""
 _KEY_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BODY = r"[A-Za-z0-9+/=]{16}"
@@ -240,22 +218,22 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
         text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
-    if any(hint in low for hint in _TOKEN_HINTS):
-        text = _redact_each(_TOKENS, None, text, kinds, _is_no_example)
+    is_named = any(hint in low for hint in _NAME_HINTS)
+    if is_named or _has_token_run(text) or any(hint in low for hint in _TOKEN_HINTS):
+        text = _credentials().redact_tokens(text, kinds)
     if "://" in low and "@" in low:
         text = _redact_each(_URL_PASSWORDS, "url-credentials", text, kinds, _is_password)
     if "bearer" in low or "authorization" in low:
         text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
-    is_named = any(hint in low for hint in _NAME_HINTS)
-    if is_named or _has_token_run(text):
-        text = _credentials().redact(text, kinds, is_named=is_named)
+    if is_named:
+        text = _credentials().redact_named(text, kinds)
     return text
 
 
 _TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
 _NAME_HINTS = (
     *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
-    *("sshpass", "mysql", "mariadb", "curl"),
+    *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
 )
 
 
@@ -278,32 +256,21 @@ def _hints_at_something(text: str) -> bool:
 
 def _redact_each(
     pattern: str,
-    kind: str | None,
+    kind: str,
     text: str,
     kinds: set[str],
     probable: Callable[[re.Match[str]], bool] | None = None,
 ) -> str:
-    """Redact the group ``secret`` of each probable match; without a kind, the group's name is the kind."""
+    """Redact the group ``secret`` of each probable match."""
 
     def marked(found: re.Match[str]) -> str:
         if probable and not probable(found):
             return found[0]
-        name = kind or (found.lastgroup or "").replace("_", "-")
-        kinds.add(name)
-        if kind is None:
-            return f"[REDACTED:{name}]"
+        kinds.add(kind)
         start, end = found.span("secret")
-        return f"{text[found.start() : start]}[REDACTED:{name}]{text[end : found.end()]}"
+        return f"{text[found.start() : start]}[REDACTED:{kind}]{text[end : found.end()]}"
 
     return re.sub(pattern, marked, text)
-
-
-_EXAMPLE = r"EXAMPLE|[xX]{8}|(?i:abcdefghijklmnop)"
-
-
-def _is_no_example(found: re.Match[str]) -> bool:
-    """Tell a token from one that only shows the form, as vendors' pages have it."""
-    return not re.search(_EXAMPLE, found[0])
 
 
 def _is_mixed(found: re.Match[str]) -> bool:
@@ -319,11 +286,12 @@ def _is_password(found: re.Match[str]) -> bool:
 
 def _is_bearer(found: re.Match[str]) -> bool:
     """Tell a token from a word of prose: "Authorization: Bearer authentication is ..."."""
-    value = found["secret"]
-    if found["scheme"].lower() == "basic" and _is_open(value):
+    value, scheme = found["secret"], found["scheme"].lower()
+    if scheme == "basic" and _is_open(value):
         return False
-    if not found["header"]:
-        return found["scheme"].lower() == "bearer" and len(value) >= 20 and bool(_DIGIT.search(value))
+    if not found["header"] or scheme not in ("bearer", "basic", "token"):
+        is_usual = found["header"] or scheme == "bearer"
+        return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
     return not _is_placeholder(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
 
 

@@ -43,7 +43,7 @@ TOKENS = [
     ("slack-webhook", "hooks.sl" + "ack.com/services/T01234567/B01234567/" + _letters(24)),
     ("github-fine-grained", "github" + "_pat_" + _letters(22) + "_" + _letters(59)),
     ("github-classic", "gh" + "p_" + _letters(36)),
-    ("github-classic", "gh" + "p_" + "a" * 36),
+    ("github-classic", "gh" + "p_" + "a1B2" * 9),
     ("github-oauth", "gh" + "o_" + _letters(36)),
     ("github-app", "gh" + "u_" + _letters(36)),
     ("github-app", "gh" + "s_" + _letters(36)),
@@ -116,6 +116,15 @@ IN_CONTEXT = [
     ("env-secret", "sshpass -p ", "X9kQ2mZ7vT", " ssh host"),
     ("env-secret", "curl -s -u admin:", "X9kQ2mZ7vT", " https://host/"),
     ("env-secret", "curl --user 'admin:", "X9kQ2mZ7vT", "'"),
+    ("env-secret", "id:root,pw:", "kX9mPq2vL", ""),
+    ("env-secret", "10.0.0.7 (pass:", "kX9mPq2vL", ")"),
+    ("env-secret", "PSSWORD:=", "kX9mPq2vL", ""),
+    ("env-secret", "-Password '", "kx9mpq2v!", "'"),
+    ("env-secret", "CREATE USER x IDENTIFIED BY '", "kX9mPq2vL", "';"),
+    ("env-secret", "<b>DB_PASSWORD=", "kX9mPq2vL", "</b>"),
+    ("env-secret", "the deploy secret ", "0f1e2d3c4b5a69788796a5b4c3d2e1f0", " is on the page"),
+    ("bearer-token", "Authorization: SSWS ", "00QCjAl4MlV-WPXM-0HmjFx-vbGua", ""),
+    ("password-hash-like", "root:", "$6$rounds=5000$ab1Cd2Ef3$" + "aB3./" * 16, ":19000:"),
 ]
 
 NO_SECRETS = [
@@ -188,6 +197,14 @@ NO_SECRETS = [
     "curl -u user:password https://host1",
     "curl -u $USER:$PASS1 https://host1",
     "docker run -p 8080:80 -u 1000:1000a",
+    "--- PASS: TestLoadSessionState_PackageLevel_NonExistent (0.01s), api_key unused",
+    "gpg: using RSA key B2570A9DA3E2A537781501B11A8656918A8D016B",
+    "input=../../../etc/passwd generated_id=2026-01-27-da8007e2-27a0-4475-a6ea-81cc7e5bd7f1",
+    "password: generateV4Token, pwd:Base64Encoded, password=oldPassword2",
+    "GITHUB_TOKEN=" + "a" * 36,
+    "<environment>DB_PASSWORD=DB_PASSWORD</environment>",
+    "export DATABASE_PASSWORD=\"'$PRECOMPILE_PASSWORD'\"",
+    "Authorization: see documentation-of-the-service",
 ]
 
 
@@ -226,7 +243,7 @@ def test_a_private_key_that_was_cut_off_goes_as_far_as_it_reaches() -> None:
 
 
 def test_kinds_are_sorted_and_named_once() -> None:
-    two = "gh" + "p_" + "a" * 36
+    two = "gh" + "p_" + "a1B2" * 9
     assert screen(f"{two} {two} AWS_TOKEN=abcdef").secrets == ("env-secret", "github-classic")
 
 
