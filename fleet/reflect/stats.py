@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.model.pattern import Pattern
@@ -30,15 +30,8 @@ _FIGURES_CHARS = len("2026-W47  9999  100% relapses")
 _WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
 
 
-class _Happened(Protocol):
-    """One correction that this machine counted: of which lesson, when, and whether the lesson had been shown before."""
-
-    @property
-    def pattern(self) -> str: ...
-    @property
-    def at_ms(self) -> int: ...
-    @property
-    def is_relapse(self) -> bool: ...
+_Happened = tuple[str, int, bool]
+"""One correction that this machine counted: of which lesson, when, and whether the lesson had been shown before."""
 
 
 class _Rate(NamedTuple):
@@ -185,7 +178,7 @@ def measure(
     """
     by_pattern: dict[str, list[_Happened]] = defaultdict(list)
     for each in happened:
-        by_pattern[each.pattern].append(each)
+        by_pattern[each[0]].append(each)
     lessons, hours = [], {}
     for pattern in patterns:
         published_ms = _dated(promoted_ms(pattern))
@@ -212,7 +205,7 @@ def _rates(
 ) -> tuple[_Rate, _Rate | None]:
     """Return relapses over exposures here, before and after the promotion."""
     shown = sum(each.shown for each in seen)
-    relapses = [each.at_ms for each in mine if each.is_relapse]
+    relapses = [at_ms for _, at_ms, is_relapse in mine if is_relapse]
     if pattern.state != "published":
         return _Rate(len(relapses), shown), None
     if published_ms is None:  # published before it came here, nobody knows when
@@ -233,10 +226,10 @@ def _dated(ms: int | None) -> int | None:
 def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
     """Return every week from the first correction to the last, the empty ones too."""
     made: dict[int, list[int]] = defaultdict(lambda: [0, 0])
-    for each in happened:
-        monday = _monday(each.at_ms)
+    for _, at_ms, is_relapse in happened:
+        monday = _monday(at_ms)
         made[monday][0] += 1
-        made[monday][1] += each.is_relapse
+        made[monday][1] += is_relapse
     if not made:
         return []
     last = max(made)

@@ -11,8 +11,8 @@ from tests.house.counts import sources
 
 PLACE = re.compile(r"(?<![\w.-])agents(/|$)")
 KNOWS = "fleet.store.homes"
-WORDS = {"fleet.app.finding", "fleet.store.rows", "fleet.recall.wording", "fleet.reflect.evidence"}
-"""Modules that say the word by itself and mean no place: a column, a key, a plural."""
+WORDS = {"fleet.app.finding", "fleet.store.rows"}
+"""Modules that say the word by itself and mean no place: a column, a key."""
 
 
 def texts(tree: ast.AST) -> list[str]:

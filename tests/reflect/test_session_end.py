@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
+from fleet.app import flagging, learning, lessons, session_end, undoing
 from fleet.app import inbox as deciding
-from fleet.app import learning, lessons, session_end, undoing
+from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections import Correction
+from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError
 from fleet.reflect import records
 from fleet.reflect.inbox import Inboxes
@@ -20,6 +22,7 @@ from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
+from fleet.text.signals import objections
 from tests.reflect.grounds import killed
 from tests.reflect.talks import Talk, taught
 
@@ -577,3 +580,13 @@ def test_old_sessions_are_resumed_where_they_stopped(w, tmp_path):
     next(iter(session_end.reflect_all(w, "velma", found.waiting)))
     again = session_end.history(w, "velma", 3650, paths)
     assert (len(again.waiting), again.done) == (2, 1)
+
+
+def test_a_refusal_that_is_heard_after_it_was_reflected_on_waits_for_nobody(w, talk):
+    session_end.reflect(w, "velma", talk.path)
+    [refused] = objections(sessions.read(talk.path).events)[0]
+    signals = Signals(w, "velma")
+    signals.flag(flagging._objected(refused, "strong"), session=talk.session)
+    assert signals.waiting() == signals.waiting(talk.session) == []
+    signals.flag(flagging._objected(refused, "strong"), session="another")
+    assert len(signals.waiting()) == 1
