@@ -158,7 +158,8 @@ def search(
     sections = [(page, each) for page in pages if page.kind in kinds for each in page.sections(_bytes(page.path))]
     with closing(Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
         sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
-        return _answer(sources, terms, limit)
+        with workspace.snapshot():  # else each find that is looked up would look at all files first
+            return _answer(sources, terms, limit)
 
 
 def _answer(sources: "Sequence[_Source]", terms: list[_Term], limit: int) -> Answer:

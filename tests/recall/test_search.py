@@ -22,6 +22,7 @@ from fleet.model.names import pattern_id
 from fleet.recall import search as recall
 from fleet.recall.search import SNIPPET_CHARS, Page, Section, _snippet, _terms, search
 from fleet.store import config
+from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
 from fleet.store.workspace import Workspace, World
 
@@ -440,6 +441,15 @@ def test_many_may_search_at_once(clan):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_search_looks_at_the_files_once_however_much_it_finds(clan, monkeypatch):
+    clan.edition(*(lesson(number, f"Rotate the secret of host {number}") for number in range(30)))
+    clan.found("secret")
+    looked, look = [], Ingest.refresh
+    monkeypatch.setattr(Ingest, "refresh", lambda self, *rest: looked.append(1) or look(self, *rest))
+    assert len(clan.found("secret")) == 20
+    assert len(looked) <= 2
 
 
 def test_a_large_clan_is_searched_quickly(clan):
