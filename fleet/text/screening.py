@@ -231,6 +231,8 @@ def _redact_once(text: str, kinds: set[str]) -> str:
 
 
 _TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
+_ID = re.compile(r"[a-z]-[0-9a-f]{16}[.:]?")
+"""Of a lesson, an entry or a discovery: all that is printed has one, and no token looks like it."""
 _NAME_HINTS = (
     *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
     *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
@@ -238,8 +240,8 @@ _NAME_HINTS = (
 
 
 def _has_token_run(text: str) -> bool:
-    """Tell whether something is long and mixed enough to be a token: most words are not."""
-    return any(_DIGIT.search(run) for run in _TOKEN_RUN.findall(text))
+    """Tell whether something is long and mixed enough to be a token: most words are not, nor is an id of ours."""
+    return any(_DIGIT.search(run) and not _ID.fullmatch(run) for run in _TOKEN_RUN.findall(text))
 
 
 _HINTS = {

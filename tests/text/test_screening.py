@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.text import screening
 from fleet.text.screening import certain, inert, markdown_escape, one_line, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -575,6 +576,13 @@ def test_a_providers_form_is_known_without_a_name(kind: str, token: str) -> None
     assert screen(f"use {token} here") == (f"use [REDACTED:{kind}] here", (kind,), 0)
     assert certain(f"use {token} here") == ([] if kind.endswith("-like") else [kind])
     assert screen(f"use {token[: len(token) // 4]} here").secrets == (), "a beginning is none"
+
+
+def test_an_id_is_no_hint_at_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is printed has one, and the tables of tokens take longer to load than most answers to make."""
+    monkeypatch.setattr(screening, "_credentials", None)
+    text = '{"id":"p-0123456789abcdef"} close to c-fedcba9876543210: d-0123456789abcdef.'
+    assert screen(text).text == text
 
 
 def test_what_is_doubtful_is_not_certain() -> None:
