@@ -375,34 +375,28 @@ class UserModel:
     """The text of a user model: observations of people, dated lines under the name of each."""
 
     def __init__(self, page: bytes) -> None:
-        self._text = page.decode("utf-8", "surrogateescape")
+        self._page = Page.parse(page.decode("utf-8", "surrogateescape"))
 
     def with_observed(self, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
         """Return the page with more observations, each once, and the rows that were added."""
-        rows = self._text.splitlines()
-        added: list[str] = []
+        page, added = self._page, list[str]()
         for peer, said in updates.items():
-            name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX] or "unknown"
-            head = f"## {name}"
-            if head not in rows:
-                rows += [*([""] if rows else ["# User model", ""]), head]
-            at = rows.index(head) + 1
-            end = next((n for n in range(at, len(rows)) if rows[n].startswith("## ")), len(rows))
-            while end > at and not rows[end - 1].strip():
-                end -= 1
-            fresh = [f"- {day}: {note}" for each in said if (note := _note(each)) and not _same(note, rows[at:end])]
-            rows[end:end] = fresh
+            name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX].rstrip("# ") or "unknown"
+            section = next((each for each in page.sections if each.title == name), None)
+            known = [row.text for row in page.inside(section)] if section else []
+            fresh = [f"- {day}: {note}" for each in said if (note := _note(each)) and not _same(note, known)]
+            begun = [] if section else [*([""] if page.lines else ["# User model", ""]), f"## {name}"]
+            end = page.content_end(section) if section else len(page.lines)
+            page = Page.parse(page.with_lines(end, [*begun, *fresh])) if fresh else page
             added += [f"{name}: {row}" for row in fresh]
-        page = "\n".join(rows) + "\n" if added else self._text
-        return page.encode("utf-8", "surrogateescape"), added
+        return "".join(page.lines).encode("utf-8", "surrogateescape"), added
 
     def shown(self, chars_max: int) -> str:
         """Return the newest observations of each person for a session's start, screened."""
         found: list[str] = []
-        for part in re.split(r"(?m)^## ", self._text)[1:]:
-            name, *rows = part.splitlines()
-            said = [row for row in rows if re.fullmatch(_NOTE, row)][-_OBSERVATIONS_MAX:]
-            found += [f"- {name}: {row[2:]}" for row in reversed(said)]
+        for section in self._page.sections:
+            said = [row.text for row in self._page.inside(section) if re.fullmatch(_NOTE, row.text)]
+            found += [f"- {section.title}: {row[2:]}" for row in reversed(said[-_OBSERVATIONS_MAX:])]
         return "\n".join(_fitting(found, chars_max))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.reflect.memory_md import CLOSING, OPENING, Memory, hot
+from fleet.reflect.memory_md import CLOSING, OPENING, Memory, UserModel, hot
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
@@ -294,3 +294,22 @@ def test_reading_a_memory_twice_changes_nothing(text):
     once = hot(text)
     assert hot(once) == once
     assert "<!--" not in once or "-->" not in once[once.index("<!--") + 4 :]
+
+
+def test_a_user_model_keeps_each_persons_observations_and_every_other_byte():
+    page, added = UserModel(b"").with_observed(
+        {"Ana": ("likes short answers",), "陳": ("asks for tests",)}, "2026-05-09"
+    )
+    assert page.decode() == (
+        "# User model\n\n## Ana\n- 2026-05-09: likes short answers\n\n## 陳\n- 2026-05-09: asks for tests\n"
+    )
+    assert added == ["Ana: - 2026-05-09: likes short answers", "陳: - 2026-05-09: asks for tests"]
+    mine = page.replace(b"\n", b"\r\n").replace(b"## Ana", b"mine\r\n\r\n## Ana")
+    more, added = UserModel(mine).with_observed(
+        {"Ana": ("likes short answers", "writes Rust"), "C#": ("new",)}, "2026-05-10"
+    )
+    assert more == mine.replace(b"short answers\r\n", b"short answers\r\n- 2026-05-10: writes Rust\r\n") + (
+        b"\r\n## C\r\n- 2026-05-10: new\r\n"
+    )
+    assert UserModel(more).with_observed({"C#": ("new",)}, "2026-05-11") == (more, [])
+    assert UserModel(more).shown(60) == "- Ana: 2026-05-10: writes Rust"
