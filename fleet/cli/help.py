@@ -52,7 +52,7 @@ def _help(
         raise UsageError(f"there is no command and no topic {asked[:40]!r}. {_nearest(name)}")
     page = (_docs() / f"{name}.md").read_text("utf-8")
     for row in page.rstrip().splitlines():
-        output.say_row((row, "bold" if row.startswith("#") else ""))
+        output.say_row((row, "bold" if row.startswith("#") else ""), is_own=True)
 
 
 def _nearest(name: str) -> str:

@@ -26,7 +26,6 @@ Host = Annotated[
 ]
 Project = Annotated[bool, typer.Option("--project", help="This workspace's .claude/settings.json; the default.")]
 User = Annotated[bool, typer.Option("--user", help="Your own settings.json: every project that is a workspace.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
 
 app = output.commands()
 
@@ -38,7 +37,7 @@ def _install(
     host: Host,
     project: Project = False,
     user: User = False,
-    dry_run: DryRun = False,
+    dry_run: output.DryRun = False,
     plugin_dir: Annotated[
         bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
@@ -64,7 +63,7 @@ def _install(
 
 
 @app.command("uninstall")
-def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: DryRun = False) -> None:
+def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: output.DryRun = False) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
     file = _file(project=project, user=user)

@@ -220,13 +220,13 @@ def say(text: str) -> None:
     print(cleaned(text))
 
 
-def say_row(*parts: tuple[str, str]) -> None:
-    """Print a row of texts, cleaned, each with a style of ``STYLES`` or "".
+def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
+    """Print a row of texts, each with a style of ``STYLES`` or "": cleaned, but for a page of fleet's own.
 
     On a terminal the last text goes on below itself where a line ends, and styles are colours; into a pipe a row is one
     plain line.
     """
-    shown = [(cleaned(text), style) for text, style in parts]
+    shown = [(text if is_own else cleaned(text), style) for text, style in parts]
     (last, style), hang = shown[-1], sum(len(text) for text, _ in shown[:-1])
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
         wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)

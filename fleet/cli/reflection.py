@@ -201,7 +201,7 @@ def _tidy(
     mode: Annotated[
         str, typer.Option("--mode", metavar="MODE", help="coordinated: when there is enough to do; always: now.")
     ] = Mode.COORDINATED.value,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; change nothing.")] = False,
+    dry_run: output.DryRun = False,
     report: Annotated[
         typer.FileText | None,
         typer.Option(
@@ -263,7 +263,7 @@ def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
 
 @app.command("sleep")
 def _sleep(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    dry_run: output.DryRun = False,
     only: Annotated[
         str, typer.Option("--only", metavar="PHASE", help=f"One phase: {', '.join(sleeping.PHASES)}.")
     ] = "",

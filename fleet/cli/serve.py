@@ -21,8 +21,6 @@ from fleet.text.screening import counted
 
 _MANAGER_S = 30
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done; change nothing.")]
-
 app = output.commands()
 
 
@@ -82,14 +80,14 @@ def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
 
 
 @sidecar_app.command("install")
-def _install(dry_run: DryRun = False, agent: output.Agent = "") -> None:
+def _install(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
     with output.opened() as workspace:
         install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
-def _uninstall(dry_run: DryRun = False, agent: output.Agent = "") -> None:
+def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
     with output.opened() as workspace:
         uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
