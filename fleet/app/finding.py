@@ -51,13 +51,12 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
         with suppress(FleetError):
             reconcile_all(workspace)
         found = _beginning(looked, wanted)
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        raise NoError(f"{prefix} is not unique: {shown}. Give more of the id")
+    none = f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them"
+    id_ = names.only(found, prefix, none)
     for source in looked:
-        if found and (pattern := source.get(found[0])) is not None:
+        if (pattern := source.get(id_)) is not None:
             return pattern
-    raise NoError(f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them")
+    raise NoError(none)
 
 
 def short(looked: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
 from fleet.app.reviewing import Asked
 from fleet.learn.corrections import Correction
+from fleet.model import names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
@@ -38,7 +39,6 @@ _SKILL = "SKILL.md"
 _FIELD = "inbox"
 """Name of the field of a run that says what it decided, of which item."""
 _DIFF_LINES_MAX = 200
-_FOUND_MAX = 5
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
@@ -219,14 +219,11 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
     every = Inboxes(workspace).entries()
     found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
     waiting = [each for each in found if each.waits]
-    if len(waiting) == 1:
-        return waiting[0]
-    if len(waiting) > 1:
-        shown = ", ".join(each.item.id for each in waiting[:_FOUND_MAX])
-        raise NoError(f"{prefix[:40]} is not unique: {shown}. Give more of the id")
+    none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if found and (last := found[-1].decision) is not None:
-        raise NoError(f"{found[-1].item.id} was decided: {last.said} on {last.at[:10]}. Nothing was changed")
-    raise NoError(f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed")
+        none = f"{found[-1].item.id} was decided: {last.said} on {last.at[:10]}. Nothing was changed"
+    names.only([each.item.id for each in waiting], prefix, none)
+    return waiting[0]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fleet.app.finding import find, sources
 from fleet.learn import counting
 from fleet.learn.counting import CountedLog
-from fleet.model import edits, limits
+from fleet.model import edits, limits, names
 from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
@@ -124,12 +124,9 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
     """Return the lesson of a memory that the beginning of an id names."""
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
     found = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NoError(f"{prefix[:40]} is not unique: {', '.join(found[:5])}. Give more of the id")
     listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
-    raise NoError(f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed")
+    none = f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed"
+    return names.only(found, prefix, none)
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:

@@ -25,14 +25,13 @@ from fleet.learn.inputs import Text, secrets_in
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.names import normalise, pattern_id
+from fleet.model.names import normalise, only, pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import screening
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
-_SHOWN_MAX = 5
 _BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 _ASK_FOR_THE_RULE = (
@@ -339,14 +338,11 @@ class Corrections:
         found = [
             b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))
         ]
-        if not found:
-            raise NoError(
-                f"no correction of {self._agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
-                "--waiting` lists those that wait for their lesson"
-            )
-        if len(found) > 1:
-            some = ", ".join(b.id for b in found[:_SHOWN_MAX]) + (", ..." if len(found) > _SHOWN_MAX else "")
-            raise NoError(f"{prefix[:40]} is not unique: {some}. Give more of the id; nothing was logged")
+        none = (
+            f"no correction of {self._agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
+            "--waiting` lists those that wait for their lesson"
+        )
+        only([b.id for b in found], prefix, none)
         self._check_unfilled(found[0])
         return found[0]
 

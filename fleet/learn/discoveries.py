@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.learn.inputs import Text, secrets_in
-from fleet.model import limits
+from fleet.model import limits, names
 from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, decode, discovery_id, retraction_id
 from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Refused
@@ -160,8 +160,6 @@ def find(workspace: Workspace, prefix: str) -> Discovery:
     """
     found = workspace.discoveries.beginning(prefix) if len(prefix) > len(PREFIX) else []
     entries = [entry for each in found if (entry := workspace.discoveries.get(each)) and not entry.retracts]
-    if not entries:
-        raise NoError(f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest")
-    if len(entries) > 1:
-        raise NoError(f"{prefix} is not unique: {', '.join(each.id for each in entries[:5])}. Give more of the id")
+    none = f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest"
+    names.only([each.id for each in entries], prefix, none)
     return entries[0]

@@ -9,10 +9,15 @@ a new id prefix, since ids are computed once and never again.
 import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
+
+from fleet.model.errors import NoError
 
 _AGENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 _REPLICA = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\.[0-9a-f]{8}", re.ASCII)
 _ID = re.compile(r"[a-z][a-z0-9]{0,7}-[0-9a-f]{16}", re.ASCII)
+
+_SHOWN_MAX = 5
 
 PREFIX = "p-"
 """Beginning of a lesson's id."""
@@ -36,6 +41,20 @@ def is_replica(name: str) -> bool:
 def is_id(text: str) -> bool:
     """Tell whether this is the id of a pattern, a discovery, or of something that a later version knows."""
     return _ID.fullmatch(text) is not None
+
+
+def only(found: Sequence[str], prefix: str, none: str) -> str:
+    """Return the only id of those that begin with a prefix.
+
+    Raises:
+        NoError: there are several; or there is none, and ``none`` is the message.
+    """
+    if not found:
+        raise NoError(none)
+    if len(found) > 1:
+        shown = ", ".join(found[:_SHOWN_MAX]) + (", ..." if len(found) > _SHOWN_MAX else "")
+        raise NoError(f"{prefix[:40]} is not unique: {shown}. Give more of the id; nothing was changed")
+    return found[0]
 
 
 def agent_of(replica: str) -> str:
