@@ -40,7 +40,7 @@ class Undone(NamedTuple):
 
     Attributes:
         run: what was taken back.
-        by: id of the run that did so.
+        undone_by: id of the run that did so.
         restored: files that are byte for byte as they were.
         merged: files that keep what was written since.
         left: what stays as it is, in a sentence each.
@@ -48,7 +48,7 @@ class Undone(NamedTuple):
     """
 
     run: Run
-    by: str
+    undone_by: str
     restored: tuple[str, ...]
     merged: tuple[str, ...]
     left: tuple[str, ...]
@@ -357,7 +357,7 @@ class _Undoing:
         except NoError as why:
             self._left.append(str(why))
             return
-        self._did.append(f"{part.id} is taken back, by {done.by}")
+        self._did.append(f"{part.id} is taken back, by {done.undone_by}")
         self._did += [f"{path} is as it was" for path in done.restored]
         self._did += [f"{path} keeps what was written since" for path in done.merged]
         self._did += done.did

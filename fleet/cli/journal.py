@@ -69,21 +69,7 @@ def _search(
 def _tell_found(found: Answer, query: str, count: int, *, as_json: bool) -> None:
     asked = readable(query)
     if as_json:
-        results = [
-            {
-                "kind": hit.kind,
-                "id": hit.id,
-                "text": hit.text,
-                "where": hit.where,
-                "snippet": hit.snippet,
-                "seen": hit.seen,
-                "at": hit.at,
-                "who": hit.who,
-                "changed": hit.changed,
-                "retired": hit.is_gone,
-            }
-            for hit in found.hits
-        ]
+        results = [hit._asdict() for hit in found.hits]
         output.say_json({"results": results, "query": asked, "exact": not found.is_near, "more": found.is_more})
     elif found.hits:
         if found.is_near:

@@ -127,7 +127,8 @@ def _undo(
             _list_runs(shown, [undoing.about(workspace, each) for each, _ in shown], len(found), as_json=as_json)
             return
         done = undoing.undo(workspace, run)
-        output.tell(_undone_as_json(done), _undone_rows(done), as_json=as_json)
+        told = done._asdict() | {"run": done.run.id, "kind": done.run.kind, "told": done.run.told}
+        output.tell(told, _undone_rows(done), as_json=as_json)
 
 
 def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:
@@ -149,19 +150,6 @@ def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as
         output.say(f"and {total - len(found):,} older; --all lists them")
 
 
-def _undone_as_json(done: Undone) -> dict[str, object]:
-    return {
-        "run": done.run.id,
-        "kind": done.run.kind,
-        "told": done.run.told,
-        "undone_by": done.by,
-        "restored": list(done.restored),
-        "merged": list(done.merged),
-        "did": list(done.did),
-        "left": list(done.left),
-    }
-
-
 def _undone_rows(done: Undone) -> list[str]:
     head = f"{done.run.id}: {done.run.told or done.run.kind}"
     rows = [f"taken back: {head}"]
@@ -170,7 +158,7 @@ def _undone_rows(done: Undone) -> list[str]:
     rows += _some([f"  {each}" for each in done.did])
     rows += _some([f"  left: {each}" for each in done.left])
     if not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
-        rows.append(f"`fleet undo {done.by}` does it again")
+        rows.append(f"`fleet undo {done.undone_by}` does it again")
     return rows
 
 

@@ -88,7 +88,7 @@ class _Hit(NamedTuple):
         who: whose it is.
         at: when, a stamp or a heading's date; "" if it is not known.
         seen: how often a pattern was seen.
-        is_gone: it was retired.
+        retired: whether it was.
         changed: what somebody else than its author made of a pattern, in words.
     """
 
@@ -100,7 +100,7 @@ class _Hit(NamedTuple):
     who: str
     at: str
     seen: int = 1
-    is_gone: bool = False
+    retired: bool = False
     changed: str = ""
 
 
@@ -416,7 +416,7 @@ def _plain(text: str) -> str:
 
 def _rendered(hit: _Hit) -> str:
     often = f"{hit.seen}x" if hit.kind == PATTERN else ""
-    filed = [hit.kind, often, hit.who, hit.changed, day(hit.at), "retired" if hit.is_gone else ""]
+    filed = [hit.kind, often, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
     said = _snippet(hit.text)
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]
     if hit.snippet.strip("…") not in said:

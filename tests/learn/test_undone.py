@@ -42,7 +42,7 @@ class Here:
 
     def undo(self, run=""):
         self.now_ms += 1_000
-        return undoing.undo(self.workspace, run).by
+        return undoing.undo(self.workspace, run).undone_by
 
     def known(self) -> Pattern:
         found = self.workspace.patterns.get(self.id)

@@ -369,7 +369,7 @@ def test_an_edit_a_retirement_and_a_retraction_are_seen_at_once(clan):
     clan.append(edits.retire(made, OTHER))
     assert clan.found("awk") == []
     (gone,) = clan.ask("awk", everything=True).hits
-    assert (gone.id, gone.is_gone) == (*ids(1), True)
+    assert (gone.id, gone.retired) == (*ids(1), True)
     clan.append(edits.restore(made, OTHER, clock.pack(NOW_MS + 1)))
     assert clan.found("awk") == ids(1)
     entry = finding("a quagga")

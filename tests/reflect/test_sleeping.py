@@ -196,7 +196,7 @@ def test_an_undo_can_be_undone(workspace):
     after = texts(workspace)
     back = undoing.undo(workspace, slept.run)
     assert texts(workspace) != after
-    undoing.undo(workspace, back.by)
+    undoing.undo(workspace, back.undone_by)
     assert texts(workspace) == after
 
 
