@@ -191,7 +191,8 @@ def _export(
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
-            say(pages.everything(workspace).rstrip("\n"))
+            for row in pages.everything(workspace).rstrip("\n").split("\n"):
+                say(row)
         else:
             print(_as_json(moving.exported(workspace)))
 

@@ -254,8 +254,9 @@ def tell(found: Any, text: str | Sequence[str], *, as_json: bool) -> None:
     """Print one answer in the form that was asked for: a JSON document, or a text or its rows; nothing for no rows."""
     if as_json:
         say_json(found)
-    elif text:
-        say(text if isinstance(text, str) else "\n".join(text))
+    else:
+        for row in [text] if isinstance(text, str) else text:
+            say(row)
 
 
 def tell_secrets(kinds: tuple[str, ...]) -> None:
