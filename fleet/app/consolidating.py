@@ -290,8 +290,8 @@ def _as_row(found: Recurrence) -> Entry:
 
 def _session_named(key: str) -> str:
     """Return what names a session in a row: its id, or of one without an id its day or minute and its topic."""
-    shown = observations.shown_session(key)
-    return key.rpartition(" ")[2] if shown == key else shown
+    first, _, rest = key.partition(" ")
+    return rest.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
 
 def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
@@ -310,9 +310,7 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(
-            dict.fromkeys(f"{each.at} {observations.shown_session(each.session)}: {each.text}" for each in said)
-        )[:10],
+        evidence=tuple(dict.fromkeys(f"{each.at} {_session_named(each.session)}: {each.text}" for each in said))[:10],
         weight=float(len(found.sessions)) if found is not None else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},

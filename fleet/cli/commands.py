@@ -14,7 +14,18 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import COMPLETING, EXIT_REFUSED, WIDTH_MAX, Agent, Session, chosen, commands, fail, note, painted
+from fleet.cli.output import (
+    COMPLETING,
+    EXIT_REFUSED,
+    WIDTH_MAX,
+    Agent,
+    Session,
+    chosen,
+    commands,
+    note,
+    painted,
+    say_json,
+)
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import World
 
@@ -276,21 +287,31 @@ def run(words: list[str]) -> int:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
         app(words, prog_name="fleet")
     except FleetError as why:
-        note(str(why))
-        return fail(str(why), why.exit_code)
+        return _failed(str(why), why.exit_code)
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else FleetError.exit_code
         misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has told
-        return fail(misused(), code) if misused else code
+        return _failed(misused(), code, is_told=True) if misused else code
     except _NobodyReadsError:
         raise BrokenPipeError from None
     except OSError as why:
         told = f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept"
-        note(told)
-        return fail(told, FleetError.exit_code)
+        return _failed(told, FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
+
+
+def _failed(why: str, code: int, *, is_told: bool = False) -> int:
+    """Say why the command failed, on stdout, too, where a JSON document is owed; return ``code``.
+
+    ``is_told``: it stands on stderr already.
+    """
+    if not is_told:
+        note(why)
+    if chosen.owes_json:
+        say_json({"error": why, "exit_code": code})
+    return code
 
 
 def _unnamed() -> str:
@@ -309,5 +330,4 @@ def _unexpected(why: Exception) -> int:
         f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
         "please report it with the output of the same command under FLEET_DEBUG=1"
     )
-    note(told)
-    return fail(told, FleetError.exit_code)
+    return _failed(told, FleetError.exit_code)

@@ -271,13 +271,6 @@ def say_json(found: Any) -> None:
     print(as_json(cleaned(found)))
 
 
-def fail(why: str, code: int) -> int:
-    """Say on stdout, too, why a command failed, where JSON was asked for and none was printed; return ``code``."""
-    if chosen.owes_json:
-        say_json({"error": why, "exit_code": code})
-    return code
-
-
 def as_json(found: Any) -> str:
     """Return one line of JSON that no terminal can stumble over, of a value that is clean."""
     text = json.dumps(_timed(found), ensure_ascii=False, separators=(",", ":"))

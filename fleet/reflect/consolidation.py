@@ -21,7 +21,7 @@ from typing import NamedTuple
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, says, shown_session
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, says
 from fleet.store import homes
 from fleet.text import dates, screening, similarity
 from fleet.text.markdown import Page, Part, rows
@@ -332,7 +332,7 @@ def _front(kind: str, created: str, updated: str) -> list[str]:
 
 def _mark(session: str) -> str:
     """Return a session's key as a History line has it."""
-    return shown_session(session).replace("--", "-").replace(">", "").replace("(", "[").replace(")", "]")
+    return re.sub(r"^@\w+ ", "", session).replace("--", "-").replace(">", "").replace("(", "[").replace(")", "]")
 
 
 def _merged_row(day: str, session: str) -> str:

@@ -111,12 +111,6 @@ class Said(NamedTuple):
         return _with_sessions(read)
 
 
-def shown_session(key: str) -> str:
-    """Return the key of a session as a person reads it: of one without an id, its day or minute and its topic."""
-    first, _, rest = key.partition(" ")
-    return rest.strip() if first.startswith("@") else key
-
-
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
