@@ -46,6 +46,8 @@ LOOKED_MAX = 1_000
 """So many places are looked up to find them."""
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of the full-text tables that hold texts as ``Words.indexed`` gives them."""
+_ASKED_ONLY = f"content = '', columnsize = 0, tokenize = '{TOKENIZER}'"
+"""Options of a table that nobody reads a text or its length from, but only which words it has."""
 
 # --- the words of the index -----------------------------------------------------------------------------------------
 
@@ -244,7 +246,7 @@ def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
     """
     holders: dict[str, list[int]] = {}
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE said USING fts5 (text, tokenize = '{TOKENIZER}')")
+        connection.execute(f"CREATE VIRTUAL TABLE said USING fts5 (text, {_ASKED_ONLY})")
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (said, instance)")
         rows = ((at, Words(text[:CHARS_MAX]).indexed()) for at, text in enumerate(texts))
         connection.executemany("INSERT INTO said (rowid, text) VALUES (?, ?)", rows)
@@ -419,11 +421,11 @@ def _stems(words: Iterable[str]) -> dict[str, str]:
     """Return the stem of each word, as the full-text index has it."""
     given = sorted(set(words))
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (said, tokenize = '{TOKENIZER}')")
+        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (said, {_ASKED_ONLY})")
         connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
-        connection.executemany("INSERT INTO word VALUES (?)", ((word,) for word in given))
+        connection.executemany("INSERT INTO word (rowid, said) VALUES (?, ?)", enumerate(given))
         rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
-        found = {given[doc - 1]: str(stem) for doc, stem in rows}
+        found = {given[doc]: str(stem) for doc, stem in rows}
     return {word: found.get(word, word) for word in given}
 
 
