@@ -148,10 +148,8 @@ class SettingsFile(NamedTuple):
         return [Changed(path, before, after or b""), *pages]
 
 
-def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[str]]:
+def callers(root: Path | None) -> tuple[list[str], set[str]]:
     """Return where fleet's hooks are switched on, in words, and which events some of these places lack.
-
-    The hooks of the file ``but`` are not asked for.
 
     Raises:
         FleetError, OSError: a settings file cannot be read.
@@ -164,7 +162,7 @@ def callers(root: Path | None, but: Path | None = None) -> tuple[list[str], set[
     missing: set[str] = set()
     for path, name in places.items():
         settings = _parsed(_read(path), path)
-        if path != but and (found := _installed(settings)):
+        if found := _installed(settings):
             where.append(f"the {name} settings")
             missing.update(MATCHERS.keys() - found)
         if _has_plugin(settings):

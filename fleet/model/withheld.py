@@ -12,6 +12,7 @@ A person is asked about two things. Looked for where rows are joined, so that it
   before, and those whose columns came in one other writer's file.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -38,11 +39,6 @@ class Withheld(NamedTuple):
 
     known: Column
     came: Column
-
-    @staticmethod
-    def kept(each: str, writer: str, known: str, came: str) -> "Withheld":
-        """Return a part as it was kept; what cannot be read is nothing."""
-        return Withheld(_column(each, writer, known), _column(each, writer, came))
 
     def taken_from(self, column: Column) -> Column:
         """Return a column as it reads without the part."""
@@ -81,9 +77,19 @@ class Held(NamedTuple):
     part: Withheld
     is_asked: bool = True
 
-    def texts(self) -> tuple[str, str]:
-        """Return what counts and what came as lines, for keeping."""
-        return _text(self.id, self.writer, self.part.known), _text(self.id, self.writer, self.part.came)
+    @classmethod
+    def read(cls, kind: str, writer: str, each: str, kept: str, *, is_asked: bool = True) -> "Held":
+        """Return a part as it was kept; one that cannot be read has no group, and holds nothing back."""
+        try:
+            group, known, came = map(str, json.loads(kept))
+        except (ValueError, TypeError):
+            group = known = came = ""
+        part = Withheld(_column(each, writer, known), _column(each, writer, came))
+        return cls(kind, group, writer, each, part, is_asked)
+
+    def kept(self) -> str:
+        """Return it as text, for keeping."""
+        return json.dumps([self.group, *(_text(self.id, self.writer, column) for column in self.part)])
 
 
 def _text(each: str, writer: str, column: Column) -> str:

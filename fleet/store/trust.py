@@ -3,7 +3,6 @@
 It enters folds alone (``model.pattern.Policy``): what is joined, and what is pushed, is the same whatever stands here.
 """
 
-import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -100,12 +99,11 @@ class Trust:
 
     def held(self) -> list[Held]:
         """Return what is left out, asked about or not, by kind, writer and lesson."""
-        found = []
-        for kind, name, each, value, _ in self._rows(*_HELD):
-            with suppress(ValueError, TypeError, IndexError):  # a damaged row holds nothing back
-                group, base = str(json.loads(value)[0]), kind.removesuffix(_LEFT)
-                found.append(Held(base, group, name, each, _withheld(each, name, value), is_asked=kind == base))
-        return found
+        found = (
+            Held.read(kind.removesuffix(_LEFT), writer, each, value, is_asked=not kind.endswith(_LEFT))
+            for kind, writer, each, value, _ in self._rows(*_HELD)
+        )
+        return [each for each in found if each.group]
 
     def asked(self) -> list[Held]:
         """Return what is left out and a person is asked about."""
@@ -120,10 +118,7 @@ class Trust:
 
     def withhold(self, held: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until somebody decides."""
-        rows = [
-            (each.kind, each.writer, each.id, json.dumps([each.group, *each.texts()]), at)
-            for each in list(held)[: limits.WITHHELD_MAX]
-        ]
+        rows = [(each.kind, each.writer, each.id, each.kept(), at) for each in list(held)[: limits.WITHHELD_MAX]]
         gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
         self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", gone)], rows)
 
@@ -131,10 +126,7 @@ class Trust:
         """Take in what was left out of a kind and group, or leave it out for good; return it."""
         found = [each for each in self.held() if (each.kind, each.group) == (kind, group)]
         keys = [(name, each.writer, each.id) for each in found for name in (kind, f"{kind}{_LEFT}")]
-        rows = [
-            (f"{kind}{_LEFT}", each.writer, each.id, json.dumps([each.group, *each.texts()]), "")
-            for each in (() if is_taken else found)
-        ]
+        rows = [(f"{kind}{_LEFT}", each.writer, each.id, each.kept(), "") for each in (() if is_taken else found)]
         self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", keys)], rows)
         return found
 
@@ -230,13 +222,4 @@ def _line(each: str, texts: Iterable[str]) -> Line:
 
 
 def _parts(each: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:
-    return {writer: _withheld(each, writer, text) for writer, text in texts.items()}
-
-
-def _withheld(each: str, writer: str, text: str) -> Withheld:
-    """Return a part as it was kept; one that cannot be read holds nothing back."""
-    try:
-        _, known, came = json.loads(text)
-    except (ValueError, TypeError):
-        known = came = ""
-    return Withheld.kept(each, writer, str(known), str(came))
+    return {writer: Held.read("", writer, each, text).part for writer, text in texts.items()}
