@@ -15,6 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fleet.text import sections
+
 VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
 _DATA = Path(__file__).with_name("data")
 _MARK = r"\[REDACTED:[a-z0-9-]{1,40}\]"
@@ -56,8 +58,7 @@ def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
 @cache
 def _forms() -> list[list[str]]:
     """Return the kind, the beginning and the expression for the rest of each provider's tokens."""
-    rows = _DATA.joinpath("providers.txt").read_text("utf-8").splitlines()
-    return [row.split(None, 2) for row in rows if row and row[0] != "#"]
+    return [row.split(None, 2) for row in sections("providers.txt")[""]]
 
 
 _compiled = cache(

@@ -14,20 +14,17 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from pathlib import Path
+
+from fleet.text import sections
 
 TRIGGERS_MAX = 4
 """A text that names more steps than that is about none of them."""
 _CHARS_MAX = 4_000
 _WORDS_MAX = 6
 
-_DATA = Path(__file__).with_name("data")
-_COMMANDS = frozenset(_DATA.joinpath("commands.txt").read_text(encoding="utf-8").splitlines())
+_COMMANDS = frozenset(sections("commands.txt")[""])
 _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gradlew", "mvnw"}
-_WORDS_OF = {
-    name: frozenset(words.split())
-    for name, words in (row.split(":") for row in _DATA.joinpath("mentions.txt").read_text("utf-8").splitlines())
-}
+_WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in sections("mentions.txt")[""])}
 _ALONE = _WORDS_OF["alone"]
 """Programs that do one thing, under names that are no other words."""
 _GENERIC = _WORDS_OF["generic"]

@@ -16,9 +16,10 @@ import binascii
 import re
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+
+from fleet.text import sections
 
 HOMES = ("/home/", "/Users/")
 KEY_BLOCK_CHARS_MAX = 32 * 1024
@@ -345,7 +346,6 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
 
 # --- frames ---------------------------------------------------------------------------------------------------------
 
-_DATA = Path(__file__).with_name("data")
 _MAY_FRAME = re.compile(r"[<＜﹤\[]")
 _MARKS_OF_TEMPLATES = (
     r"[<＜﹤](?P<bar>[|｜][^<>\n]{1,64}[|｜])[>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
@@ -377,10 +377,8 @@ def inert(text: str) -> str:
 @cache
 def _frames() -> re.Pattern[str]:
     """Return the expression of a tag's beginning: a bracket before one of the names."""
-    rows = (_DATA / "frames.txt").read_text("utf-8").splitlines()
-    known = sorted(
-        {name for row in rows if row[:1] != "#" for name in row.split()}, key=lambda name: (-len(name), name)
-    )
+    rows = sections("frames.txt")[""]
+    known = sorted({name for row in rows for name in row.split()}, key=lambda name: (-len(name), name))
     names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in known)
     return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}(?:{names})(?![A-Za-z0-9]))", re.IGNORECASE)
 

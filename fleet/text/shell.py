@@ -15,26 +15,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
-_DATA = Path(__file__).with_name("data")
+from fleet.text import sections
 
-
-def _sections(name: str) -> dict[str, list[str]]:
-    """Return the rows of a data file by section; ``# `` begins a comment."""
-    found: dict[str, list[str]] = {}
-    rows: list[str] = []
-    for row in _DATA.joinpath(name).read_text(encoding="utf-8").splitlines():
-        if row.startswith("[") and row.endswith("]"):
-            rows = found.setdefault(row[1:-1], [])
-        elif row and not row.startswith("# "):
-            rows.append(row)
-    return found
-
-
-_KNOWN = _sections("shell.txt")
-_ERRORS = _sections("errors.txt")
+_KNOWN = sections("shell.txt")
+_ERRORS = sections("errors.txt")
 
 BUILDS = tuple(_KNOWN["builds"])
 """Commands that are builds and tests, unless ``fleet.toml`` says otherwise.
