@@ -77,8 +77,9 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     stems = _stems(connection, [*words, *_general()])
     asked = frozenset(stems[word] for word in words)
     weights = _Weights(_frequency(connection, asked), frozenset(stems[word] for word in _general()), lessons)
-    telling = {stem: f'"{word}"' for word, stem in stems.items() if stem in asked - weights.general}
-    holders = {word: weights.frequency.get(stem, 0) for stem, word in telling.items()}
+    telling = asked - weights.general
+    terms = {stem: f'"{word}"' for word, stem in stems.items() if stem in telling}
+    holders = {term: weights.frequency.get(stem, 0) for stem, term in terms.items()}
     query = "SELECT p.id, p.line, w.text FROM pattern p JOIN words w ON w.rowid = p.rowid WHERE p.rowid = ?"
     chosen = sharing(connection, holders, _CANDIDATES_MAX, "listed AND NOT retired")
     rows = [connection.execute(query, (each,)).fetchone() for each in chosen]
@@ -95,9 +96,7 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
 def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: int, where: str) -> list[int]:
     """Return the row numbers of the lessons whose texts share most of some words, those that share rare ones first.
 
-    What every other lesson says tells hardly anything, and costs most: the rarest words are looked up, until
-    ``_HOLDERS_MAX`` lessons have them. So a large clan costs hardly more than one of some thousand lessons. Of lessons
-    that share the same words the shortest comes first, then the newest.
+    Only the rarest words are looked up. Of lessons that share the same words the shortest comes first, then the newest.
 
     ``holders``: a full-text term for each word, and how many lessons have it.
     ``where``: the condition that a row of the table ``pattern`` has to fit.
@@ -118,7 +117,11 @@ def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: i
 
 
 def _rarest(holders: Mapping[str, int]) -> list[str]:
-    """Return the terms that are looked up: ``_ASKED_MIN`` at least, however many lessons have them."""
+    """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_ASKED_MIN`` at least.
+
+    What every other lesson says tells hardly anything, and costs most. So a large clan costs hardly more than one of
+    some thousand lessons.
+    """
     known = sorted((count, term) for term, count in holders.items() if count)
     sums = list(accumulate(count for count, _ in known))
     return [term for at, (_, term) in enumerate(known) if at < _ASKED_MIN or sums[at] <= _HOLDERS_MAX]
