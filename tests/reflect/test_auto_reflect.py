@@ -11,6 +11,7 @@ from fleet.reflect import auto_reflect, observations
 from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.reflection import Reflection
+from fleet.text.markdown import Page
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
 LINE = re.compile(r"- \d{4}-\d\d-\d\dT\d\d:\d\dZ \| \S.* <!-- tank \S+ -->")
@@ -773,3 +774,16 @@ def test_no_sign_but_a_line_feed_ends_a_line():
     waiting = auto_reflect.Entry("Gotcha", "x", "y")
     page = Scratchpad("# Scratchpad\n\nform\x0cfeed \u2028 \x85\n\n## Ready to Promote\n").with_rows([waiting])
     assert Scratchpad(page).without(waiting) == page.replace("| Gotcha | x | y |\n", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "cells"),
+    [
+        ("| a | `b | c` | d |", ["a", "`b | c`", "d"]),
+        ("a | b", ["a", "b"]),
+        (r"| a \| b |  |", ["a | b", ""]),
+        ("no cell", ["no cell"]),
+    ],
+)
+def test_a_bar_in_code_or_behind_a_backslash_parts_no_cells(row, cells):
+    assert Page.cells(row) == cells
