@@ -15,7 +15,7 @@ any other, and an id that is not here yet is a member that shows nothing. A clea
 fields hold texts wherever a reader expects one.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -490,13 +490,11 @@ def _united_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str
 
 
 def _added(all_totals: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    added: dict[str, dict[str, int]] = {}
+    added: dict[str, Counter[str]] = defaultdict(Counter)
     for totals in all_totals:
         for name, counts in totals.items():
-            slots = added.setdefault(name, {})
-            for writer, total in counts.items():
-                slots[writer] = slots.get(writer, 0) + total
-    return added
+            added[name].update(counts)
+    return {name: dict(counts) for name, counts in added.items()}
 
 
 def _together(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:

@@ -220,7 +220,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
         text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
     is_named = any(hint in low for hint in _NAME_HINTS)
-    if is_named or _has_token_run(text) or any(hint in low for hint in _TOKEN_HINTS):
+    if is_named or _has_token_run(text):
         text = _credentials().redact_tokens(text, kinds)
     if "://" in low and "@" in low:
         text = _redact_each(_URL_PASSWORDS, "url-credentials", text, kinds, _is_password)
@@ -242,11 +242,19 @@ _NAME_HINTS = (
 
 def _has_token_run(text: str) -> bool:
     """Tell whether something is long and mixed enough to be a token: most words are not, nor is an id of ours."""
-    return any(_DIGIT.search(run) and not _ID.fullmatch(run) for run in _TOKEN_RUN.findall(text))
+    return any(map(_may_be_token, _TOKEN_RUN.findall(text)))
+
+
+def _may_be_token(run: str) -> bool:
+    """Tell it of one word: one without a digit begins as a token does."""
+    if _DIGIT.search(run):
+        return not _ID.fullmatch(run)
+    low = run.lower()
+    return any(hint in low for hint in _TOKEN_HINTS)
 
 
 _HINTS = {
-    *("-----begin", *_TOKEN_HINTS, "://", "bearer", "authorization"),
+    *("-----begin", "://", "bearer", "authorization"),
     *(*_NAME_HINTS, *(home.lower() for home in HOMES)),
 }
 """Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""
