@@ -439,7 +439,7 @@ def _uncounted(target: _Target, page: bytes) -> int:
     """Return how many occurrences stand in a log that the record does not count yet: others log at the same time."""
 
     def news(records: list[Record]) -> list[Record]:
-        latest = corrections_md.latest(each for each in records if each.pattern in target.members)
+        latest = Record.latest(each for each in records if each.pattern in target.members)
         return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # Nearly always there are none; only then the log is parsed, since a code fence may hold what looks like one.

@@ -59,6 +59,16 @@ class Record(NamedTuple):
     extra: tuple[tuple[str, str], ...] = ()
     line: int = 0
 
+    @staticmethod
+    def latest(records: "Iterable[Record]") -> "list[Record]":
+        """Return one record an entry: the newest, since a replica that gave up its name records its entries anew."""
+        newest: dict[str, Record] = {}
+        for record in records:
+            known = newest.get(record.id)
+            if known is None or (record.at, record.replica) > (known.at, known.replica):
+                newest[record.id] = record
+        return list(newest.values())
+
     @classmethod
     def standing_in(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
         """Return the records of some patterns, in file order, without parsing the page.
@@ -487,16 +497,6 @@ def format_mark(entry: str, number: int, at: str) -> str:
     return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
 
 
-def latest(records: Iterable[Record]) -> list[Record]:
-    """Return one record an entry: the newest, since a replica that gave up its name records its entries anew."""
-    newest: dict[str, Record] = {}
-    for record in records:
-        known = newest.get(record.id)
-        if known is None or (record.at, record.replica) > (known.at, known.replica):
-            newest[record.id] = record
-    return list(newest.values())
-
-
 def session_word(named: str) -> str:
     """Return a host's session id as it can stand in a comment: one word, no ``--``; anything else is hashed."""
     if re.fullmatch(_PLAIN_SESSION, named) and "--" not in named:
@@ -542,7 +542,7 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
     Where one entry was filled in twice, in two branches, the record that counts decides; the order of the lines never
     does.
     """
-    counted = {record.id: record for record in latest(records)}
+    counted = {record.id: record for record in Record.latest(records)}
     grouped: dict[tuple[str, str], set[str]] = {}
     for statement in statements:
         if statement.id in counted:

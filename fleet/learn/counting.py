@@ -87,7 +87,7 @@ class CountedLog:
             Whether the log did not say so yet; None where the log has no record of the entry any more.
         """
         log = self.read_log()
-        record = next((each for each in corrections_md.latest(log.records) if each.id == entry), None)
+        record = next((each for each in Record.latest(log.records) if each.id == entry), None)
         if record is None:
             return None
         line = self._workspace.whole(self._agent, record.pattern) or Line(record.pattern)
@@ -114,7 +114,7 @@ class CountedLog:
         """
         log = self.read_log()
         told = {bound.record.id: bound.entry.when for bound in log.bound() if bound.record is not None}
-        for record in corrections_md.latest(log.records):
+        for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
             at_ms = clock.unpack(record.at)[0]
@@ -322,7 +322,7 @@ class _Owing:
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
-        for record in corrections_md.latest(self._read.log.records):
+        for record in Record.latest(self._read.log.records):
             slots[record.pattern, record.replica].append(record)
         earlier = self._sessions_before({pattern for pattern, _ in slots})
         found = []
@@ -360,7 +360,7 @@ class _Owing:
 
     def _moved(self) -> Iterator[Line]:
         """Yield that what was undone, and counts under another name by now, is not undone under the old one as well."""
-        log, now = self._read.log, set(corrections_md.latest(self._read.log.records))
+        log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
             known = self._workspace.whole(self._writer.agent, each.pattern) or Line(each.pattern)
             told = {name: known.undone(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}

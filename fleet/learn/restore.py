@@ -400,7 +400,7 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
                 at=workspace.clock.tick(),
                 extra=record.extra if PART in record.extra else (*record.extra, PART, MOVED),
             )
-            for record in corrections_md.latest(CountedLog(workspace, agent).read_log().records)
+            for record in Record.latest(CountedLog(workspace, agent).read_log().records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")
         ]
         if moved:
