@@ -311,8 +311,9 @@ def _partners(read: Sequence["_Wording"]) -> Iterator[tuple[int, int]]:
             shared.update(holders[stem][:room])
             room -= len(holders[stem])
         del shared[at]
-        best = heapq.nlargest(PARTNERS_MAX, shared, key=lambda each: (shared[each], -each))
-        yield from (_pair(at, each) for each in best if 3 * shared[each] >= len(wording.told))
+        # Those that share most, of equals the first, each as one number: most share less than a third.
+        close = [count * len(read) - each for each, count in shared.items() if 3 * count >= len(wording.told)]
+        yield from (_pair(at, -each % len(read)) for each in heapq.nlargest(PARTNERS_MAX, close))
 
 
 def _pair(one: int, other: int) -> tuple[int, int]:
