@@ -33,6 +33,7 @@ from fleet.store.tree import (
     Members,
 )
 from fleet.store.workspace import Workspace
+from fleet.text.similarity import Compared
 
 _SPARE = 2
 """So many times the lessons of a page are looked at: behind the first wordings of clusters others move up."""
@@ -121,8 +122,11 @@ def _opposed(found: Clusters, look: Callable[[str], Pattern | None]) -> list[tup
 # --- of the branch ----------------------------------------------------------------------------------------------------
 
 
-def of_branch(read: Callable[[str], bytes]) -> Files:
-    """Return the pages of a branch, made of its own files alone: ``read`` returns one, ``b""`` where nothing is."""
+def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Files:
+    """Return the pages of a branch, made of its own files alone: ``read`` returns one, ``b""`` where nothing is.
+
+    ``known``: how texts compare that were compared before.
+    """
     lessons, told = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not told:
         return {}
@@ -130,7 +134,8 @@ def of_branch(read: Callable[[str], bytes]) -> Files:
     clan = _Clan(lessons)
     found = _discoveries(told)
     best = {each.id: each for each in clan.best}
-    alike = Clusters.among({each.id: each.text for each in clan.best if each.state != "retired"}, best.get)
+    words = {each.id: each.text for each in clan.best if each.state != "retired"}
+    alike = Clusters.among(words, best.get, known=known)
     total = clan.total - _inside(alike)
     pages: Files = {}
     if lessons:

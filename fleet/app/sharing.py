@@ -17,6 +17,7 @@ from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import evidence
+from fleet.reflect.clusters import Weighing
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
@@ -273,7 +274,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     return Hooks(
         settle=settle,
         look=lambda lines, before: restore.give_up_names(workspace, lines, before),
-        render=pages.of_branch,
+        render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
     )
 
 

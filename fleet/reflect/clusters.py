@@ -21,6 +21,9 @@ from hashlib import blake2b
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
+import msgspec
+
+from fleet import __version__
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, united
@@ -29,7 +32,7 @@ from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import PARTNERS_MAX, Alike, alike, is_stop
+from fleet.text.similarity import PARTNERS_MAX, Alike, Closeness, Compared, alike, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
@@ -47,7 +50,7 @@ LIKELY_MIN = 0.55
 ASKED_MAX = 50
 """So many pairs are kept for a review, the closest first."""
 
-_META = "clusters"
+_META, _COMPARED = "clusters", "compared"
 _KEEP_WAIT_S = 1.0
 
 
@@ -85,18 +88,20 @@ class Clusters(NamedTuple):
         look: Callable[[str], Pattern | None],
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
+        known: Compared | None = None,
     ) -> "Clusters":
         """Return the clusters of lessons, and the pairs that somebody should look at.
 
         ``words``: of the lessons by their ids, each merged set as one.
         ``look``: returns a lesson; asked of those in clusters alone.
         ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
+        ``known``: what was compared before; afterwards what is compared now.
         """
         ids = sorted(words)
         number = {each: at for at, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for each in alike(tuple(words[each] for each in ids), tuple(also)):
+        for each in alike([words[each] for each in ids], also, known=known):
             pair = _Pair(ids[each.one], ids[each.other], each.score, each.differs)
             if pair.ids in apart:
                 continue
@@ -267,16 +272,41 @@ class Weighing:
         kept_mark, found = _read(kept)
         if kept_mark != mark:
             with self._workspace.snapshot():
-                words = _compared(patterns, own)
+                words, known = _words_of(patterns, own), self.compared()
                 cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-                found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]))
+                found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]), known)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
+                set_meta(writing, _COMPARED, _encoded(known))
         return found
+
+    def compared(self) -> Compared:
+        """Return the comparison that the last clusters were made of: texts that were in it are not compared again."""
+        return _decoded(self._workspace.db.noted(_COMPARED))
 
     def last_weighed(self) -> Clusters:
         """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
+
+
+_Kept = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, Closeness | None]]]
+
+
+def _encoded(known: Compared) -> str:
+    """Return a comparison as it is kept: a pair by the numbers of its texts."""
+    number = {name: at for at, name in enumerate(known.told)}
+    close = [(number[one], number[other], how) for (one, other), how in known.close.items()]
+    return msgspec.json.encode((__version__, known.told, close)).decode()
+
+
+def _decoded(kept: str) -> Compared:
+    """Return a comparison that was kept; an empty one for another version's, which may compare otherwise."""
+    with suppress(msgspec.MsgspecError):
+        version, told, close = msgspec.json.decode(kept, type=_Kept)
+        names = list(told)
+        if version == __version__:
+            return Compared(told, {(names[one], names[other]): how for one, other, how in close})
+    return Compared()
 
 
 def _read(kept: str) -> tuple[str, Clusters]:
@@ -289,7 +319,7 @@ def _read(kept: str) -> tuple[str, Clusters]:
         return "", NOT_COMPARED  # none were made yet, or by another version
 
 
-def _compared(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
+def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return id and words of the lessons that are compared: all, or of a large clan the own newest and the best."""
     best = patterns.worded(LESSONS_MAX)
     if len(best) < LESSONS_MAX:

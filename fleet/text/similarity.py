@@ -13,9 +13,10 @@ import tomllib
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache, lru_cache
+from functools import cache
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -208,13 +209,37 @@ class Alike(NamedTuple):
     is_turned: bool
 
 
-@lru_cache(maxsize=2)  # one sync compares a small clan's lessons for its memories and its pages
+class Closeness(NamedTuple):
+    """Closeness of two texts: the fields of ``Alike`` that are the same wherever the two stand."""
+
+    score: float
+    differs: tuple[str, ...]
+    is_replaced: bool
+    is_turned: bool
+
+
+class Compared:
+    """Outcome of a comparison, by the names of the texts: hashes, so that it holds wherever they stand.
+
+    Attributes:
+        told: text to its stems that tell something.
+        close: two texts, in the order of their numbers, to how close they are; None for two that are not.
+    """
+
+    def __init__(
+        self, told: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], Closeness | None] = {}
+    ) -> None:
+        self.told = told
+        self.close = close
+
+
 def alike(
-    texts: tuple[str, ...],
-    also: tuple[tuple[int, int], ...] = (),
+    texts: Sequence[str],
+    also: Iterable[tuple[int, int]] = (),
     least: float = NEAR_MIN,
-    among: tuple[tuple[int, int], ...] | None = None,
-) -> tuple[Alike, ...]:
+    among: Iterable[tuple[int, int]] | None = None,
+    known: Compared | None = None,
+) -> list[Alike]:
     """Return the pairs among texts that share enough of their words, in the order of their numbers.
 
     A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
@@ -223,18 +248,33 @@ def alike(
     ``also``: pairs to be compared whatever their words are, each as (smaller number, larger).
     ``least``: score below which a pair of the first kind is left out.
     ``among``: the pairs that are looked at; None: any that share a third of the words of one.
+    ``known``: the comparison before, with the same ``least``; what it says is not found out again. Afterwards this one.
     """
-    numbers = range(len(texts)) if among is None else sorted({each for pair in among for each in pair})
-    read = dict(zip(numbers, _read([texts[each] for each in numbers]), strict=True))
-    asked, found = frozenset(also), list[Alike]()
-    for pair in sorted({*(_partners(list(read.values())) if among is None else among), *asked}):
-        mine, theirs = read[pair[0]], read[pair[1]]
-        score = _score(mine, theirs, 0.0 if pair in asked else least)
-        if score >= least or pair in asked:
-            differs = _differences(mine, theirs)
-            is_turned = _is_turned(mine, theirs, differs)
-            found.append(Alike(pair[0], pair[1], score, differs, _is_replaced(mine, theirs), is_turned))
-    return tuple(found)
+    known, names, asked = known or Compared(), [*map(_name, texts)], frozenset(also)
+    read: dict[int, _Wording] = {}
+    if among is None:
+        read = _read_at(texts, [at for at, name in enumerate(names) if name not in known.told])
+        told = {**known.told, **{names[at]: wording.told for at, wording in read.items()}}
+        known.told = {name: told[name] for name in names}
+        among = _partners([told[name] for name in names])
+    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *asked})}
+    exact = {both[pair] for pair in asked}
+    fresh = [
+        pair for pair, two in both.items() if known.close.get(two) is None and (two in exact or two not in known.close)
+    ]
+    read |= _read_at(texts, {each for pair in fresh for each in pair} - read.keys())
+    news = {both[a, b]: _closeness(read[a], read[b], 0.0 if both[a, b] in exact else least) for a, b in fresh}
+    known.close = {two: news[two] if two in news else known.close[two] for two in both.values()}
+    found = ((pair, known.close[two]) for pair, two in both.items())
+    return [Alike._make((*pair, *how)) for pair, how in found if how and (how.score >= least or pair in asked)]
+
+
+def _closeness(mine: "_Wording", theirs: "_Wording", least: float) -> Closeness | None:
+    score = _score(mine, theirs, least)
+    if score < least:
+        return None
+    differs = _differences(mine, theirs)
+    return Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
 
 
 def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
@@ -295,25 +335,23 @@ def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _partners(read: Sequence["_Wording"]) -> Iterator[tuple[int, int]]:
+def _partners(told: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of texts that share a third of the words of one, at most ``PARTNERS_MAX`` for each."""
     holders: dict[str, list[int]] = {}
-    for at, wording in enumerate(read):
-        for stem in wording.told:
+    for at, stems in enumerate(told):
+        for stem in stems:
             holders.setdefault(stem, []).append(at)
-    for at, wording in enumerate(read):
-        shared: Counter[int] = Counter()
+    size = len(told)
+    for at, stems in enumerate(told):
+        looked = list[int]()
         # The rarest words first: what everybody says tells little, and is looked up only while there is room.
-        room = LOOKED_MAX
-        for stem in sorted(wording.told, key=lambda stem: (len(holders[stem]), stem)):
-            if room <= 0:
-                break
-            shared.update(holders[stem][:room])
-            room -= len(holders[stem])
+        for stem in sorted(stems, key=lambda stem: (len(holders[stem]), stem)):
+            looked += holders[stem][: LOOKED_MAX - len(looked)]
+        shared, enough = Counter(looked), -(-len(stems) // 3)
         del shared[at]
-        # Those that share most, of equals the first, each as one number: most share less than a third.
-        close = [count * len(read) - each for each, count in shared.items() if 3 * count >= len(wording.told)]
-        yield from (_pair(at, -each % len(read)) for each in heapq.nlargest(PARTNERS_MAX, close))
+        # Those that share most, and of equals the first, each as one number.
+        close = [count * size - each for each, count in shared.items() if count >= enough]
+        yield from (_pair(at, -each % size) for each in heapq.nlargest(PARTNERS_MAX, close))
 
 
 def _pair(one: int, other: int) -> tuple[int, int]:
@@ -447,6 +485,15 @@ _CHOOSING = frozenset(
     ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
 )
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
+
+
+def _name(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _read_at(texts: Sequence[str], numbers: Collection[int]) -> dict[int, _Wording]:
+    """Take some of the lessons apart."""
+    return dict(zip(numbers, _read([texts[at] for at in numbers]), strict=True)) if numbers else {}
 
 
 def _read(texts: Sequence[str]) -> list[_Wording]:
