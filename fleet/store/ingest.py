@@ -47,11 +47,17 @@ _NO_HASH = b""
 
 
 class Source(NamedTuple):
-    """One line file: its path as the clan names it, its kind, and where it lies."""
+    """One line file: its path as the clan names it, its kind, where it lies, and its fingerprint when it was found."""
 
     path: str
     kind: Kind
-    file: Path
+    place: str
+    look: str
+
+    @property
+    def file(self) -> Path:
+        """The file. Most sources are looked at and never opened, and a ``Path`` costs more than the look."""
+        return Path(self.place)
 
 
 class Taken(msgspec.Struct):
@@ -71,28 +77,32 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
 
     Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
     """
-    editions = [Source(kind.edition, kind, clan / kind.edition) for kind in KINDS]
-    found = [each for each in editions if is_plain(each.file)]
+    found = [each for kind in KINDS for each in plain_source(kind.edition, kind, clan / kind.edition)]
     for kind in KINDS:
-        folder = clan / f"{kind.name}.d"
-        shards = _shards(folder)
+        shards = _shards(clan / f"{kind.name}.d", kind)
         if len(shards) > limits.SHARDS_MAX:
-            ours = {f"{name}.jsonl" for name in own()}
-            shards = sorted({*shards[: limits.SHARDS_MAX], *ours.intersection(shards)})
-        found += [Source(f"{folder.name}/{name}", kind, folder / name) for name in shards]
+            ours = {kind.shard(name) for name in own()}
+            shards = [each for at, each in enumerate(shards) if at < limits.SHARDS_MAX or each.path in ours]
+        found += shards
     return found
 
 
-def _shards(folder: Path) -> list[str]:
-    """Return the names of the shards in a folder, sorted; none where it is a link, or is not there."""
+def plain_source(path: str, kind: Kind, file: Path) -> list[Source]:
+    """Return a line file; none where it is a link, or is not there."""
+    return [Source(path, kind, str(file), look(file))] if is_plain(file) else []
+
+
+def _shards(folder: Path, kind: Kind) -> list[Source]:
+    """Return the shards in a folder, sorted; none where it is a link, or is not there."""
     if folder.is_symlink():
         return []
     try:
         with os.scandir(folder) as entries:
-            plain = [each.name for each in entries if each.is_file(follow_symlinks=False)]
+            plain = [each for each in entries if each.name[-6:] == ".jsonl" and each.is_file(follow_symlinks=False)]
+            seen = [(each, look(each)) for each in plain if names.is_replica(each.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(name for name in plain if name[-6:] == ".jsonl" and names.is_replica(name[:-6]))
+    return sorted(Source(f"{folder.name}/{each.name}", kind, each.path, at) for each, at in seen)
 
 
 class _Plan(NamedTuple):
@@ -329,10 +339,9 @@ class Ingest:
 
     def _is_stale(self, connection: Connection) -> bool:
         known = dict(connection.execute("SELECT path, look FROM file"))
-        sources = self._sources()
         return (
-            known.keys() != {source.path for source in sources}
-            or not all(known[source.path] and known[source.path] == look(source.file) for source in sources)
+            known != {source.path: source.look for source in self._sources()}
+            or "" in known.values()
             or self._head() != get_meta(connection, "head")
             or Contents(connection).is_outdated(self._policy())
         )
@@ -380,13 +389,13 @@ class Ingest:
             set_meta(connection, "shrunk", "1")
         for source in sources:
             before = known.get(source.path)
-            if before is None or not before[0] or before[0] != look(source.file):
+            if before is None or not before[0] or before[0] != source.look:
                 self._fold_file(fold, source, before)
 
     def _fold_file(self, fold: Rows, source: Source, before: tuple[Any, ...] | None) -> None:
         """Read a file on from where it was read to, or, where its beginning is another, from the start."""
         try:
-            handle = os.open(source.file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = os.open(source.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return
         with os.fdopen(handle, "rb") as file:
@@ -451,7 +460,8 @@ class Ingest:
         taken = Taken()
         with self._changing() as fold:
             connection = fold.connection
-            self._fold_files(fold, self._sources())
+            sources = self._sources()
+            self._fold_files(fold, sources)
             before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
                 taken.lost = self._fold_tree(fold, tree, commit)
@@ -459,7 +469,7 @@ class Ingest:
             if get_meta(connection, "head") == commit:
                 tree.move(commit)
             oids = _oids(tree, self._head())
-            plans = self._plans(fold, tree, oids)
+            plans = self._plans(fold, tree, oids, {each.path: each.look for each in sources})
             taken.put_back = [
                 plan.path for plan in plans if plan.gains and before.get(plan.path) == oids.get(plan.path, "")
             ]
@@ -467,24 +477,26 @@ class Ingest:
                 for kind in KINDS if writer else ():
                     self._spill(fold, kind, kind.shard(writer), plans)
             self._write(plans)
-            self._fold_files(fold, self._sources())  # as any others: what cannot be read in them is noted
+            if plans:  # they are read as any others: what cannot be read in them is noted
+                self._fold_files(fold, self._sources())
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", [(plan.oid, plan.path) for plan in plans])
             set_meta(connection, "shrunk", "")
             self._end(fold)
         self._tell()
         return taken
 
-    def _plans(self, fold: Rows, tree: GitTree, oids: dict[str, str]) -> list[_Plan]:
-        """Return the files of the tree and here, but for those that are just what the tree has."""
-        known = {row[0]: row[1:] for row in fold.connection.execute("SELECT path, oid, look FROM file")}
+    def _plans(self, fold: Rows, tree: GitTree, oids: dict[str, str], here: dict[str, str]) -> list[_Plan]:
+        """Return the files of the tree and ``here``, but for those that are just what the tree has."""
+        known = set(fold.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
-        for path in sorted(oids.keys() | {source.path for source in self._sources()}, key=_editions_first):
+        for path in sorted(oids.keys() | here.keys(), key=_editions_first):
+            oid = oids.get(path, "")
+            if (path, oid, here.get(path, "")) in known:
+                continue
             if _size(self._clan / path) > BLOB_BYTES_MAX:
                 self._warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
-            oid, (had, seen) = oids.get(path, ""), known.get(path, ("", ""))
-            if not (oid and had == oid and seen and seen == look(self._clan / path)):
-                plans.append(self._plan(fold, path, oid, tree.read(oid) if oid else b""))
+            plans.append(self._plan(fold, path, oid, tree.read(oid) if oid else b""))
         return plans
 
     def _plan(self, fold: Rows, path: str, oid: str, theirs: bytes) -> _Plan:
@@ -653,7 +665,7 @@ class Ingest:
 
     def noted(self, key: str) -> str:
         """Return a note that can be found out again: it goes with the database. "" for none."""
-        return self.ask(lambda it: get_meta(it, key))
+        return self._answered(lambda it: get_meta(it, key))
 
     def note(self, key: str, value: str) -> None:
         """Keep a note for as long as the database is kept."""

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -196,11 +196,7 @@ class Workspace:
     def notes(self, agent: str) -> Patterns:
         """Return an agent's private lessons: a file and a database of their own, which nothing shared ever opens."""
         if agent not in self._notes:
-            file = self.notes_file(agent)
-
-            def sources() -> list[Source]:
-                return [Source("notes.jsonl", PATTERNS, file)] if is_plain(file) else []
-
+            sources = partial(ingest.plain_source, "notes.jsonl", PATTERNS, self.notes_file(agent))
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
 

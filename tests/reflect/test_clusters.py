@@ -1,12 +1,14 @@
 """Clusters: the same lessons in any order give the same ones, nothing that differs is joined, a flood costs no more."""
 
 import random
+from itertools import combinations
 
 import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, Clusters, same_text_among
+from fleet.reflect.clusters import MEMBERS_MAX, Clusters, _decoded, _encoded, same_text_among
+from fleet.text.similarity import Compared
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -37,6 +39,18 @@ def test_the_same_lessons_in_any_order_give_the_same_clusters():
     for seed in range(10):
         shuffled = random.Random(seed).sample(known, len(known))
         assert among(shuffled) == first
+
+
+def test_what_was_compared_before_changes_no_cluster():
+    said = [AWK, AGAIN, THIRD, "Quote every path", "Never quote a path", "Quote any path", "Pin every version", ""]
+    rng, known = random.Random(7), Compared()
+    for _ in range(30):
+        some = [lesson(each, at) for at, each in enumerate(rng.sample(said, rng.randint(0, len(said))), 1)]
+        pairs = combinations(sorted(each.id for each in some), 2)
+        near = {pair: rng.random() for pair in pairs if rng.random() < 0.3}
+        assert Clusters.among(some, near, known=known) == Clusters.among(some, near)
+        assert len(known.told) <= len(some)
+        known = _decoded(_encoded(known))
 
 
 @pytest.mark.parametrize(
