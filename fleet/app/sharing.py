@@ -34,7 +34,7 @@ from fleet.store.workspace import Workspace
 _LEFT = "left"
 _LOOKED = "looked_for_secrets"
 """Key of the generation up to which lessons were looked at for secrets, and of the last id while a look goes on."""
-_LOOKED_AT_MAX = 5_000
+_LOOKED_AT_MAX = 1_000
 _REFUSED_TOLD, _TOLD_MAX = "refused_told", 2_000
 """Key of the unreadable lines that a sync told, and how many of them are noted; those beyond are told each time."""
 _LEFT_TOLD, _LEFT_CHARS = 5, 60

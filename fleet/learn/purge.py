@@ -79,9 +79,8 @@ class Purge:
         """
         found, last = dict[str, dict[str, list[str]]](), ""
         with self._workspace.snapshot():  # a clan that comes for the first time brings many
-            for last in patterns:
-                shared = self._workspace.patterns.shared(last)
-                if shared and (kinds := {field: each for field, value in shared.said() if (each := _certain(value))}):
+            for last, shared in self._workspace.patterns.shared(patterns):
+                if shared is not None and (kinds := _secrets(shared)):
                     found[last] = kinds
                 if len(found) == SECRETS_AT_ONCE_MAX:
                     break
@@ -208,6 +207,14 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
             redacted[field] = [] if isinstance(value, list) else REDACTED
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
+
+
+def _secrets(line: Line) -> dict[str, list[str]]:
+    """Return the kinds of certain secrets in what a record says, by field."""
+    said = list(line.said())
+    if screening.is_harmless("\n".join(text for _, value in said for text in _texts(value))):
+        return {}  # as most are: one look at all of it
+    return {field: kinds for field, value in said if (kinds := _certain(value))}
 
 
 def _certain(value: Any) -> list[str]:

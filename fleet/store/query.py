@@ -119,13 +119,14 @@ class Patterns(_Table):
         found = self._lines(f"{_LINE} WHERE id = ?", each)
         return found[0] if found else None
 
-    def shared(self, each: str) -> Line | None:
-        """Return what the tree has of a record; None for nothing."""
-        waits = self._rows("SELECT base FROM outbox WHERE id = ?", each)
-        if not waits:
-            return self.line(each)
-        found = codec.decode(waits[0][0], limits.RECORD_BYTES_MAX) if waits[0][0] else None
-        return found if isinstance(found, Line) else None
+    def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
+        """Yield what the tree has of some records, each with its id; None for nothing."""
+        asked = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
+        rows = self._ingest.ask(lambda it: [(each, *it.execute(asked, (each,)).fetchone()) for each in ids])
+        for each, raw, hash_, waits, base in rows:
+            data = base if waits else checked(raw, hash_)
+            found = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
+            yield each, found if isinstance(found, Line) else None
 
     def get(self, each: str) -> Pattern | None:
         """Return the folded record of one id."""

@@ -44,7 +44,7 @@ def screen(text: str, *, home: str | None = None) -> Screened:
     emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
     ``strip_controls``.
     """
-    if _is_harmless(text):
+    if is_harmless(text):
         return Screened(text, (), 0)
     lines = text.replace("\r\n", "\n")
     clean = strip_controls(re.sub(_CSI, "", lines))
@@ -53,7 +53,7 @@ def screen(text: str, *, home: str | None = None) -> Screened:
     return Screened(clean, tuple(sorted(kinds)), stripped)
 
 
-def _is_harmless(text: str) -> bool:
+def is_harmless(text: str) -> bool:
     """Tell at a glance that no screening would change the text, nor any part of it: most texts hint at nothing.
 
     The same for a secret and for a home folder: neither can be there without one of its hints.
@@ -80,7 +80,7 @@ def screened(value: object) -> str:
     """Return a field as one line that is fit to leave; what is no text, as a peer may send it, is empty."""
     if not isinstance(value, str):
         return ""
-    if _is_harmless(value):
+    if is_harmless(value):
         return one_line(value)  # no hint has a blank in it, so none comes up where a line ended
     # Redacted once more as one line: a line end may have stood between a name and its secret.
     return redact(one_line(screen(value).text))
