@@ -59,10 +59,9 @@ def rendered_page(workspace: Workspace) -> bytes:
 def write_page(workspace: Workspace) -> bool:
     """Render ``patterns.md`` here where it is not that of this generation; tell whether it is another one now."""
     file = workspace.clan / PAGE
-    with workspace.db.snapshot():
-        now, noted, data = _made_of(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
-        if noted != f"{now} {_hash(data)}":
-            data = rendered_page(workspace)
+    now, noted, data = _made_of(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
+    if noted != f"{now} {_hash(data)}":
+        data = rendered_page(workspace)
     with workspace.locked():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
         is_other = workspace.files.replace(file, data, is_durable=False)

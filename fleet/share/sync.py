@@ -166,12 +166,10 @@ class Exchange:
             before, after = tree.paths(head), tree.paths(commit)
             if news := _news_of_ours(workspace, before, after):
                 self.hooks.look(news, partial(_record, workspace, before))
-            generation = workspace.patterns.generation
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
-            with workspace.db.snapshot():
-                self.done.came.update(workspace.patterns.changed(generation), workspace.discoveries.changed(generation))
+            self.done.came.update(taken.came)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
                 base = tree.read(before[MEMBERS][0]) if MEMBERS in before else b""
                 self._write_members(after, Members.parse(base))

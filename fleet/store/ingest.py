@@ -66,10 +66,12 @@ class Taken(msgspec.Struct):
     Attributes:
         lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
+        came: ids of the records and discoveries that are new or changed here, and names of carried lines.
     """
 
     lost: list[Entry] = []
     put_back: list[str] = []
+    came: list[str] = []
 
 
 def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list[Source]:
@@ -459,7 +461,7 @@ class Ingest:
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
         taken = Taken()
         with self._changing() as fold:
-            connection = fold.connection
+            connection, generation = fold.connection, int(get_meta(fold.connection, "generation"))
             sources = self._sources()
             self._fold_files(fold, sources)
             before = dict(connection.execute("SELECT path, oid FROM tree"))
@@ -482,6 +484,7 @@ class Ingest:
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", [(plan.oid, plan.path) for plan in plans])
             set_meta(connection, "shrunk", "")
             self._end(fold)
+            taken.came = Contents(connection).names(generation)
         self._tell()
         return taken
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from contextlib import closing
 from functools import cache
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -341,17 +341,19 @@ def _partners(told: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     for at, stems in enumerate(told):
         for stem in stems:
             holders.setdefault(stem, []).append(at)
-    size = len(told)
-    for at, stems in enumerate(told):
-        looked = list[int]()
+
+    @cache
+    def closest(stems: frozenset[str]) -> list[int]:
+        """Return the texts that share most of some stems, of equals the first: one more, since one may be asking."""
+        looked, enough = list[int](), -(-len(stems) // 3)
         # The rarest words first: what everybody says tells little, and is looked up only while there is room.
         for stem in sorted(stems, key=lambda stem: (len(holders[stem]), stem)):
             looked += holders[stem][: LOOKED_MAX - len(looked)]
-        shared, enough = Counter(looked), -(-len(stems) // 3)
-        del shared[at]
-        # Those that share most, and of equals the first, each as one number.
-        close = [count * size - each for each, count in shared.items() if count >= enough]
-        yield from (_pair(at, -each % size) for each in heapq.nlargest(PARTNERS_MAX, close))
+        shared = (count * len(told) - each for each, count in Counter(looked).items() if count >= enough)
+        return [-each % len(told) for each in heapq.nlargest(PARTNERS_MAX + 1, shared)]
+
+    for at, stems in enumerate(told):
+        yield from islice((_pair(at, each) for each in closest(stems) if each != at), PARTNERS_MAX)
 
 
 def _pair(one: int, other: int) -> tuple[int, int]:
