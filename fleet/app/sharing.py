@@ -33,7 +33,7 @@ from fleet.store.workspace import Workspace
 
 _LEFT = "left"
 _LOOKED = "looked_for_secrets"
-"""Key of the generation up to which lessons were looked at for secrets, and of the last id while a look goes on."""
+"""Key of the generation and row up to which lessons were looked at for secrets, in the order in which they changed."""
 _LOOKED_AT_MAX = 1_000
 _REFUSED_TOLD, _TOLD_MAX = "refused_told", 2_000
 """Key of the unreadable lines that a sync told, and how many of them are noted; those beyond are told each time."""
@@ -287,20 +287,16 @@ def _drop_secrets(workspace: Workspace) -> None:
     if workspace.is_read_only or not agents:
         return
     noted = workspace.state.get(_LOOKED)
+    generation, row = map(int, (noted or "0 0").split(" ")[:2])
     with workspace.db.snapshot():
-        now = workspace.patterns.generation
-        since, until, last = (*noted.split(" "), "0", "0", "")[:3] if noted else ("0", str(now), "")
-        if int(since) > now:
-            since, until, last = "0", str(now), ""  # the database is another one
-        until = until if last else str(now)
-        came = [each for each in workspace.patterns.changed(int(since)) if each > last]
+        if generation > workspace.patterns.generation:
+            generation, row = 0, 0  # the database is another one
+        came = workspace.patterns.changed_behind(generation, row, _LOOKED_AT_MAX)
     dropped: dict[str, list[str]] = {}
     if came:
         with workspace.writing(agents[0]) as writer:
-            dropped, last = Purge(workspace).secrets(writer, came[:_LOOKED_AT_MAX])
-    looked = f"{since} {until} {last}" if came and last != came[-1] else f"{until} {until} "
-    if looked != noted:
-        workspace.state.put(**{_LOOKED: looked})
+            dropped, last = Purge(workspace).secrets(writer, list(came))
+        workspace.state.put(**{_LOOKED: "{} {}".format(*came[last])})
     for pattern, kinds in dropped.items():
         workspace.warn(
             f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "

@@ -119,6 +119,14 @@ class Patterns(_Table):
         found = self._lines(f"{_LINE} WHERE id = ?", each)
         return found[0] if found else None
 
+    def changed_behind(self, generation: int, row: int, count: int) -> dict[str, tuple[int, int]]:
+        """Return the first records that changed after a place, by id: each with its place, a generation and a row."""
+        asked = (
+            "SELECT id, generation, rowid FROM pattern WHERE generation >= ? AND (generation, rowid) > (?, ?) "
+            "ORDER BY generation, rowid LIMIT ?"
+        )
+        return {each: tuple(place) for each, *place in self._rows(asked, generation, generation, row, count)}
+
     def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
         """Yield what the tree has of some records, each with its id; None for nothing."""
         asked = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
