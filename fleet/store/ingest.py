@@ -667,8 +667,12 @@ class Ingest:
         return str(self._answered(lambda it: it.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
-        """Return a note that can be found out again: it goes with the database. "" for none."""
-        return self._answered(lambda it: get_meta(it, key))
+        """Return a note that can be found out again: it goes with the database. "" for none.
+
+        An open database is asked as it is: no file can make a note another one.
+        """
+        ask = self._answered if self.database.is_open else self.ask
+        return ask(lambda it: get_meta(it, key))
 
     def note(self, key: str, value: str) -> None:
         """Keep a note for as long as the database is kept."""
