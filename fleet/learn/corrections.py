@@ -308,7 +308,7 @@ class Corrections:
         By words, and where lessons have embeddings, by meaning: never before the correction is durable, nor in a hook.
         """
         patterns = self._workspace.patterns
-        with self._workspace.snapshot(WAIT_S):
+        with self._workspace.db.as_they_are():
             stands_for = {member: group[0] for member, group in patterns.groups().items()}
             meaning = self._by_meaning(text) if patterns.has_meanings() else {}
             known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}

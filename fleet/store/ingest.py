@@ -191,10 +191,16 @@ class Ingest:
 
         Yields whether they are up to date: False where another process is at it and not done within ``wait_s``.
         """
-        before, is_current = self._is_snapshot, self.refresh(wait_s)
-        self._is_snapshot = True
-        try:
+        is_current = self.refresh(wait_s)
+        with self.as_they_are():
             yield is_current
+
+    @contextmanager
+    def as_they_are(self) -> Iterator[None]:
+        """Let queries answer from the rows as they are while the block runs: what came since is not asked for."""
+        before, self._is_snapshot = self._is_snapshot, True
+        try:
+            yield
         finally:
             self._is_snapshot = before
 
