@@ -184,9 +184,13 @@ class Files:
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
     def _folders_to(self, path: Path) -> list[Path]:
-        """Return the folders between the root and a file, from above."""
-        names = path.parent.relative_to(self.root).parts
-        return [self.root.joinpath(*names[: at + 1]) for at in range(len(names))]
+        """Return the folders between the root and a file, from above.
+
+        Raises:
+            ValueError: it is not below the root.
+        """
+        above = path.parents
+        return list(above[: above.index(self.root)])[::-1]
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

@@ -199,11 +199,17 @@ class Runs:
 
     def _note(self, agent: str, kind: str, noted: Noted, edits: list[Edit]) -> str:
         run = self.fresh(kind, agent, noted.told, edits, noted.fields, noted.lessons, noted.retired)
-        kept = [path for path in self._folder.glob(f"*{_DONE}") if path.name.split("-")[0] in COMMANDS]
-        for path in sorted(kept, key=lambda each: each.stem.split("-")[-2])[: max(0, len(kept) - NOTED_MAX)]:
-            self._files.remove(path)
+        for name in self._noted()[:-NOTED_MAX]:
+            self._files.remove(self._folder / name)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
         return run.id
+
+    def _noted(self) -> list[str]:
+        """Return the names of the files that commands noted themselves in, those of the earliest days first."""
+        found: list[str] = []
+        with suppress(OSError):  # there is none yet
+            found = [path.name for path in self._folder.iterdir() if path.name.endswith(_DONE)]
+        return sorted((name for name in found if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
     def note_given(self, command: str, at: str) -> None:
         """Note that a command which leaves no run was given at a time: whoever takes back the last one must know."""

@@ -579,8 +579,10 @@ def check_version(root: Path) -> None:
     clan = root / "clan-learnings"
     if (clan / FORMAT).is_file():
         return
+    local = root / ".fleet"
+    names_here = [each.name for each in local.iterdir()] if local.is_dir() else []
     shards = sorted((clan / "patterns.d").glob("*.jsonl"))[:8]
-    if any((root / ".fleet" / name).exists() for name in VERSION_1_FILES) or any(
+    if not set(VERSION_1_FILES).isdisjoint(names_here) or any(
         is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
     ):
         raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
