@@ -56,11 +56,9 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
         try:
             with opened() as workspace:
-                found = [
-                    (word, cleaned(told)) for word, told in ask(workspace, incomplete) if word.startswith(incomplete)
-                ]
+                found = [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)]
                 workspace.warnings.clear()
-                return found[:_OFFERED_MAX]
+                return [(word, screening.one_line(cleaned(told))) for word, told in found[:_OFFERED_MAX]]
         except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
             return []
 
