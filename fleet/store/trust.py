@@ -86,14 +86,11 @@ class Trust:
         Since a stamp, "" for all it ever said; the columns of ``earlier`` still count.
         """
         rows = [(_EARLIER, name, each.id, codec.encode(each).decode(), at) for each in earlier]
-        self._change(self._about(name), [(_BLOCKED, name, "", since, at), *rows])
+        self._change(_all_about(name), [(_BLOCKED, name, "", since, at), *rows])
 
     def unblock(self, name: str) -> None:
         """Let a name's columns count again."""
-        self._change(self._about(name), [])
-
-    def _about(self, name: str) -> list[tuple[str, Sequence[tuple[str, ...]]]]:
-        return [("DELETE FROM trust WHERE kind = ? AND name = ?", [(_BLOCKED, name), (_EARLIER, name)])]
+        self._change(_all_about(name), [])
 
     # --- left out ---------------------------------------------------------------------------------------------------
 
@@ -120,14 +117,14 @@ class Trust:
         """Leave parts out until somebody decides."""
         rows = [(each.kind, each.writer, each.id, each.kept(), at) for each in list(held)[: limits.WITHHELD_MAX]]
         gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
-        self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", gone)], rows)
+        self._change(gone, rows)
 
     def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
         """Take in what was left out of a kind and group, or leave it out for good; return it."""
         found = [each for each in self.held() if (each.kind, each.group) == (kind, group)]
         keys = [(name, each.writer, each.id) for each in found for name in (kind, f"{kind}{_LEFT}")]
         rows = [(f"{kind}{_LEFT}", each.writer, each.id, each.kept(), "") for each in (() if is_taken else found)]
-        self._change([("DELETE FROM trust WHERE kind = ? AND name = ? AND id = ?", keys)], rows)
+        self._change(keys, rows)
         return found
 
     def ask_again(self, kind: str, group: str) -> list[Held]:
@@ -147,7 +144,9 @@ class Trust:
         known = self.brought()
         room = limits.WITHHELD_MAX - len(known)
         rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in found.items()]
-        self._insert([row for row in rows if (row[2], row[1]) not in known][: max(room, 0)])
+        if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
+            connection = self._state.connection()  # no fold depends on it: nothing is decided
+            self._state.in_one_go(lambda: connection.executemany(_PUT.format("IGNORE"), news))
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -160,26 +159,24 @@ class Trust:
         except sqlite3.OperationalError:  # read-only, and of an earlier version
             return []
 
-    def _insert(self, rows: Sequence[tuple[str, ...]]) -> None:
-        """Keep what no fold depends on."""
-        if rows:
-            connection = self._state.connection()
-            statement = "INSERT OR IGNORE INTO trust VALUES (?, ?, ?, ?, ?)"
-            self._state.in_one_go(lambda: connection.executemany(statement, rows))
-
-    def _change(
-        self, statements: Iterable[tuple[str, Sequence[tuple[str, ...]]]], rows: Sequence[tuple[str, ...]]
-    ) -> None:
+    def _change(self, gone: Sequence[tuple[str, str, str]], rows: Sequence[tuple[str, ...]]) -> None:
+        """Take rows out, by kind, name and id, and put others in: a decision, by which folds change."""
         connection = self._state.connection()
 
         def write() -> None:
-            for statement, values in statements:
-                connection.executemany(statement, values)
-            connection.executemany("INSERT OR REPLACE INTO trust VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany("DELETE FROM trust WHERE kind = ? AND name = ? AND id GLOB ?", gone)
+            connection.executemany(_PUT.format("REPLACE"), rows)
             mark = int(self._state.get(DECIDED) or 0) + 1
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (DECIDED, str(mark)))
 
         self._state.in_one_go(write)
+
+
+_PUT = "INSERT OR {} INTO trust VALUES (?, ?, ?, ?, ?)"
+
+
+def _all_about(name: str) -> list[tuple[str, str, str]]:
+    return [(_BLOCKED, name, "*"), (_EARLIER, name, "*")]
 
 
 def _sentence(kind: str, group: str, number: int) -> str:
