@@ -195,6 +195,7 @@ class Outbox:
         if out.stripped:
             self._workspace.state.put(**{_STRIPPED: f"{self._tree.head()} {out.stripped}"})
 
+    @cached_property
     def _is_small(self) -> bool:
         size = sum(size for path, (_, size) in self._paths.items() if Kind.of(path))
         return size < self._workspace.config.keep.edition_always_bytes
@@ -206,7 +207,7 @@ class Outbox:
         """
         shards = sum(size for path, (_, size) in self._paths.items() if path.startswith(f"{kind.name}.d/"))
         most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
-        return self._is_small() or shards > most
+        return self._is_small or shards > most
 
     def _dropped(self, changed: Files, *, always: bool) -> Files:
         """Return each shard of the tree that has lines which the tree's own edition covers, without them.
@@ -254,8 +255,8 @@ class Outbox:
         return self._paths.get(kind.edition, ("", 0))[1]
 
     def _is_due(self, kind: Kind) -> bool:
-        if self._is_small() or not self._is_heavy(kind):
-            return self._is_small()
+        if self._is_small or not self._is_heavy(kind):
+            return self._is_small
         share = self._workspace.config.keep.edition_uncovered_share
         looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(self._paths.items()) if Kind.of(path) is kind)
         mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()

@@ -104,7 +104,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
             seen = [(each, look(each)) for each in plain if names.is_replica(each.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(Source(f"{folder.name}/{each.name}", kind, each.path, at) for each, at in seen)
+    return sorted(Source(f"{kind.name}.d/{each.name}", kind, each.path, at) for each, at in seen)
 
 
 class _Plan(NamedTuple):
