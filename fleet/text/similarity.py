@@ -9,7 +9,6 @@ Stems are SQLite's: the same as in its full-text index.
 import heapq
 import re
 import sqlite3
-import tomllib
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -18,10 +17,10 @@ from contextlib import closing
 from functools import cache
 from hashlib import blake2b
 from itertools import islice, pairwise
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from fleet.text import sections
 from fleet.text.screening import strip_controls
 
 CHARS_MAX = 800
@@ -414,7 +413,7 @@ class _Wording(NamedTuple):
 
 
 class _Lists(NamedTuple):
-    """The content of ``data/words.toml``; ``poles`` says of a stem at which poles of which opposites it stands."""
+    """The content of ``data/words.txt``; ``poles`` says of a stem at which poles of which opposites it stands."""
 
     stop: frozenset[str]
     negators: frozenset[str]
@@ -430,20 +429,20 @@ class _Lists(NamedTuple):
 
 @cache
 def _lists() -> _Lists:
-    with Path(__file__).with_name("data").joinpath("words.toml").open("rb") as file:
-        raw = tomllib.load(file)
+    known = sections("words.txt")
+    words = {name: " ".join(rows).split() for name, rows in known.items()}
     spaced, unspaced = (
-        [[pole.split() for pole in row.split(" / ")] for row in raw["opposites"][name].splitlines()]
-        for name in ("spaced", "unspaced")
+        [[pole.split() for pole in row.split(" / ")] for row in known[name]]
+        for name in ("opposites", "opposites_unspaced")
     )
-    verbs, faults = raw["negative_verbs"].split(), raw["faults"].split()
+    verbs, faults = words["negative_verbs"], words["faults"]
     stems = _stems([*verbs, *faults, *(word for poles in spaced for pole in poles for word in pole)])
     poles: dict[str, set[tuple[int, int]]] = {}
     for axis, pair in enumerate(spaced):
         for sign, pole in enumerate(pair):
             for word in pole:
                 poles.setdefault(stems[word], set()).add((axis, sign))
-    stop, negators, clauses, names = (frozenset(raw[name].split()) for name in ("stop", "negators", "clauses", "names"))
+    stop, negators, clauses, names = (frozenset(words[name]) for name in ("stop", "negators", "clauses", "names"))
     return _Lists(
         stop=stop,
         negators=negators,
@@ -451,10 +450,10 @@ def _lists() -> _Lists:
         faults=frozenset(stems[fault] for fault in faults),
         clauses=clauses,
         names=names,
-        numbers=raw["numbers"],
+        numbers={name: int(value) for name, value in map(str.split, known["numbers"])},
         poles={stem: frozenset(found) for stem, found in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),
-        negators_unspaced="|".join(sorted(raw["negators_unspaced"].split(), key=len, reverse=True)),
+        negators_unspaced="|".join(sorted(words["negators_unspaced"], key=len, reverse=True)),
     )
 
 
