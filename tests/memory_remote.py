@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import BytesIO
 from threading import Lock
+from typing import IO
 
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, check_outgoing
 from fleet.store.git import Bare
@@ -215,6 +217,10 @@ class MemoryTree:
         if oid not in self._blobs:
             raise TreeGoneError(f"the content {oid} is not here")
         return self._blobs[oid]
+
+    def open(self, oid: str) -> AbstractContextManager[IO[bytes]]:
+        """Hold the bytes behind one id open for reading."""
+        return BytesIO(self.read(oid))
 
     def reading(self) -> AbstractContextManager[None]:
         """Return a block in which much is read."""

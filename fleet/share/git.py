@@ -147,9 +147,12 @@ class GitRemote:
         files = tree.sort_entries(news, self._copy.held()).files
         wanted = {path: oid for path, (oid, size) in files.items() if size > limits.UNREADABLE_MAX}
         with self._copy.reading():
-            judged = zip(wanted.items(), self._copy.blobs(wanted.values()), strict=True)
-            held = {oid: why for (path, oid), data in judged if (why := tree.too_much(path, data))}
+            held = {oid: why for path, oid in wanted.items() if (why := self._too_much(path, oid))}
         self._copy.hold(held)
+
+    def _too_much(self, path: str, oid: str) -> str:
+        with self._copy.open(oid) as content:
+            return tree.too_much(path, content)
 
     def _warn_of_going_back(self, since: Mark, head: Mark) -> None:
         if not head:

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from io import BytesIO
 from random import Random
 
 import msgspec
 
 from crdt.clock import ZERO, Stamp
+from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, NoError, RefusedError
@@ -313,9 +313,12 @@ def _pattern_files(paths: Paths) -> dict[str, str]:
 
 def _having(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file that have one of the marks in them: of a large edition most do not."""
-    for raw in BytesIO(workspace.tree.read(oid)):
-        if any(mark in raw for mark in marks):
-            yield raw if raw.endswith(b"\n") else raw + b"\n"
+    with workspace.tree.open(oid) as content:
+        for rows in iter(partial(content.readlines, limits.BLOCK_BYTES), []):
+            block = b"".join(rows)
+            for raw in rows if any(mark in block for mark in marks) else ():
+                if any(mark in raw for mark in marks):
+                    yield raw if raw.endswith(b"\n") else raw + b"\n"
 
 
 def _pause(attempt: int, rng: Random, took_s: float) -> float:

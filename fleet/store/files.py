@@ -9,9 +9,11 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
+from typing import IO
 
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError
@@ -20,7 +22,6 @@ from fleet.store import homes
 _POLL_S = 0.01
 _TICK_NS = 20_000_000  # of a file system's clock, and then some ...
 _COARSE_TICK_NS = 1_100_000_000  # ... for some have one of a second
-_READ_BYTES = 4096
 _PRIVATE = ".fleet"  # consent, exposures and the replica are nobody else's
 _PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,23 +52,24 @@ class Files:
 
         A clone may hold links to anywhere: what they lead to would be shown to a model, or taken for our own.
         """
-        if self._is_behind_link(path):
-            return b""
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _PLAIN)
+        with self.open(path) as file:
             try:
-                pieces, wanted = [], max(os.fstat(handle).st_size + 1, _READ_BYTES)
-                while piece := os.read(handle, wanted):
-                    pieces.append(piece)
-            finally:
-                os.close(handle)
-            return b"".join(pieces)
+                return file.read() or b""  # nothing of a pipe that nobody writes to
+            except OSError as why:
+                raise _unreadable(path, why) from why
+
+    def open(self, path: Path) -> IO[bytes]:
+        """Return a file open for reading, an empty one where ``read`` has nothing. Raises as ``read``."""
+        if self._is_behind_link(path):
+            return BytesIO()
+        try:
+            return open(path, "rb", opener=_opened)
         except (FileNotFoundError, NotADirectoryError):
-            return b""
+            return BytesIO()
         except OSError as why:
             if why.errno == errno.ELOOP:
-                return b""
-            raise DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_WHOSE}") from why
+                return BytesIO()
+            raise _unreadable(path, why) from why
 
     def _is_behind_link(self, path: Path) -> bool:
         try:
@@ -115,11 +117,16 @@ class Files:
         """
         if self._same(path, data):
             return False
+        self.write(path, [data], is_durable=is_durable)
+        return True
+
+    def write(self, path: Path, blocks: Iterable[bytes], *, is_durable: bool = True) -> None:
+        """Write a whole file anew, atomically: not all of it need be in memory at once. Raises as ``replace``."""
         with self._writing(path):
             self._prepare(path)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             try:
-                self._write_new(temporary, data, self._mode(path), is_durable=is_durable)
+                self._write_new(temporary, blocks, self._mode(path), is_durable=is_durable)
                 self._rename(temporary, path)
             except BaseException:
                 with suppress(OSError):
@@ -127,7 +134,6 @@ class Files:
                 raise
             if is_durable:
                 self._fsync_folder(path.parent)
-        return True
 
     def folder(self, path: Path) -> None:
         """Make a folder and those above it, none of them a link."""
@@ -218,15 +224,18 @@ class Files:
             return 0o600 if is_own or below.parts[:1] == (_PRIVATE,) else _PUBLIC
         return _PUBLIC
 
-    def _write_new(self, path: Path, data: bytes, mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
+    def _write_new(self, path: Path, blocks: Iterable[bytes], mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if mode != _PUBLIC:  # what a person gave a file, whatever the umask is
                 os.fchmod(handle, mode)
-            self._write_all(handle, data)
+            size = 0
+            for data in blocks:
+                self._write_all(handle, data)
+                size += len(data)
             if is_durable:
                 self._fsync(handle)
-            _check_written(handle, len(data))
+            _check_written(handle, size)
         finally:
             os.close(handle)
 
@@ -260,6 +269,14 @@ class Files:
             self._fsync(handle)
         finally:
             os.close(handle)
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | _PLAIN)
+
+
+def _unreadable(path: Path, why: OSError) -> DiskError:
+    return DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_WHOSE}")
 
 
 def _check_written(handle: int, wanted: int) -> None:

@@ -4,6 +4,7 @@ No prompt, no hook, no filter, no work tree and no index is ever involved; no pr
 held than fits, and no secret is shown. ``Bare`` is plumbing over it; everything in it can be fetched again.
 """
 
+import io
 import json
 import os
 import re
@@ -14,8 +15,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from fleet.model import limits
 from fleet.store import process
 from fleet.store.files import Files
 from fleet.store.process import Done
@@ -529,12 +531,13 @@ class Bare:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Let one git answer all that is read while the block runs."""
-        self._is_reading = True
+        before, self._is_reading = self._is_reading, True
         try:
             yield
         finally:
-            self._is_reading = False
-            self._stop_reader()
+            self._is_reading = before
+            if not before:
+                self._stop_reader()
 
     def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield the content of each blob, one at a time: never are all of them in memory.
@@ -542,53 +545,68 @@ class Bare:
         Raises:
             GitDamaged: one is not here.
         """
-        try:
+        with self.reading():
             for oid in oids:
-                is_new = self._reader is None
-                try:
-                    data = self._blob(oid)
-                except GitDamaged:
-                    self._stop_reader()
-                    if is_new:
-                        raise
-                    data = self._blob(oid)  # the repository was made anew since the reader was started
+                with self.open(oid) as content:
+                    data = content.read()
                 yield data
-        finally:
-            if not self._is_reading:
-                self._stop_reader()
 
-    def _blob(self, oid: str) -> bytes:
-        """Return the answer to one question: ``<id> blob <size>``, a line end, the bytes, a line end.
+    @contextmanager
+    def open(self, oid: str) -> Iterator[IO[bytes]]:
+        """Hold the content of a blob open for reading: no more of it need be in memory than is looked at.
 
-        Asked for one blob after the other, so that no disk needs room for a list.
+        Raises:
+            GitDamaged: it is not here.
         """
+        reader, answers, size = self._asked(oid)
+        self._reader = None  # whoever asks meanwhile is answered by another one
+        content = _Content(answers, size)
+        try:
+            yield io.BufferedReader(content, limits.BLOCK_BYTES)
+        finally:
+            if self._is_reading and self._reader is None and content.is_read and answers.read(1) == b"\n":
+                self._reader = reader
+            else:
+                _stop(reader)
+
+    def _asked(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
+        """Return a reader that was asked for a blob, what it answers with next, and how many bytes of that are content.
+
+        Its answer is ``<id> blob <size>``, a line end, the bytes, a line end. Asked for one blob after the other, so
+        that no disk needs room for a list.
+        """
+        is_new = self._reader is None
         if self._reader is None:
-            self._check()
-            self._reader = subprocess.Popen(
-                (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
-                cwd=self.folder,
-                env=self._env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        asked, answers = self._reader.stdin, self._reader.stdout
-        if asked is None or answers is None:
+            self._reader = self._started()
+        reader = self._reader
+        if reader.stdin is None or reader.stdout is None:
             raise ValueError("both ends of the child must be pipes")
         with suppress(BrokenPipeError):
-            asked.write(f"{oid}\n".encode())
-            asked.flush()
-        head = answers.readline(256).split()
-        data = answers.read(int(head[2])) if len(head) == 3 and head[1] == b"blob" else b""
-        if head[:2] != [oid.encode(), b"blob"] or len(data) != int(head[2]) or answers.read(1) != b"\n":
+            reader.stdin.write(f"{oid}\n".encode())
+            reader.stdin.flush()
+        head = reader.stdout.readline(256).split()
+        if len(head) == 3 and head[:2] == [oid.encode(), b"blob"]:
+            return reader, reader.stdout, int(head[2])
+        self._stop_reader()
+        if is_new:
             raise GitDamaged(f"{self.folder}: objects are missing")
-        return data
+        return self._asked(oid)  # the repository was made anew since the reader was started
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        self._check()
+        return subprocess.Popen(
+            (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
+            cwd=self.folder,
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def _stop_reader(self) -> None:
         if self._reader is not None:
-            self._reader.kill()
-            self._reader.communicate()
+            _stop(self._reader)
             self._reader = None
 
     def commit(
@@ -727,6 +745,41 @@ class Bare:
         command = (*start, f"--git-dir={self.folder}", *arguments)
         until = until or self._until or time.monotonic() + self._timeout_s
         return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
+
+
+class _Content(io.RawIOBase):
+    """Content of one blob, on its way from git."""
+
+    def __init__(self, answers: IO[bytes], size: int) -> None:
+        self._answers = answers
+        self._left = size
+
+    @property
+    def is_read(self) -> bool:
+        """True once all of it was read."""
+        return not self._left
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what is next of it into a buffer; return how many bytes.
+
+        Raises:
+            GitDamaged: git has no more, though there should be.
+        """
+        block = self._answers.read(min(len(buffer), self._left))
+        if self._left and not block:
+            raise GitDamaged("objects are missing")
+        buffer[: len(block)] = block
+        self._left -= len(block)
+        return len(block)
+
+
+def _stop(reader: "subprocess.Popen[bytes]") -> None:
+    reader.kill()
+    reader.communicate()
 
 
 def _is_fit(path: str, mode: str) -> bool:

@@ -9,13 +9,14 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -108,17 +109,18 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
 
 
 class _Plan(NamedTuple):
-    """A file here as it has to become.
+    """A file here as it has to become: what the tree has at its path, and behind that what it keeps besides.
 
     Attributes:
-        oid: of the tree's content, if the file becomes just that; else "".
+        oid: of what the tree has there, "" for nothing.
+        kept: what is kept besides.
         leaving: the lines that leave it.
         gains: lines come to it.
     """
 
     path: str
     oid: str
-    data: bytes
+    kept: bytes
     leaving: bytes
     gains: bool
 
@@ -400,6 +402,18 @@ class Ingest:
             if before is None or not before[0] or before[0] != source.look:
                 self._fold_file(fold, source, before)
 
+    def _note_joined(self, fold: Rows, plans: Sequence[_Plan]) -> None:
+        """Note of files that begin as a file of the tree does, whose lines were all joined, that they are read so far.
+
+        They are read on from there, as any other.
+        """
+        for plan in plans:
+            if plan.path in fold.joined:
+                asked = "SELECT size, hash FROM tree WHERE path = ?"
+                size, hash_ = fold.connection.execute(asked, (plan.path,)).fetchone()
+                _note_file(fold.connection, plan.path, "", size, 0, hash_, plan.oid)
+                fold.forget_refused(plan.path)
+
     def _fold_file(self, fold: Rows, source: Source, before: tuple[Any, ...] | None) -> None:
         """Read a file on from where it was read to, or, where its beginning is another, from the start."""
         try:
@@ -408,15 +422,15 @@ class Ingest:
             return
         with os.fdopen(handle, "rb") as file:
             seen = os.fstat(handle)
-            size, count, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
-            reader = _Reader(file, count)
+            size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
+            reader = _Reader(file)
             if size and not reader.skip(size, hash_):
-                size, count, oid = 0, 0, ""
+                size, oid = 0, ""
                 set_meta(fold.connection, "shrunk", "1")
                 file.seek(0)
                 reader = _Reader(file)
-            fold.forget_refused(source.path, behind=count)
-            fold.join(source.kind, source.path, reader.chunks(), first=count + 1)
+            fold.forget_refused(source.path, behind=reader.rows)
+            fold.join(source.kind, source.path, reader.chunks(), first=reader.rows + 1)
         oid = oid if reader.size == size else ""
         _note_file(fold.connection, source.path, fingerprint(seen), reader.size, reader.rows, reader.hash, oid)
 
@@ -434,7 +448,7 @@ class Ingest:
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
                     fold.join(_kind(path), path, [data[start:]], in_tree=True)
-                    _note_blob(connection, path, paths[path], data)
+                    _note_blob(connection, path, paths[path], len(data), _hash(data))
             else:
                 old = get_meta(connection, "head")
                 lost = fold.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
@@ -477,24 +491,26 @@ class Ingest:
             if get_meta(connection, "head") == commit:
                 tree.move(commit)
             oids = _oids(tree, self._head())
-            plans = self._plans(fold, tree, oids, {each.path: each.look for each in sources})
+            plans = self._plans(fold, oids, {each.path: each.look for each in sources})
             taken.put_back = [
                 plan.path for plan in plans if plan.gains and before.get(plan.path) == oids.get(plan.path, "")
             ]
             if get_meta(connection, "shrunk"):
                 for kind in KINDS if writer else ():
                     self._spill(fold, kind, kind.shard(writer), plans)
-            self._write(plans)
+            self._write(fold, plans)
+            self._note_joined(fold, plans)
             if plans:  # they are read as any others: what cannot be read in them is noted
                 self._fold_files(fold, self._sources())
-            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", [(plan.oid, plan.path) for plan in plans])
+            just_so = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
+            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", just_so)
             set_meta(connection, "shrunk", "")
             self._end(fold)
             taken.came = Contents(connection).names(generation)
         self._tell()
         return taken
 
-    def _plans(self, fold: Rows, tree: GitTree, oids: dict[str, str], here: dict[str, str]) -> list[_Plan]:
+    def _plans(self, fold: Rows, oids: dict[str, str], here: dict[str, str]) -> list[_Plan]:
         """Return the files of the tree and ``here``, but for those that are just what the tree has."""
         known = set(fold.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
@@ -505,35 +521,51 @@ class Ingest:
             if _size(self._clan / path) > BLOB_BYTES_MAX:
                 self._warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
-            plans.append(self._plan(fold, path, oid, tree.read(oid) if oid else b""))
+            plans.append(self._plan(fold, path, oid))
         return plans
 
-    def _plan(self, fold: Rows, path: str, oid: str, theirs: bytes) -> _Plan:
+    def _plan(self, fold: Rows, path: str, oid: str) -> _Plan:
         """Return what a file here becomes: the tree's lines, and those here that the tree does not cover."""
-        kind, mine = _kind(path), self._files.read(self._clan / path)
-        theirs = fold.stripped(kind, theirs)
-        if mine == theirs:
-            return _Plan(path, oid, theirs, b"", gains=False)
-        # By their hashes: two editions line by line would take several times the memory of their bytes.
-        have, there = ({_hash(raw) for raw in _raws(data)} for data in (mine, theirs))
-        own = dict.fromkeys(raw for raw in _raws(mine) if _hash(raw) not in there)
+        kind = _kind(path)
+        # By their hashes: two editions, or one of them line by line, would take several times the memory.
+        with self._theirs(fold, kind, oid) as theirs:
+            there = {_hash(raw): False for raw in _raws(theirs)}
+        own: dict[bytes, None] = {}
+        with self._files.open(self._clan / path) as mine:
+            for raw in _raws(mine):
+                if (hash_ := _hash(raw)) in there:
+                    there[hash_] = True
+                else:
+                    own[raw] = None
         aside = self._aside() if fold.has_refused() else set[bytes]()
         kept = dict.fromkeys(raw for raw in own if raw not in aside and fold.is_wanted(kind, raw))
-        data = theirs
-        if kept:
-            data += b"" if not data or data.endswith(b"\n") else b"\n"
-            data += b"".join(raw + b"\n" for raw in kept)
-        leaving = b"".join(raw + b"\n" for raw in own if raw not in kept)
-        return _Plan(path, "" if kept else oid, data, leaving, gains=not there <= have)
+        leaving = [raw for raw in own if raw not in kept]
+        return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(there.values()))
+
+    def _theirs(self, fold: Rows, kind: Kind, oid: str) -> AbstractContextManager[IO[bytes]]:
+        """Hold open what the tree has at a path, without what purge marks cover."""
+        if self.tree is None or not oid:
+            return BytesIO()
+        return BytesIO(fold.stripped(kind, self.tree.read(oid))) if fold.has_marks() else self.tree.open(oid)
+
+    def _blocks(self, fold: Rows, plan: _Plan, leaving: bytes = b"") -> Iterator[bytes]:
+        """Yield what a file becomes, and behind that what leaves it, block by block."""
+        last = b"\n"
+        with self._theirs(fold, _kind(plan.path), plan.oid) as theirs:
+            while block := theirs.read(limits.BLOCK_BYTES):
+                yield block
+                last = block[-1:]
+        if plan.kept or leaving:
+            yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
     def _spill(self, fold: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
         """Put what rows know, and neither the tree nor a file says, into the own shard: a file was cut or deleted."""
-        missing = fold.unsaid(kind, (plan.data for plan in plans if _kind(plan.path) is kind))
+        missing = fold.unsaid(kind, (self._blocks(fold, plan) for plan in plans if _kind(plan.path) is kind))
         if not missing:
             return
         at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))
         mine = plans[at] if at < len(plans) else _Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True)
-        plans[at:] = [mine._replace(oid="", data=mine.data + missing, gains=True), *plans[at + 1 :]]
+        plans[at:] = [mine._replace(kept=mine.kept + missing, gains=True), *plans[at + 1 :]]
 
     def lacks_lines(self) -> bool:
         """Tell whether the last refresh found a file deleted or cut: since then rows may know what no file says."""
@@ -550,26 +582,27 @@ class Ingest:
             for kind in KINDS:
                 self._spill(fold, kind, kind.shard(writer), plans)
             gaining = [plan for plan in plans if plan.gains]
-            self._write(gaining)
+            self._write(fold, gaining)
             self._fold_files(fold, self._sources())
             set_meta(fold.connection, "shrunk", "")
             self._end(fold)
         return [plan.path for plan in gaining]
 
-    def _write(self, plans: Sequence[_Plan]) -> None:
+    def _write(self, fold: Rows, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some."""
         gaining = [plan for plan in plans if plan.gains]
+        is_durable = len(gaining) <= _WAITED_FILES_MAX
         for plan in gaining:
-            self._put(self._clan / plan.path, plan.data + plan.leaving, is_durable=len(gaining) <= _WAITED_FILES_MAX)
-        if len(gaining) > _WAITED_FILES_MAX:
+            self._put(self._clan / plan.path, self._blocks(fold, plan, plan.leaving), is_durable=is_durable)
+        if not is_durable:
             os.sync()  # of all at once: to wait for each takes a minute for ten thousand
         for plan in plans:
             if plan.leaving:
-                self._put(self._clan / plan.path, plan.data)
+                self._put(self._clan / plan.path, self._blocks(fold, plan))
 
-    def _put(self, file: Path, data: bytes, *, is_durable: bool = True) -> None:
-        if data:
-            self._files.replace(file, data, is_durable=is_durable)
+    def _put(self, file: Path, blocks: Iterator[bytes], *, is_durable: bool = True) -> None:
+        if first := next(blocks, b""):
+            self._files.write(file, chain([first], blocks), is_durable=is_durable)
         else:
             self._files.remove(file)
 
@@ -588,7 +621,7 @@ class Ingest:
                 if source.kind is PATTERNS and each.encode() in (data := self._files.read(source.file)):
                     kept, gone = _parted(data, each, base, writer, parts)
                     taken += gone
-                    self._put(source.file, kept)
+                    self._put(source.file, iter([kept]))
                     fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
             if taken:
                 fold.set_back(each)
@@ -695,24 +728,30 @@ _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 class _Reader:
     """Blocks of an open file; size, number and hash of its whole lines so far."""
 
-    def __init__(self, file: Any, count: int = 0) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self.rows = count
+        self.rows = 0
         self._running = blake2b(digest_size=16)
+        self._at = 0
         self.size = 0
         self.hash = _NO_HASH
 
     def skip(self, size: int, hash_: bytes) -> bool:
-        """Pass over what was read before; False where it is not what it was."""
-        left = size
+        """Pass over what was read before; False where it is not what it was, or ends within a line."""
+        left, last = size, b""
         while left:
             block = self._file.read(min(left, limits.BLOCK_BYTES))
             if not block:
                 return False
             self._running.update(block)
-            left -= len(block)
+            self.rows += block.count(b"\n")
+            left, last = left - len(block), block[-1:]
         self.size, self.hash = size, hash_
-        return bool(self._running.digest() == hash_)
+        return bool(self._running.digest() == hash_) and last == b"\n"
+
+    def read_whole(self) -> tuple[int, bytes]:
+        """Return size and hash of all that was read, a last line without an end included."""
+        return self._at, self._running.digest()
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the rest of the file."""
@@ -726,6 +765,7 @@ class _Reader:
             self._running.update(block[end:])
             at += len(block)
             yield block
+        self._at = at
 
 
 def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
@@ -747,13 +787,16 @@ def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list
     return grown
 
 
-def _contents(connection: Connection, tree: GitTree, paths: dict[str, str]) -> Iterator[tuple[Kind, str, bytes]]:
+def _contents(
+    connection: Connection, tree: GitTree, paths: dict[str, str]
+) -> Iterator[tuple[Kind, str, Iterator[bytes]]]:
     """Yield the files of a tree; each is noted as read."""
     connection.execute("DELETE FROM tree")
     for path, oid in paths.items():
-        data = tree.read(oid)
-        yield _kind(path), path, data
-        _note_blob(connection, path, oid, data)
+        with tree.open(oid) as content:
+            reader = _Reader(content)
+            yield _kind(path), path, reader.chunks()
+            _note_blob(connection, path, oid, *reader.read_whole())
 
 
 def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Sequence[str]) -> tuple[bytes, list[Line]]:
@@ -802,12 +845,17 @@ def _note_file(connection: Connection, *values: str | int | bytes) -> None:
     connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
-def _note_blob(connection: Connection, path: str, oid: str, data: bytes) -> None:
-    connection.execute("INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)", (path, oid, len(data), _hash(data)))
+def _note_blob(connection: Connection, *values: str | int | bytes) -> None:
+    connection.execute("INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)", values)
 
 
-def _raws(data: bytes) -> Iterator[bytes]:
+def _raws(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file that are not empty, without line ends."""
-    for row in BytesIO(data.removeprefix(b"\xef\xbb\xbf")):
-        if raw := row.removesuffix(b"\n").removesuffix(b"\r"):
+    for number, row in enumerate(file):
+        raw = row.removesuffix(b"\n").removesuffix(b"\r")
+        if raw := raw if number else raw.removeprefix(b"\xef\xbb\xbf"):
             yield raw
+
+
+def _joined(raws: Iterable[bytes]) -> bytes:
+    return b"".join(raw + b"\n" for raw in raws)

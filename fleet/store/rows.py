@@ -66,6 +66,7 @@ class Rows:
 
     Attributes:
         arrivals: what came into others' columns; None for nothing.
+        joined: paths of the files of a tree that was compared of which every line was joined.
         read: what files held besides good lines.
         changed: whether any row is another one by now.
     """
@@ -74,6 +75,7 @@ class Rows:
         self.connection = connection
         self.arrivals: Arrivals | None = None
         self.read = Read()
+        self.joined: set[str] = set()
         self.changed = False
         self._policy = policy
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
@@ -83,11 +85,13 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, path: str, data: Iterable[bytes], *, first: int = 1, in_tree: bool = False) -> None:
+    def join(self, kind: Kind, path: str, data: Iterable[bytes], *, first: int = 1, in_tree: bool = False) -> bool:
         """Join the lines of a file, or of what it grew by, of which the first has the number ``first``.
 
         With ``in_tree`` it is a file of the fetched tree: what it says waits no longer, and what is wrong with it is
         told by whoever wrote it.
+
+        Returns whether all that was read so far is lines that are joined.
         """
         read = Read() if in_tree else self.read
         before = len(read.refused)
@@ -100,6 +104,7 @@ class Rows:
         if not in_tree:
             rows = [(path, checksum(each.raw), each.number, each.reason) for each in read.refused[before:]]
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
+        return not (read.count or read.markers)
 
     def _join_patterns(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
         quick_ids = [_quick_id(raw) for _, raw in batch]
@@ -196,7 +201,7 @@ class Rows:
         row = self.connection.execute("SELECT in_tree FROM carried WHERE hash = ?", (entry.hash,)).fetchone()
         return None if row is None else bool(row[0])
 
-    def compare(self, files: Iterable[tuple[Kind, str, bytes]], *, goes_on: bool) -> list[Entry]:
+    def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
         """Join a whole tree: afterwards the outbox names just the rows of which it has not all.
 
         ``goes_on`` tells that the tree descends from the one before.
@@ -212,7 +217,8 @@ class Rows:
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, path, data in files:
-            self.join(kind, path, _chunks(data), in_tree=True)
+            if self.join(kind, path, data, in_tree=True):
+                self.joined.add(path)
         if goes_on:  # whoever understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
@@ -367,12 +373,17 @@ class Rows:
         base = self.base(entry.id)
         return base is None or not line.covers(base, entry)
 
+    def has_marks(self) -> bool:
+        """Tell whether anything was purged."""
+        asked = "SELECT 1 FROM pattern WHERE purges UNION ALL SELECT 1 FROM purged LIMIT 1"
+        return self.connection.execute(asked).fetchone() is not None
+
     def stripped(self, kind: Kind, data: bytes) -> bytes:
         """Return a file's bytes without what purge marks cover; the same bytes where they cover nothing in it."""
+        if not data or not self.has_marks():
+            return data
         marked = {row[0] for row in self.connection.execute("SELECT id FROM pattern WHERE purges")}
         hashes = {row[0] for row in self.connection.execute("SELECT hash FROM purged")}
-        if not data or not (marked or hashes):
-            return data
         known = data.split(b"\n")
         kept = [self._stripped_line(kind, raw, marked, hashes) for raw in known]
         return data if kept == known else b"\n".join(raw for raw in kept if raw is not None)
@@ -388,22 +399,22 @@ class Rows:
             return raw
         return line.encode(entry.without_purged(_decoded(self._batch([entry.id]).rows[entry.id][1])))
 
-    def unsaid(self, kind: Kind, contents: Iterable[bytes]) -> bytes:
-        """Return lines with what rows know, and neither the tree nor these contents of files say."""
+    def unsaid(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
+        """Return lines with what rows know, and neither the tree nor these contents of files say: blocks of each."""
         found = self._unsaid_patterns(contents) if kind is PATTERNS else self._unsaid_discoveries(contents)
         return b"".join(raw + b"\n" for raw in found)
 
-    def _unsaid_discoveries(self, contents: Iterable[bytes]) -> list[bytes]:
+    def _unsaid_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         asked = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
         waiting = [checked(*row) for row in self.connection.execute(asked)]
-        said = {raw.removesuffix(b"\r") for data in contents for raw in data.split(b"\n")} if waiting else set[bytes]()
+        said = {raw for data in contents for _, raw in Read().raw_lines(data, "")} if waiting else set[bytes]()
         return [raw for raw in waiting if raw not in said]
 
-    def _unsaid_patterns(self, contents: Iterable[bytes]) -> list[bytes]:
+    def _unsaid_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         waiting = self.connection.execute(_WAITING).fetchall()
         wanted, said = {row[0] for row in waiting}, dict[str, Line]()
         for data in contents:
-            for _, entry in Read().entries(PATTERNS, [data], ""):
+            for _, entry in Read().entries(PATTERNS, data, ""):
                 if isinstance(entry, Line) and entry.id in wanted:
                     said[entry.id] = line.join(said[entry.id], entry) if entry.id in said else entry
         found: list[bytes] = []
@@ -530,10 +541,6 @@ def _select(connection: Connection, asked: str, wanted: Sequence[str]) -> Iterat
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
         yield from connection.execute(f"SELECT {asked} IN ({','.join('?' * len(some))})", some).fetchall()
-
-
-def _chunks(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + limits.BLOCK_BYTES] for start in range(0, len(data), limits.BLOCK_BYTES))
 
 
 def _quick_id(raw: bytes) -> str:

@@ -12,9 +12,10 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -51,6 +52,8 @@ _SMALL_BYTES_MAX = 16 * 1024
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _FILES = frozenset({"patterns.jsonl", "discoveries.jsonl"}) | _NO_LINES
 _FOLDERS = frozenset({"patterns.d", "discoveries.d"})
+_NAMING = (b'"id":"', b'"id": "')
+_NAMING_BYTES_MAX = max(map(len, _NAMING))
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 
@@ -114,11 +117,16 @@ def _held(path: str, size: int) -> str:
     return f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica" if is_large else ""
 
 
-def too_much(path: str, data: bytes) -> str:
+def too_much(path: str, content: IO[bytes]) -> str:
     """Return why a file of the tree is held, going by its lines; "" where it is read. Costs a few passes in C."""
-    if len(data) <= limits.UNREADABLE_MAX or path in _NO_LINES:
+    if path in _NO_LINES:
         return ""
-    count = data.count(b"\n")
+    count, objects, named, last = 0, 0, [0, 0], b"\n"
+    while block := content.read(limits.BLOCK_BYTES):
+        count += block.count(b"\n")
+        objects += _count(b"\n{", last, block)
+        named = [before + _count(each, last, block) for before, each in zip(named, _NAMING, strict=True)]
+        last = (last + block)[-_NAMING_BYTES_MAX:]
     is_edition, is_lessons = "/" not in path, path.startswith("patterns")
     most = limits.SHARD_LINES_MAX if is_lessons else limits.SHARD_DISCOVERIES_MAX
     most = limits.EDITION_LINES_MAX if is_edition else most
@@ -126,11 +134,15 @@ def too_much(path: str, data: bytes) -> str:
         return (
             f"{count:,} lines, more than the {most:,} that are read of {'an edition' if is_edition else 'one replica'}"
         )
-    objects = data.count(b"\n{") + data.startswith(b"{")
-    unreadable = count - min(objects, data.count(b'"id":"') + data.count(b'"id": "'))
+    unreadable = count - min(objects, sum(named))
     if unreadable > (limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX):
         return f"{unreadable:,} lines that are none"
     return ""
+
+
+def _count(said: bytes, last: bytes, block: bytes) -> int:
+    """Return how often bytes stand in a block, or begin just before it."""
+    return (last[1 - len(said) :] + block).count(said)
 
 
 def is_clan_path(path: str) -> bool:
@@ -216,6 +228,19 @@ class GitTree:
         """
         with _gone():
             yield from self._bare.blobs(oids)
+
+    @contextmanager
+    def open(self, oid: str) -> Iterator[IO[bytes]]:
+        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at.
+
+        Raises:
+            TreeGoneError: it is not here.
+        """
+        if oid in self._small:
+            yield BytesIO(self._small[oid])
+            return
+        with _gone(), self._bare.open(oid) as content:
+            yield content
 
     def read(self, oid: str) -> bytes:
         """Return the bytes behind one id.
