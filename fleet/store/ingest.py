@@ -9,11 +9,11 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import blake2b
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from sqlite3 import Connection
 from typing import IO, Any, NamedTuple, TypeVar
@@ -37,13 +37,14 @@ from fleet.store.database import (
 )
 from fleet.store.files import Files, fingerprint, is_plain, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
-from fleet.store.rows import Contents, Rows
+from fleet.store.rows import Contents, Rows, Told
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
 
 _WAITED_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to somebody who can wait
 _WAITED_FILES_MAX = 256  # more files than that are waited for together
+_IN_STEP = 8  # so many files are read in step: editions are sorted, and say much the same at one place
 _NO_HASH = b""
 
 
@@ -397,10 +398,16 @@ class Ingest:
             connection.execute("DELETE FROM file WHERE path = ?", (path,))
             fold.forget_refused(path)
             set_meta(connection, "shrunk", "1")
-        for source in sources:
-            before = known.get(source.path)
-            if before is None or not before[0] or before[0] != source.look:
-                self._fold_file(fold, source, before)
+        due = [source for source in sources if not _is_read(source, known)]
+        for kind in KINDS:
+            some = iter([source for source in due if source.kind is kind])
+            while step := list(islice(some, _IN_STEP)):
+                with ExitStack() as stack:
+                    found = [self._opened(fold, source, known.get(source.path), stack) for source in step]
+                    opened = [each for each in found if each is not None]
+                    fold.join(kind, [each.told() for each in opened])
+                for each in opened:
+                    each.note(connection)
 
     def _note_joined(self, fold: Rows, plans: Sequence[_Plan]) -> None:
         """Note of files that begin as a file of the tree does, whose lines were all joined, that they are read so far.
@@ -414,25 +421,22 @@ class Ingest:
                 _note_file(fold.connection, plan.path, "", size, 0, hash_, plan.oid)
                 fold.forget_refused(plan.path)
 
-    def _fold_file(self, fold: Rows, source: Source, before: tuple[Any, ...] | None) -> None:
-        """Read a file on from where it was read to, or, where its beginning is another, from the start."""
+    def _opened(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Opened | None":
+        """Open a file where it was read to, or, where its beginning is another, at the start; None for no file."""
         try:
-            handle = os.open(source.place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
-            return
-        with os.fdopen(handle, "rb") as file:
-            seen = os.fstat(handle)
-            size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
+            return None
+        seen = os.fstat(file.fileno())
+        size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
+        reader = _Reader(file)
+        if size and not reader.skip(size, hash_):
+            size, oid = 0, ""
+            set_meta(fold.connection, "shrunk", "1")
+            file.seek(0)
             reader = _Reader(file)
-            if size and not reader.skip(size, hash_):
-                size, oid = 0, ""
-                set_meta(fold.connection, "shrunk", "1")
-                file.seek(0)
-                reader = _Reader(file)
-            fold.forget_refused(source.path, behind=reader.rows)
-            fold.join(source.kind, source.path, reader.chunks(), first=reader.rows + 1)
-        oid = oid if reader.size == size else ""
-        _note_file(fold.connection, source.path, fingerprint(seen), reader.size, reader.rows, reader.hash, oid)
+        fold.forget_refused(source.path, behind=reader.rows)
+        return _Opened(source.path, reader, fingerprint(seen), size, oid)
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -447,7 +451,7 @@ class Ingest:
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    fold.join(_kind(path), path, [data[start:]], in_tree=True)
+                    fold.join(_kind(path), [Told(path, [data[start:]])], in_tree=True)
                     _note_blob(connection, path, paths[path], len(data), _hash(data))
             else:
                 old = get_meta(connection, "head")
@@ -725,6 +729,31 @@ class Ingest:
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
+class _Opened(NamedTuple):
+    """A file that is read on from where it was read to.
+
+    Attributes:
+        look: its fingerprint when it was opened.
+        size: how far it was read before.
+        oid: of the tree's content, if it was just that.
+    """
+
+    path: str
+    reader: "_Reader"
+    look: str
+    size: int
+    oid: str
+
+    def told(self) -> Told:
+        """Return what it grew by."""
+        return Told(self.path, self.reader.chunks(), self.reader.rows + 1)
+
+    def note(self, connection: Connection) -> None:
+        """Note how far it is read."""
+        reader, oid = self.reader, self.oid if self.reader.size == self.size else ""
+        _note_file(connection, self.path, self.look, reader.size, reader.rows, reader.hash, oid)
+
+
 class _Reader:
     """Blocks of an open file; size, number and hash of its whole lines so far."""
 
@@ -827,6 +856,15 @@ def _kind(path: str) -> Kind:
     found = Kind.of(path)
     assert found is not None, path  # noqa: S101 - paths were sorted before
     return found
+
+
+def _is_read(source: Source, known: Mapping[str, tuple[Any, ...]]) -> bool:
+    seen = known.get(source.path, ("",))[0]
+    return bool(seen) and seen == source.look
+
+
+def _plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _size(file: Path) -> int:

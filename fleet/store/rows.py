@@ -46,6 +46,22 @@ _WAITING_RETRACTED = (
 )
 
 
+class Told(NamedTuple):
+    """Lines of a file, or those it grew by: its path, its bytes block by block, and the number of the first line."""
+
+    path: str
+    data: Iterable[bytes]
+    first: int = 1
+
+
+class _Raw(NamedTuple):
+    """One line: the path of its file, its number there, and its bytes."""
+
+    path: str
+    number: int
+    raw: bytes
+
+
 class _Batch(NamedTuple):
     """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox."""
 
@@ -85,8 +101,8 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, path: str, data: Iterable[bytes], *, first: int = 1, in_tree: bool = False) -> bool:
-        """Join the lines of a file, or of what it grew by, of which the first has the number ``first``.
+    def join(self, kind: Kind, files: Sequence[Told], *, in_tree: bool = False) -> bool:
+        """Join the lines of files, which are read in step: of what many of them say at one place a row is made once.
 
         With ``in_tree`` it is a file of the fetched tree: what it says waits no longer, and what is wrong with it is
         told by whoever wrote it.
@@ -95,55 +111,62 @@ class Rows:
         """
         read = Read() if in_tree else self.read
         before = len(read.refused)
-        numbered = read.raw_lines(data, path, first)
-        while batch := list(islice(numbered, _AT_ONCE)):
+        told = [(each.path, read.raw_lines(each.data, each.path, each.first)) for each in files]
+        while batch := [_Raw(path, *row) for path, rows in told for row in islice(rows, _AT_ONCE)]:
             if kind is PATTERNS:
-                self._join_patterns(path, batch, read, in_tree=in_tree)
+                self._join_patterns(batch, read, in_tree=in_tree)
             else:
-                self._join_discoveries(path, batch, read, in_tree=in_tree)
+                self._join_discoveries(batch, read, in_tree=in_tree)
         if not in_tree:
-            rows = [(path, checksum(each.raw), each.number, each.reason) for each in read.refused[before:]]
+            rows = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[before:]]
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
         return not (read.count or read.markers)
 
-    def _join_patterns(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
-        quick_ids = [_quick_id(raw) for _, raw in batch]
+    def _join_patterns(self, batch: list[_Raw], read: Read, *, in_tree: bool) -> None:
+        quick_ids = [_quick_id(each.raw) for each in batch]
         found = self._batch(quick_ids)
-        pending: dict[str, Line] = {}
+        pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
         covered: list[str] = []
-        for quick, (number, raw) in zip(quick_ids, batch, strict=True):
+        for quick, (path, number, raw) in zip(quick_ids, batch, strict=True):
             row = found.rows.get(quick)
             if row is not None and row[1] == raw and quick not in pending:
                 if in_tree and quick in found.bases:
                     del found.bases[quick]
                     covered.append(quick)
                 continue
+            if raw in pending.get(quick, ()):
+                continue
             entry = read.entry(PATTERNS, raw, path, number)
             if isinstance(entry, Carried):
                 self._carry(PATTERNS, entry, in_tree=in_tree)
             elif isinstance(entry, Line):
-                pending[entry.id] = line.join(pending[entry.id], entry) if entry.id in pending else entry
+                pending.setdefault(entry.id, {})[raw] = path, entry
         self._set_covered(covered)
         asked = frozenset(quick_ids)
         more = self._batch(each for each in pending if each not in asked)
         found.rows.update(more.rows)
         found.bases.update(more.bases)
-        for part in pending.values():
-            self._join_pattern(path, part, found, in_tree=in_tree)
+        for each, parts in pending.items():
+            self._join_pattern(each, list(parts.values()), found, in_tree=in_tree)
 
-    def _join_pattern(self, path: str, part: Line, found: _Batch, *, in_tree: bool) -> None:
-        each, row = part.id, found.rows.get(part.id)
-        whole = part if row is None else line.join(_decoded(row[1]), part)
-        data = line.encode(whole)
+    def _join_pattern(self, each: str, parts: list[tuple[str, Line]], found: _Batch, *, in_tree: bool) -> None:
+        """Join what files say of one record, each with its path."""
+        row, steps = found.rows.get(each), list[Line]()
+        known = None if row is None else _decoded(row[1])
+        for _, part in parts:
+            before = steps[-1] if steps else known
+            steps.append(part if before is None else line.join(before, part))
+        whole, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row[1]
         if is_new:
-            if self.is_watched and (in_tree or not part.is_by(self._policy.mine)):
-                self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
-                self.arrivals.note(path, None if row is None else _decoded(row[1]), part, whole, in_tree=in_tree)
+            for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
+                self._note(path, before, part, after, in_tree=in_tree)
             self._put(whole, data, row)
         if in_tree:
             base = found.base(each)
-            base_data = line.encode(part if base is None else line.join(base, part))
+            for _, part in parts:
+                base = part if base is None else line.join(base, part)
+            base_data = line.encode(base) if base is not None else b""
             if base_data != data:
                 self._set_base(each, base_data)
             elif each in found.bases:
@@ -151,8 +174,14 @@ class Rows:
         elif is_new and each not in found.bases:
             self._set_base(each, None if row is None else row[1])
 
-    def _join_discoveries(self, path: str, batch: list[tuple[int, bytes]], read: Read, *, in_tree: bool) -> None:
-        for number, raw in batch:
+    def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
+        """Note what comes into others' columns, for a person to be asked about."""
+        if self.is_watched and (in_tree or not part.is_by(self._policy.mine)):
+            self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
+            self.arrivals.note(path, before, part, after, in_tree=in_tree)
+
+    def _join_discoveries(self, batch: list[_Raw], read: Read, *, in_tree: bool) -> None:
+        for path, number, raw in batch:
             entry = read.entry(DISCOVERIES, raw, path, number)
             if isinstance(entry, Carried):
                 self._carry(DISCOVERIES, entry, in_tree=in_tree)
@@ -217,7 +246,7 @@ class Rows:
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, path, data in files:
-            if self.join(kind, path, data, in_tree=True):
+            if self.join(kind, [Told(path, data)], in_tree=True):
                 self.joined.add(path)
         if goes_on:  # whoever understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
