@@ -295,7 +295,7 @@ class Ingest:
         return self._refreshed(wait_s)
 
     @contextmanager
-    def _made(self, suffix: str) -> Iterator[Database]:
+    def _made(self, suffix: str, *, is_searched: bool = True) -> Iterator[Database]:
         """Hold a database made of all inputs, in a file beside ours that is deleted afterwards."""
         path = self.database.path
         assert path is not None  # noqa: S101 - asked of a file
@@ -304,7 +304,7 @@ class Ingest:
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
             with fresh.transaction() as connection, without_indexes(connection):
-                self._fold_all(connection)
+                self._fold_all(connection, is_searched=is_searched)
             yield fresh
         finally:
             fresh.delete()
@@ -342,9 +342,9 @@ class Ingest:
                 "Free some space and run the command again"
             ) from why
 
-    def _rows(self, connection: Connection) -> Rows:
+    def _rows(self, connection: Connection, *, is_searched: bool = True) -> Rows:
         is_watched = self._withhold is not None and self.database.path is not None
-        return Rows(connection, self._policy(), is_watched=is_watched)
+        return Rows(connection, self._policy(), is_watched=is_watched, is_searched=is_searched)
 
     # --- what changed ------------------------------------------------------------------------------------------------
 
@@ -360,9 +360,9 @@ class Ingest:
     def _head(self) -> str:
         return self.tree.head() if self.tree is not None else ""
 
-    def _fold_all(self, connection: Connection) -> None:
+    def _fold_all(self, connection: Connection, *, is_searched: bool = True) -> None:
         """Join all that is new into the rows. The caller holds the transaction."""
-        fold = self._rows(connection)
+        fold = self._rows(connection, is_searched=is_searched)
         sources = self._sources()
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
@@ -672,9 +672,8 @@ class Ingest:
     def differences(self) -> list[str]:
         """Return the ids of rows that are not what a database made anew would have: none, unless something is wrong."""
         self.refresh()
-        with self._made(".check") as fresh:
-            mine, made = (Contents(each.open()).all() for each in (self.database, fresh))
-        return sorted({key for key, _ in mine ^ made})
+        with self._made(".check", is_searched=False) as fresh:
+            return sorted(set(Contents(self.database.open()).differences(Contents(fresh.open()))))
 
     def refused_count(self) -> int:
         """Return how many lines here cannot be read, as far as they are kept."""

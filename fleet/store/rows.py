@@ -5,9 +5,11 @@ does not have all, each with what the tree does have of it (its *base*): so a ro
 the tree's own join is the base where there is one, else the row.
 """
 
+import heapq
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 
@@ -39,6 +41,12 @@ _UPDATE_DISCOVERY = (
     "UPDATE discovery SET line = ?, hash = ?, base = ?, at = ?, retracts = ?, generation = ? WHERE id = ?"
 )
 _WAITING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
+_SAID = (
+    f"SELECT id, {', '.join(_COLUMNS)} FROM pattern ORDER BY id",  # noqa: S608
+    "SELECT id, line, hash, base, at, retracts FROM discovery ORDER BY id",
+    "SELECT id, base FROM outbox ORDER BY id",
+    "SELECT hash, kind, id, raw, in_tree FROM carried ORDER BY hash",
+)
 _WAITING_UNDONE = _WAITING.replace("ORDER", f"WHERE instr(p.line, '{line.UNDONE}') ORDER")
 _WAITING_RETRACTED = (
     "SELECT r.line, d.line FROM discovery r JOIN discovery d ON d.id = r.retracts "
@@ -79,6 +87,7 @@ class Rows:
 
     Args:
         is_watched: what comes into other writers' columns is noted, for a person to be asked about.
+        is_searched: False for rows that are made to be compared: nobody looks for their words.
 
     Attributes:
         arrivals: what came into others' columns; None for nothing.
@@ -87,13 +96,16 @@ class Rows:
         changed: whether any row is another one by now.
     """
 
-    def __init__(self, connection: Connection, policy: Policy, *, is_watched: bool = False) -> None:
+    def __init__(
+        self, connection: Connection, policy: Policy, *, is_watched: bool = False, is_searched: bool = True
+    ) -> None:
         self.connection = connection
         self.arrivals: Arrivals | None = None
         self.read = Read()
         self.joined: set[str] = set()
         self.changed = False
         self._policy = policy
+        self._is_searched = is_searched
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
@@ -308,6 +320,8 @@ class Rows:
 
     def _put_words(self, table: str, number: int | None, texts: tuple[str, str], *, is_new: bool) -> None:
         """Write the words that a row is searched by, if they are others than before."""
+        if not self._is_searched:
+            return
         words = (Words(texts[0]).indexed(), Words(texts[1]).indexed())
         asked = f"SELECT text, more FROM {table} WHERE rowid = ?"  # noqa: S608
         if is_new:
@@ -547,17 +561,17 @@ class Contents:
             found[f"#{hash_}"] = _carried_of(each, raw, hash_)
         return found
 
-    def all(self) -> set[tuple[str, tuple[Any, ...]]]:
-        """Return all that the database says, but for what may differ: row numbers, generations, fingerprints."""
-        found = {(row[0], row) for row in self._connection.execute(f"SELECT id, {', '.join(_COLUMNS)} FROM pattern")}  # noqa: S608
-        found |= {
-            (row[0], row)
-            for row in self._connection.execute("SELECT id, line, hash, base, at, retracts FROM discovery")
-        }
-        found |= {(row[0], row) for row in self._connection.execute("SELECT id, base, 'outbox' FROM outbox")}
-        return found | {
-            (row[0], row) for row in self._connection.execute("SELECT hash, kind, id, raw, in_tree FROM carried")
-        }
+    def differences(self, other: "Contents") -> Iterator[str]:
+        """Yield the ids, and hashes of carried lines, of which another database says something else, or nothing.
+
+        What may differ is not looked at: row numbers, generations, fingerprints.
+        """
+        for asked in _SAID:
+            both = (each._connection.execute(asked) for each in (self, other))
+            for key, rows in groupby(heapq.merge(*both, key=itemgetter(0)), key=itemgetter(0)):
+                found = list(rows)
+                if len(found) != len((self, other)) or found[0] != found[1]:
+                    yield key
 
 
 def _carried_of(each: str, raw: object, hash_: str) -> Carried:
