@@ -21,6 +21,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog
 from fleet.learn.importer import LogPage
+from fleet.model import limits
 from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
@@ -289,8 +290,11 @@ def _tree(workspace: Workspace) -> Iterator[_Finding]:
         return
     try:
         paths = workspace.tree.paths(commit)
-        for _ in workspace.tree.contents(oid for oid, _ in paths.values()):
-            pass
+        with workspace.tree.reading():
+            for oid, _ in paths.values():
+                with workspace.tree.open(oid) as content:
+                    while content.read(limits.BLOCK_BYTES):
+                        pass
     except TreeGoneError as why:
         yield _told("tree", f"what was fetched of the remote cannot be read: {why}")
         return

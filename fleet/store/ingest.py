@@ -593,8 +593,14 @@ class Ingest:
         return [plan.path for plan in gaining]
 
     def _write(self, fold: Rows, plans: Sequence[_Plan]) -> None:
-        """Write the files that gain lines, and only then those that lose some."""
+        """Write the files that gain lines, and only then those that lose some.
+
+        A file that gains some alone is replaced at once: what leaves it comes into no other.
+        """
         gaining = [plan for plan in plans if plan.gains]
+        if len(gaining) == 1:
+            at, plan = plans.index(gaining[0]), gaining[0]._replace(leaving=b"")
+            gaining, plans = [plan], [*plans[:at], plan, *plans[at + 1 :]]
         is_durable = len(gaining) <= _WAITED_FILES_MAX
         for plan in gaining:
             self._put(self._clan / plan.path, self._blocks(fold, plan, plan.leaving), is_durable=is_durable)
