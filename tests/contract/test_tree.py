@@ -95,6 +95,24 @@ def test_who_committed_since_is_told_where_the_history_goes_on_from_there(tree: 
     assert tree.pushers("patterns.d", third) is None
 
 
+def test_what_is_read_in_part_is_in_the_way_of_nothing_that_is_read_meanwhile_or_next(tree: FilledTree):
+    large = b"".join(b"%d\n" % number for number in range(100_000))
+    paths = tree.paths(tree.put({ONE: large, TWO: b"2\n"}, ""))
+    one, two = paths[ONE][0], paths[TWO][0]
+    with tree.reading():
+        with tree.open(one) as content:
+            assert content.readline() == b"0\n"
+            with tree.open(two) as other:
+                assert other.read() == b"2\n"
+            assert tree.read(one) == large
+            assert content.readline() == b"1\n"
+        assert tree.read(two) == b"2\n"
+    with tree.open(one) as content:
+        assert b"".join(content) == large
+    with pytest.raises(TreeGoneError), tree.open("1" * 40) as content:
+        content.read()
+
+
 def test_what_is_not_here_is_gone_and_not_empty(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     for unknown in ("1" * 40, "m1"):
