@@ -95,7 +95,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         call.log("an event that this version of fleet does not know")
         return _NOTHING
     call.event = payload.event
-    call.agent = find_agent(call.root, environment) or GUEST
+    call.agent = _find_agent(call.root, environment) or GUEST
     call.can_write = LocalFolder(call.root).mark("fired", payload.event, word=payload.host)
     if payload.transcript and _is_heard(payload.event):
         has_ended = payload.event == "SessionEnd"
@@ -192,7 +192,7 @@ def _here() -> str:
         return ""
 
 
-def find_agent(root: str, environment: Mapping[str, str]) -> str:
+def _find_agent(root: str, environment: Mapping[str, str]) -> str:
     """Return the agent to act as, or "": ``FLEET_AGENT``, else whose lease this is, else the stored default."""
     lent = environment.get("FLEET_REPLICA", "").rpartition(".")[0]
     for name in (environment.get("FLEET_AGENT", ""), lent):

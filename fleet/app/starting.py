@@ -118,7 +118,7 @@ class SessionStart:
         if not session:
             with suppress(DiskError):  # a read-only disk: it is made each time
                 _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
-                rows = trigger_table(table, Listing(workspace.emoji(), short))
+                rows = _trigger_table(table, Listing(workspace.emoji(), short))
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
         return made
 
@@ -252,7 +252,7 @@ class SessionStart:
         return lines
 
 
-def trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]:
+def _trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
 
     Those that were given one come before those whose words name a step, and within both the best-evidenced.

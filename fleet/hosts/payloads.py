@@ -173,7 +173,7 @@ def _failure(found: dict[str, object]) -> tuple[int | None, str]:
     if isinstance(error, str):
         first, _, rest = error.partition("\n")
         code = _number_behind(first, "Exit code")
-        return code, _tail(as_text(rest if code is not None else error))
+        return code, _tail(_as_text(rest if code is not None else error))
     answer = record_in(found, "tool_response", "tool_result", "toolResult")
     printed = text_in(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
     for mark in ("completed with exit code", "\nExit Code:"):
@@ -193,7 +193,7 @@ def _command(given: dict[str, object]) -> str:
     command = given.get("command", given.get("cmd"))
     if isinstance(command, list):
         command = " ".join(part for part in command if isinstance(part, str))
-    return as_text(command)[:FIELD_CHARS_MAX]
+    return _as_text(command)[:FIELD_CHARS_MAX]
 
 
 def record_in(found: object, *names: str) -> dict[str, object]:
@@ -204,10 +204,18 @@ def record_in(found: object, *names: str) -> dict[str, object]:
 
 def text_in(found: dict[str, object], *names: str) -> str:
     """Return the first of some fields that is a text with anything in it; "" for none."""
-    return next((text for name in names if (text := as_text(found.get(name)))), "")
+    return next((text for name in names if (text := _as_text(found.get(name)))), "")
 
 
-def as_text(value: object) -> str:
+def joined(content: object) -> str:
+    """Return the text of a content that is a text, or a list of blocks."""
+    if isinstance(content, list):
+        parts = (text_in(block, "text") for block in content if isinstance(block, dict))
+        return "\n".join(part for part in parts if part)
+    return _as_text(content)
+
+
+def _as_text(value: object) -> str:
     """Return a text, "" for anything else. A lone surrogate is valid JSON, and no text: nothing could write it."""
     if not isinstance(value, str):
         return ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
-from fleet.hosts.payloads import record_in, text_in
+from fleet.hosts.payloads import joined, record_in, text_in
 from fleet.text.prompts import SAID_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -235,9 +235,9 @@ class _Gemini(_Reader):
     def _events(self, told: dict[str, Any]) -> Iterator[Event]:
         at, content = text_in(told, "timestamp"), told.get("content")
         if told.get("type") == "user":
-            yield from _spoken("prompt", at, _HOOK_CONTEXT.sub("", transcripts.joined(content)).strip())
+            yield from _spoken("prompt", at, _HOOK_CONTEXT.sub("", joined(content)).strip())
             return
-        yield from _spoken("said", at, transcripts.joined(content))
+        yield from _spoken("said", at, joined(content))
         calls = told.get("toolCalls")
         for each in calls if isinstance(calls, list) else ():
             if isinstance(each, dict):
@@ -316,7 +316,7 @@ def _given(arguments: Any) -> dict[str, Any]:
 
 def _output(output: Any) -> str:
     """Return the text of a Codex tool's output: a text, or JSON with the text and the exit code."""
-    text = output if isinstance(output, str) else transcripts.joined(output)
+    text = output if isinstance(output, str) else joined(output)
     if text.startswith('{"output"'):
         try:
             told = json.loads(text)
@@ -333,4 +333,4 @@ def _answer(result: Any) -> str:
 
 
 def _said(payload: dict[str, Any]) -> str:
-    return text_in(payload, "message") or transcripts.joined(payload.get("content"))
+    return text_in(payload, "message") or joined(payload.get("content"))

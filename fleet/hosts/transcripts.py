@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fleet.hosts import local
-from fleet.hosts.payloads import as_text, text_in
+from fleet.hosts.payloads import joined, text_in
 from fleet.text.prompts import SAID_CHARS_MAX, Event
 
 TYPE_CHECKING = False
@@ -206,11 +206,3 @@ def about(given: object) -> str:
         return ""
     said = text_in(given, *_SUBJECTS, *given)
     return " ".join(said[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
-
-
-def joined(content: object) -> str:
-    """Return the text of a content that is a text, or a list of blocks."""
-    if isinstance(content, list):
-        parts = (text_in(block, "text") for block in content if isinstance(block, dict))
-        return "\n".join(part for part in parts if part)
-    return as_text(content)

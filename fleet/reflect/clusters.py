@@ -21,9 +21,6 @@ from hashlib import blake2b
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-import msgspec
-
-from fleet import __version__
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, united
@@ -32,7 +29,7 @@ from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import PARTNERS_MAX, Alike, Closeness, Compared, alike, is_stop
+from fleet.text.similarity import PARTNERS_MAX, Alike, Compared, alike, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
@@ -277,36 +274,16 @@ class Weighing:
                 found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]), known)
             with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
                 set_meta(writing, _META, json.dumps([mark, found]))
-                set_meta(writing, _COMPARED, _encoded(known))
+                set_meta(writing, _COMPARED, known.encoded())
         return found
 
     def compared(self) -> Compared:
         """Return the comparison that the last clusters were made of: texts that were in it are not compared again."""
-        return _decoded(self._workspace.db.noted(_COMPARED))
+        return Compared.decoded(self._workspace.db.noted(_COMPARED))
 
     def last_weighed(self) -> Clusters:
         """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
-
-
-_Kept = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, Closeness | None]]]
-
-
-def _encoded(known: Compared) -> str:
-    """Return a comparison as it is kept: a pair by the numbers of its texts."""
-    number = {name: at for at, name in enumerate(known.told)}
-    close = [(number[one], number[other], how) for (one, other), how in known.close.items()]
-    return msgspec.json.encode((__version__, known.told, close)).decode()
-
-
-def _decoded(kept: str) -> Compared:
-    """Return a comparison that was kept; an empty one for another version's, which may compare otherwise."""
-    with suppress(msgspec.MsgspecError):
-        version, told, close = msgspec.json.decode(kept, type=_Kept)
-        names = list(told)
-        if version == __version__:
-            return Compared(told, {(names[one], names[other]): how for one, other, how in close})
-    return Compared()
 
 
 def _read(kept: str) -> tuple[str, Clusters]:

@@ -61,6 +61,11 @@ class Source(NamedTuple):
         """The file. Most sources are looked at and never opened, and a ``Path`` costs more than the look."""
         return Path(self.place)
 
+    @classmethod
+    def found(cls, path: str, kind: Kind, file: Path) -> "list[Source]":
+        """Return a line file; none where it is a link, or is not there."""
+        return [cls(path, kind, str(file), look(file))] if is_plain(file) else []
+
 
 class Taken(msgspec.Struct):
     """Result of taking in a tree.
@@ -81,7 +86,7 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
 
     Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
     """
-    found = [each for kind in KINDS for each in plain_source(kind.edition, kind, clan / kind.edition)]
+    found = [each for kind in KINDS for each in Source.found(kind.edition, kind, clan / kind.edition)]
     for kind in KINDS:
         shards = _shards(clan / f"{kind.name}.d", kind)
         if len(shards) > limits.SHARDS_MAX:
@@ -89,11 +94,6 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
             shards = [each for at, each in enumerate(shards) if at < limits.SHARDS_MAX or each.path in ours]
         found += shards
     return found
-
-
-def plain_source(path: str, kind: Kind, file: Path) -> list[Source]:
-    """Return a line file; none where it is a link, or is not there."""
-    return [Source(path, kind, str(file), look(file))] if is_plain(file) else []
 
 
 def _shards(folder: Path, kind: Kind) -> list[Source]:

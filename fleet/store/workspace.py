@@ -196,7 +196,7 @@ class Workspace:
     def notes(self, agent: str) -> Patterns:
         """Return an agent's private lessons: a file and a database of their own, which nothing shared ever opens."""
         if agent not in self._notes:
-            sources = partial(ingest.plain_source, "notes.jsonl", PATTERNS, self.notes_file(agent))
+            sources = partial(ingest.Source.found, "notes.jsonl", PATTERNS, self.notes_file(agent))
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
 

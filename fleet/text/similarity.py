@@ -13,13 +13,16 @@ import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from hashlib import blake2b
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
+from fleet import __version__
 from fleet.text import sections
 from fleet.text.screening import strip_controls
 
@@ -208,13 +211,16 @@ class Alike(NamedTuple):
     is_turned: bool
 
 
-class Closeness(NamedTuple):
-    """Closeness of two texts: the fields of ``Alike`` that are the same wherever the two stand."""
+class _Closeness(NamedTuple):
+    """_Closeness of two texts: the fields of ``Alike`` that are the same wherever the two stand."""
 
     score: float
     differs: tuple[str, ...]
     is_replaced: bool
     is_turned: bool
+
+
+_Kept = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
 
 
 class Compared:
@@ -226,10 +232,26 @@ class Compared:
     """
 
     def __init__(
-        self, told: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], Closeness | None] = {}
+        self, told: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], _Closeness | None] = {}
     ) -> None:
         self.told = told
         self.close = close
+
+    def encoded(self) -> str:
+        """Return it as it is kept: a pair by the numbers of its texts."""
+        number = {name: at for at, name in enumerate(self.told)}
+        close = [(number[one], number[other], how) for (one, other), how in self.close.items()]
+        return msgspec.json.encode((__version__, self.told, close)).decode()
+
+    @classmethod
+    def decoded(cls, kept: str) -> "Compared":
+        """Return a comparison that was kept; an empty one for another version's, which may compare otherwise."""
+        with suppress(msgspec.MsgspecError):
+            version, told, close = msgspec.json.decode(kept, type=_Kept)
+            names = list(told)
+            if version == __version__:
+                return cls(told, {(names[one], names[other]): how for one, other, how in close})
+        return cls()
 
 
 def alike(
@@ -268,12 +290,12 @@ def alike(
     return [Alike._make((*pair, *how)) for pair, how in found if how and (how.score >= least or pair in asked)]
 
 
-def _closeness(mine: "_Wording", theirs: "_Wording", least: float) -> Closeness | None:
+def _closeness(mine: "_Wording", theirs: "_Wording", least: float) -> _Closeness | None:
     score = _score(mine, theirs, least)
     if score < least:
         return None
     differs = _differences(mine, theirs)
-    return Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
+    return _Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
 
 
 def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:

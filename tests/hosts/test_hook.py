@@ -1210,8 +1210,8 @@ def test_whether_a_section_says_anything_is_known_without_a_parser(tmp_path, tex
 @pytest.mark.parametrize("name", ["", "import", "-a", "A", "a" * 33, "../x", "a b", "\u0430"])
 def test_what_is_no_agents_name_is_none(place, name):
     (place.folder / ".fleet" / "replica.toml").write_text(f'default_agent = "{name}"\n', encoding="utf-8")
-    assert entry.find_agent(str(place.folder), {}) == ""
-    assert entry.find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"
+    assert entry._find_agent(str(place.folder), {}) == ""
+    assert entry._find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])

@@ -7,7 +7,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, Clusters, _decoded, _encoded, same_text_among
+from fleet.reflect.clusters import MEMBERS_MAX, Clusters, same_text_among
 from fleet.text.similarity import Compared
 
 AWK = "Always use awk over sed for user-provided input substitution"
@@ -50,7 +50,7 @@ def test_what_was_compared_before_changes_no_cluster():
         near = {pair: rng.random() for pair in pairs if rng.random() < 0.3}
         assert among(some, near, known=known) == among(some, near)
         assert len(known.told) <= len(some)
-        known = _decoded(_encoded(known))
+        known = Compared.decoded(known.encoded())
 
 
 @pytest.mark.parametrize(
