@@ -569,28 +569,27 @@ class Ingest:
             return
         at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))
         mine = plans[at] if at < len(plans) else _Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True)
-        plans[at:] = [mine._replace(kept=mine.kept + missing, gains=True), *plans[at + 1 :]]
+        end = b"\n" if mine.kept and not mine.kept.endswith(b"\n") else b""  # of a line that a crash tore off
+        plans[at:] = [mine._replace(kept=mine.kept + end + missing, gains=True), *plans[at + 1 :]]
 
     def lacks_lines(self) -> bool:
         """Tell whether the last refresh found a file deleted or cut: since then rows may know what no file says."""
         return bool(self._answered(lambda it: get_meta(it, "shrunk")))
 
-    def put_back(self, writer: str) -> list[str]:
-        """Write what rows know, and neither tree nor file says, to the shards of ``writer``; return their paths.
+    def put_back(self, writer: str) -> None:
+        """Add what rows know, and neither tree nor file says, to the shards of ``writer``, a replica of our own.
 
         The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
         """
         self.refresh()
         with self._changing() as fold:
-            plans = [_Plan(each.path, "", self._files.read(each.file), b"", gains=False) for each in self._sources()]
             for kind in KINDS:
-                self._spill(fold, kind, kind.shard(writer), plans)
-            gaining = [plan for plan in plans if plan.gains]
-            self._write(fold, gaining)
+                here = ([self._files.read(each.file)] for each in self._sources() if each.kind is kind)
+                if missing := fold.unsaid(kind, here):
+                    self._files.append(self._clan / kind.shard(writer), missing)
             self._fold_files(fold, self._sources())
             set_meta(fold.connection, "shrunk", "")
             self._end(fold)
-        return [plan.path for plan in gaining]
 
     def _write(self, fold: Rows, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some.

@@ -114,9 +114,11 @@ def test_a_shard_torn_at_any_byte_keeps_its_earlier_lines_and_takes_new_ones(roo
         workspace.close()
 
 
-def test_a_count_that_the_database_alone_still_knows_is_in_a_file_before_its_lesson_is_retired(root):
+@pytest.mark.parametrize("left_bytes", [0, 20])
+def test_a_count_that_the_database_alone_still_knows_is_in_a_file_before_its_lesson_is_retired(root, left_bytes):
     each = log(root, "lesson")
-    shard_of(root).write_bytes(b"")  # a power failure took what was never waited for
+    shard = shard_of(root)
+    os.truncate(shard, left_bytes)  # a power failure took what was never waited for
     workspace = opened(root)
     lessons.retire(workspace, "velma", each)
     workspace.close()

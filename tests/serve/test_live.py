@@ -195,7 +195,7 @@ def test_a_sidecar_that_starts_again_says_nothing_twice(agents: Callable, server
     one.correct("Another")
     assert until(lambda: len(two.seen()) == 2)
     assert before.items() < server.rows().items()
-    assert one.live.bridge.counts.sent == 1
+    assert len(server.rows()) == len(before) + 1
     assert one.live.bridge.counts.healed == 0
 
 
@@ -391,7 +391,6 @@ def test_what_is_private_or_secret_or_paused_stays_here(agents: Callable, server
             workspace.files.append(path, raw.replace('"text"', f'{more},"text"').encode() + b"\n")
     one.correct("May go")
     assert until(lambda: two.seen() == {"May go": 1})
-    assert one.live.bridge.counts.withheld == 2
     assert len(server.rows()) == 1
     workspace.state.pause("")
     assert until(lambda: not one.is_connected())

@@ -41,18 +41,14 @@ class _Counts:
     """Totals since the start, in lines and rows.
 
     Attributes:
-        sent: lines put into the document.
         arrived: lines written to the disk.
         refused: rows, or lines in them, that cannot be used; they lie in quarantine.
         healed: rows that others had changed or deleted, put again.
-        withheld: lines that the gate keeps here.
     """
 
-    sent: int = 0
     arrived: int = 0
     refused: int = 0
     healed: int = 0
-    withheld: int = 0
 
 
 class Bridge:
@@ -148,7 +144,7 @@ class Bridge:
         for name, here in self.workspace.db.said(names).items():
             key, told = key_of(name, self.writer), self._said(name)
             news = _news(told, here)
-            if news is None or (name in taken_back and not self._is_told(news, told)) or not self._may_leave(news):
+            if news is None or (name in taken_back and not self._is_told(news, told)) or outgoing.reasons(news):
                 continue
             own = self._own.get(name)
             whole = _joined(_parsed(key, own).said if own else None, news)
@@ -159,7 +155,6 @@ class Bridge:
             self._again.discard(key)
             self._own[name] = text
             self._note_writer(name, self.writer)
-            self.counts.sent += 1
         return self._all_updates(batches)
 
     def _is_told(self, news: Entry, told: Entry | None) -> bool:
@@ -193,12 +188,6 @@ class Bridge:
                 piece, size = {}, 0
         if piece and (update := self.documents[room].put(piece)):
             yield update
-
-    def _may_leave(self, entry: Entry) -> bool:
-        if outgoing.reasons(entry):
-            self.counts.withheld += 1
-            return False
-        return True
 
     # --- in -------------------------------------------------------------------------------------------------------
 
