@@ -288,6 +288,11 @@ def _as_row(found: Recurrence) -> Entry:
     return Entry(found.category, item.strip(), detail.strip())
 
 
+def _evidence(said: Said) -> str:
+    """Return when, in whose session and in what words something was said."""
+    return f"{said.at} {said.session if said.is_known else _session_named(said.session)}: {said.text}"
+
+
 def _session_named(key: str) -> str:
     """Return what names a session in a row: its id, or of one without an id its day or minute and its topic."""
     first, _, rest = key.partition(" ")
@@ -310,7 +315,7 @@ def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.I
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(dict.fromkeys(f"{each.at} {_session_named(each.session)}: {each.text}" for each in said))[:10],
+        evidence=tuple(dict.fromkeys(map(_evidence, said)))[:10],
         weight=float(len(found.sessions)) if found is not None else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},

@@ -25,7 +25,7 @@ from fleet.share.remote import (
 from fleet.store import git, tree
 from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
 from fleet.store.process import Done
-from fleet.text.screening import for_terminal
+from fleet.text.screening import counted, for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
 _NAMED_MAX = 5
@@ -117,7 +117,7 @@ class GitRemote:
         with self._alone():
             try:
                 kept = self._copy.fit(on) if on and self._copy.is_malformed(on) else None
-                told = message or _generated(files)
+                told = message or f"fleet: {counted(len(files), 'file')}"
                 commit = self._copy.commit(files, on, message=told, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
                 # Most often `on` is simply not here: the copy is newer than the mark. Either way a fetch mends it.
@@ -306,10 +306,6 @@ def _listed(paths: Sequence[str]) -> str:
     """Return the first of some paths, for a person."""
     more = ", ..." if len(paths) > _NAMED_MAX else ""
     return ", ".join(for_terminal(path)[:200] for path in paths[:_NAMED_MAX]) + more
-
-
-def _generated(files: Files) -> str:
-    return f"fleet: {len(files)} file" + ("s" if len(files) > 1 else "")
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------

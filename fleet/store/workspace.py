@@ -157,7 +157,8 @@ class Workspace:
         above = self.root / self.place
         if above.is_symlink() or not above.is_dir():
             return []
-        return sorted(each.name for each in above.iterdir() if names.is_agent(each.name) and _is_folder(each))
+        found = (each for each in above.iterdir() if names.is_agent(each.name) and not each.is_symlink())
+        return sorted(each.name for each in found if each.is_dir())
 
     def own_path(self, agent: str, *parts: str) -> str:
         """Return the path of an agent's home, or of a file in it, relative to the root."""
@@ -586,10 +587,6 @@ def check_version(root: Path) -> None:
         is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
     ):
         raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _first_line(path: Path) -> bytes:

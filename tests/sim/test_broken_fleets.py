@@ -152,9 +152,9 @@ def a_private_lesson_is_a_flag_on_a_shared_one(patch: pytest.MonkeyPatch) -> Non
 def a_file_is_read_on_without_a_look_at_its_beginning(patch: pytest.MonkeyPatch) -> None:
     """Size, modification time and inode say where to read on."""
 
-    def trusting(path: Path) -> str:
+    def trusting(path: Path | os.DirEntry) -> str:
         try:
-            seen = path.lstat()
+            seen = path.stat(follow_symlinks=False)
         except OSError:
             return ""
         return f"{seen.st_size} {seen.st_mtime_ns // 10**9} {seen.st_ino}"
