@@ -48,7 +48,6 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has gone, as in `fleet patterns | head`: nobody need hear of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    gc.freeze()  # the process ends, and gives back its memory whole: it need not be searched first
     sys.exit(code)
 
 
