@@ -619,7 +619,7 @@ class Migration:
 
     @property
     def told(self) -> list[str]:
-        """What goes where, a line for each file."""
+        """Report, a line for each file: how many lines it has, or how many more."""
         sizes = {path: f"{len(text.splitlines())} lines" for path, text in self.files.items()}
         sizes |= {path: f"{number} lines more" for path, number in self._more.items()}
         return [f"{path}: {size}" for path, size in sizes.items()]
