@@ -37,7 +37,7 @@ from fleet.store.database import (
 )
 from fleet.store.files import Files, fingerprint, is_plain, look
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
-from fleet.store.rows import Contents, Rows, Told
+from fleet.store.rows import Contents, Rows, Unread
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
@@ -405,7 +405,7 @@ class Ingest:
                 with ExitStack() as stack:
                     found = [self._opened(fold, source, known.get(source.path), stack) for source in step]
                     opened = [each for each in found if each is not None]
-                    fold.join(kind, [each.told() for each in opened])
+                    fold.join(kind, [each.rest() for each in opened])
                 for each in opened:
                     each.note(connection)
 
@@ -451,7 +451,7 @@ class Ingest:
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    fold.join(_kind(path), [Told(path, [data[start:]])], in_tree=True)
+                    fold.join(_kind(path), [Unread(path, [data[start:]])], in_tree=True)
                     _note_blob(connection, path, paths[path], len(data), _hash(data))
             else:
                 old = get_meta(connection, "head")
@@ -748,9 +748,9 @@ class _Opened(NamedTuple):
     size: int
     oid: str
 
-    def told(self) -> Told:
+    def rest(self) -> Unread:
         """Return what it grew by."""
-        return Told(self.path, self.reader.chunks(), self.reader.rows + 1)
+        return Unread(self.path, self.reader.chunks(), self.reader.rows + 1)
 
     def note(self, connection: Connection) -> None:
         """Note how far it is read."""

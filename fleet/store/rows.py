@@ -54,8 +54,8 @@ _WAITING_RETRACTED = (
 )
 
 
-class Told(NamedTuple):
-    """Lines of a file, or those it grew by: its path, its bytes block by block, and the number of the first line."""
+class Unread(NamedTuple):
+    """Unread part of a file: its path, its bytes block by block, and the number of the first line."""
 
     path: str
     data: Iterable[bytes]
@@ -113,7 +113,7 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, files: Sequence[Told], *, in_tree: bool = False) -> bool:
+    def join(self, kind: Kind, files: Sequence[Unread], *, in_tree: bool = False) -> bool:
         """Join the lines of files, which are read in step: of what many of them say at one place a row is made once.
 
         With ``in_tree`` it is a file of the fetched tree: what it says waits no longer, and what is wrong with it is
@@ -258,7 +258,7 @@ class Rows:
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, path, data in files:
-            if self.join(kind, [Told(path, data)], in_tree=True):
+            if self.join(kind, [Unread(path, data)], in_tree=True):
                 self.joined.add(path)
         if goes_on:  # whoever understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
