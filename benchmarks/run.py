@@ -48,10 +48,10 @@ def _said(*words: str) -> str:
 def measured(bench: Bench, only: str) -> Iterator[Row]:
     """Yield the rows whose first column fits, group by group."""
     for group in rows.GROUPS:
-        wanted = [work for work in group.works if re.search(only, _titled(work, bench.count))]
+        wanted = {work for work in (_titled(each, bench.count) for each in group.works) if re.search(only, work)}
         if wanted:
-            found = (row for row in _of(group, bench) if row.work in wanted)
-            yield from (row._replace(work=_titled(row.work, bench.count)) for row in found)
+            found = (row._replace(work=_titled(row.work, bench.count)) for row in _of(group, bench))
+            yield from (row for row in found if row.work in wanted)
 
 
 def _titled(work: str, count: int) -> str:
