@@ -106,14 +106,15 @@ def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: i
         weight = math.log((lessons + 1) / (holders[term] + 0.5))  # inverse document frequency
         for (number,) in connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f"{{text}} : {term}",)):
             points[number] = points.get(number, 0.0) + weight
-    asked = f"SELECT -length(text), last, id, rowid FROM pattern WHERE rowid = ? AND {where}"  # noqa: S608
+    asked = f"""
+        SELECT rowid FROM pattern WHERE rowid IN (SELECT value FROM json_each(?)) AND {where}
+        ORDER BY length(text), last DESC, id DESC LIMIT ?"""  # noqa: S608
     found: list[int] = []
     for _, equals in groupby(sorted(points, key=points.__getitem__, reverse=True), points.__getitem__):
-        rows = (row for number in equals for row in connection.execute(asked, (number,)))
-        found += [row[-1] for row in sorted(rows, reverse=True)]
+        found += [number for (number,) in connection.execute(asked, (str(list(equals)), count - len(found)))]
         if len(found) >= count:
             break
-    return found[:count]
+    return found
 
 
 def _rarest(holders: Mapping[str, int]) -> list[str]:
