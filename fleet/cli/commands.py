@@ -49,7 +49,7 @@ _TABLE = {
         "clan": "sync pause resume leave",
         "live": "who live",
         "inbox": "block unblock",
-        "moving": "purge",
+        "upkeep": "purge",
     },
     "memory": {
         "lessons": "promote demote",
@@ -57,14 +57,13 @@ _TABLE = {
         "records": "records",
     },
     "upkeep": {
-        "clan": "status doctor compact render-patterns",
-        "moving": "export backup restore-backup upgrade",
+        "upkeep": "status doctor export backup restore-backup upgrade",
+        "clan": "compact render-patterns",
         "serve": "poll sidecar",
     },
     "setup": {
-        "clan": "init",
-        "hosts": "install uninstall config completion hook",
-        "moving": "import",
+        "setup": "init install uninstall config completion hook",
+        "upkeep": "import",
         "help": "help",
     },
 }

@@ -40,7 +40,7 @@ THIRD_PARTY = {
 }
 STARTS = {
     "fleet.cli.main": {"fleet.hook"},
-    "fleet.cli.hosts": {"fleet.hook"},
+    "fleet.cli.setup": {"fleet.hook"},
     "fleet.cli.live": {"fleet.serve"},
     "fleet.cli.serve": {"fleet.serve"},
 }

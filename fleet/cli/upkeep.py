@@ -1,4 +1,4 @@
-"""Commands that carry lessons into this machine and out of it: import, export, backups, upgrade, purge."""
+"""Commands of upkeep: import, export, backups, upgrade and purge; how a workspace stands, and what is wrong there."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import moving, pages
+from fleet.app import doctor, moving, pages
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
 from fleet.learn import importer
@@ -16,8 +16,11 @@ from fleet.model.errors import UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
-REFUSED_SHOWN = 10
-LESSON_SHOWN = 110
+_REFUSED_SHOWN = 10
+_LESSON_SHOWN = 110
+_SHOWN = 20
+_LABEL = 12
+_LEVELS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
 
 app = output.commands()
 
@@ -113,7 +116,7 @@ def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
     if is_dry:
         for each in done.pieces:
             if not each.left:
-                category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:LESSON_SHOWN]
+                category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:_LESSON_SHOWN]
                 say(f"{_place(each):<28}  {category:<18}  {text}")
         found = f"{counted(done.patterns, 'lesson')} and {counted(done.discoveries, 'discovery', 'discoveries')}"
         say(f"{found} would be taken from {counted(sum(map(bool, done.files.values())), 'file')}; nothing was written")
@@ -127,7 +130,7 @@ def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
     if is_verbose:
         for each in done.pieces:
             if each.left:
-                say(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:LESSON_SHOWN]}")
+                say(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:_LESSON_SHOWN]}")
     elif done.skipped:
         note("`fleet import --verbose` names each of them with file and line")
 
@@ -174,7 +177,7 @@ def _tell_proposals(rows: list[dict[str, Any]], sessions: int) -> None:
 
 def _tell_refused(told: list[str], what: str, rest: str) -> None:
     """Tell of what was not taken, and exit with the code for that."""
-    for each in told[:REFUSED_SHOWN]:
+    for each in told[:_REFUSED_SHOWN]:
         note(each)
     if told:
         note(f"{counted(len(told), what)} kept in .fleet/quarantine/; {rest}")
@@ -275,3 +278,126 @@ def _purge(
         output.tell(found, [head, *done.advice(workspace)], as_json=as_json)
         if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)
+
+
+# --- how it stands --------------------------------------------------------------------------------------------------
+
+
+@app.command("status")
+def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
+    """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
+    with output.opened() as workspace:
+        who = output.agent_in(workspace, agent, or_guest=True)
+        found = doctor.status(workspace, who)
+        if as_json:
+            output.say_json(found)
+        else:
+            for label, lines in _sections(found):
+                for at, line in enumerate(filter(None, lines)):
+                    output.say_row((f"{'' if at else label:<{_LABEL}}", "bold"), (line, ""))
+
+
+def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what stands behind each label; an empty line, or nothing, is not shown."""
+    replica = f" ({found['replica']})" if found["replica"] else ""
+    yield "workspace", [found["workspace"]]
+    yield "agent", [f"{found['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
+    yield "remote", [f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"]
+    yield "last sync", [output.when(found["last_sync"]) or _never(found)]
+    yield "failed", [found["sync_failed"]]
+    yield "stale", [found["stale"]]
+    yield "paused", [f"{found['paused']}: nothing is shared" if found["paused"] else ""]
+    known = counted(found["discoveries"], "discovery", "discoveries")
+    yield "known", [f"{counted(found['patterns'], 'lesson')}, {known}"]
+    waiting = found["waiting"]
+    below = [f"{number} in {path}" for path, number in waiting["paths"].items()]
+    yield "to go out", [counted(waiting["lines"], "line"), *below]
+    yield "clock", [found["clock"], "set it, best by NTP"] if found["clock"] else []
+    yield "memory", _memory_lines(found["memory"])
+    yield from _decisions(found)
+    yield from _kept_back(found)
+    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in found["replicas"]]
+    yield "replicas", [f"{counted(len(rows), 'replica')} seen", *rows]
+
+
+def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what a person has decided here, and what waits for that."""
+    trust, review, waits = found["trust"], found["review"], found["inbox"]
+    for each in trust["blocked"]:
+        since = f" since {output.when(each['since'])}" if each["since"] else ""
+        yield "blocked", [f"{each['name']}{since}: `fleet unblock {each['name']}` undoes it"]
+    yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
+    opposed, pairs = review["contradictions"], review["pairs"]
+    yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
+    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
+    if waits["number"]:
+        yield "inbox", [output.decisions_waiting(waits)]
+    for each in found["guards"]:
+        yield "guard", [f"{each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"]
+
+
+def _kept_back(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is not counted, not read, or not sent, and why."""
+    for key, what in (
+        ("unfilled", "without a pattern yet"),
+        ("held", "held: stamped over a day ahead"),
+        ("carried", "carried for a newer version"),
+        ("refused", "unreadable in the files as they are"),
+    ):
+        yield key, [f"{counted(found[key], 'line')} {what}" if found[key] else ""]
+    for each in found["edited"]:
+        how = f"`fleet edit {each} --set text=...` says its lesson otherwise"
+        yield "edited", [f"an entry since it was counted; {how}"]
+    if left := found["not_taken"]:
+        shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
+        pieces = counted(len(left), "piece")
+        yield "not taken", [f"{pieces} of {left[0]['path']}, which say nothing to do or to heed", *shown]
+    for each in found["withheld"]:
+        yield "stays here", [f"a line of {each['path']} {each['reason']}"]
+    if kept := found["quarantined"]:
+        shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
+        yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
+    if kept := found["held_files"]:
+        shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
+        yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
+
+
+def _never(found: dict[str, Any]) -> str:
+    """Say why nothing of the clan may be known here: an empty clan and one that nobody asked look alike."""
+    if found["fetched"]:
+        return f"never; fetched {output.when(found['fetched'])}, and nothing was sent"
+    return "never: what the clan knows is not here yet; `fleet sync` asks" if found["remote"] else "never"
+
+
+def _memory_lines(memory: dict[str, Any]) -> list[str]:
+    """Return how full the memory is, and what waits."""
+    if not memory:
+        return []
+    size, waiting = f"{memory['chars']:,} of {memory['chars_max']:,} characters", memory["waiting"]
+    lines = [f"{counted(len(memory['lessons']), 'lesson')}, {size}", memory["trouble"]]
+    lines += [f"waits: {one['text']} ({one['evidence']}; {one['id']}): {one['why']}" for one in waiting[:_SHOWN]]
+    return [*lines, f"and {len(waiting) - _SHOWN:,} more wait" if len(waiting) > _SHOWN else ""]
+
+
+@app.command("doctor")
+def _doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Ask the remote whether it answers, too.")] = False,
+    as_json: output.Json = False,
+) -> None:
+    """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
+    with output.opened() as workspace:
+        worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix, online=online)
+        told = {each.what for each in found}
+        workspace.warnings = [each for each in workspace.warnings if each not in told]
+        if as_json:
+            output.say_json({"worst": worst, "findings": [each._asdict() for each in found]})
+        else:
+            for each in found:
+                level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))
+                output.say_row((f"{level:<8}", style), (f"{each.check + ':':<12}", ""), (each.what, ""))
+                for part in (each.means, each.do) if each.level != "ok" else ():
+                    if part:
+                        output.say_row((f"{'':<20}", ""), (part, ""))
+    if worst in ("warning", "error"):
+        raise typer.Exit(EXIT_NO)

@@ -1,0 +1,402 @@
+"""Commands that set fleet up: a workspace, agent hosts, shells and settings."""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from shutil import which
+from typing import Annotated
+
+import typer
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+from fleet import hook
+from fleet.app import finding, moving, session_end, setup, sharing, starting
+from fleet.cli import output
+from fleet.cli.output import note, say
+from fleet.hosts import install
+from fleet.hosts.install import Changed, SettingsFile
+from fleet.hosts.payloads import CLAUDE_CODE
+from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.share.git import Address, Repository
+from fleet.share.notices import Notices
+from fleet.store import config, homes
+from fleet.store.semantic import Embeddings
+from fleet.store.workspace import Workspace, check_version
+from fleet.text.screening import counted
+
+SHELLS = ("bash", "zsh", "fish")
+
+Host = Annotated[
+    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=lambda: [CLAUDE_CODE])
+]
+Project = Annotated[bool, typer.Option("--project", help="This workspace's .claude/settings.json; the default.")]
+User = Annotated[bool, typer.Option("--user", help="Your own settings.json: every project that is a workspace.")]
+
+app = output.commands()
+
+_FILES_SHOWN = 5
+_VALUE_CHARS_MAX = 100
+
+
+@app.command("init")
+def _init(
+    agent: output.Agent = "",
+    remote: Annotated[
+        str, typer.Option("--remote", metavar="URL", help="The clan's git remote; 'origin': this project's own.")
+    ] = "",
+    branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
+    author: Annotated[
+        str, typer.Option("--author", metavar="WHO", help="Who commits there: git, none, or 'Name <address>'.")
+    ] = "",
+    take_in: Annotated[
+        bool | None, typer.Option("--take-in/--no-take-in", help="Take in CLAUDE.md, lessons.md and their like here.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--install", metavar="HOST", help="Install an agent host too: claude-code, or none.")
+    ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Answer yes, but to what --author, --take-in and --install say.")
+    ] = False,
+    home: Annotated[
+        str, typer.Option("--home", metavar="FOLDER", help="Folder of the agents' own files, if not agents.")
+    ] = "",
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
+    ] = False,
+) -> None:
+    """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
+
+    On a terminal it asks one thing after the other; a flag is an answer.
+    """
+    root = output.chosen.root_to_be()
+    check_version(root)
+    if host not in ("", "none"):
+        install.check_host(host)
+    named = output.chosen.agent_named(agent)
+    if _is_asked() and not ephemeral:
+        named = named or _ask_agent(root)
+        remote = remote or _ask_remote(root)
+    if remote == "origin" and not (remote := Repository(root).origin() or ""):
+        raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
+    for about, question in setup.doubts(root, remote, branch).items():
+        # A script that names another remote means it: it is told, and can be undone.
+        output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
+    made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
+    workspace, done = made.workspace, made.done
+    if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
+        done.append(f".gitignore: {', '.join(local)}")
+    places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
+    question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
+    is_new = bool(config.ignore(workspace.files, own, dry_run=True))
+    # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
+    if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+        added = config.ignore(workspace.files, own)
+        done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
+    for line in done:
+        say(line)
+    _offer_author(workspace, author)
+    _offer_embedding(workspace, yes=yes, is_new=made.is_new)
+    _offer_webhook(workspace, yes=yes)
+    if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
+        say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+    elif starting.is_unasked(workspace):
+        _tell_found(workspace)
+    if not ephemeral:
+        who = workspace.agent(named)
+        _offer_files(workspace, who, take_in=take_in)
+        _offer_host(workspace, host)
+        _tell_next(workspace)
+    for warning in workspace.warnings:
+        note(f"warning: {warning}")
+    workspace.close()
+
+
+def _another_home(root: Path) -> str:
+    """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
+    if not (proposed := setup.proposed_home(root)):
+        return ""
+    if _is_asked():
+        told = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
+        return str(typer.prompt(told, default=proposed)).strip()
+    say(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
+    return proposed
+
+
+def _is_asked() -> bool:
+    """Return True where a person sits at a terminal and answers."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _ask_agent(root: Path) -> str:
+    """Return the name for the agent that works here; "" where one is stored."""
+    if (root / ".fleet/replica.toml").exists():
+        return ""
+    return str(typer.prompt("Name of the agent that works here", default="agent")).strip()
+
+
+def _ask_remote(root: Path) -> str:
+    """Return the remote that a person wants to share through; "" for none, or where one is named."""
+    if config.load(root / config.FILE_NAME).share.remote:
+        return ""
+    if (found := Repository(root).origin()) and typer.confirm(
+        f"Share lessons through {Address(found).redacted}, on a branch `fleet` of its own?", default=True
+    ):
+        return found
+    return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
+
+
+def _offer_author(workspace: Workspace, named: str) -> None:
+    """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
+    share = workspace.config.share
+    is_settled = share.author or workspace.state.get("author_asked")
+    if not named and _is_asked() and share.remote and not is_settled:
+        if not (known := Repository(workspace.root).identity()):
+            return
+        is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
+        named = "git" if is_named else "none"
+    if named:
+        who = sharing.Membership(workspace).name_author(named)
+        say(f"commits are made as {who}" if who else "commits bear no person's name")
+
+
+def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> None:
+    """Take in what lies here: the files of a project that hold lessons; of past sessions, say what they propose."""
+    if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
+        return
+    workspace.state.put(files_asked=workspace.wall())
+    there = moving.lying_here(workspace) if take_in is not False else None
+    if there and (kept := [Path(path) for path, number in there.files.items() if number]):
+        told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:_FILES_SHOWN])
+        more = f" and {len(kept) - _FILES_SHOWN} more" if len(kept) > _FILES_SHOWN else ""
+        lessons = counted(there.patterns + there.discoveries, "lesson")
+        if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
+            done = moving.import_files(workspace, agent, kept)
+            say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
+    if found := moving.proposals(workspace, agent, [], 30)[0]:
+        say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
+
+
+def _offer_host(workspace: Workspace, host: str) -> None:
+    file = install.SettingsFile.of(workspace.root)
+    is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
+    if not host and _is_asked() and not is_settled:
+        workspace.state.put(host_asked=workspace.wall())
+        told = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
+        host = CLAUDE_CODE if typer.confirm(told, default=True) else "none"
+    if host in ("", "none"):
+        return
+    changed = any(each.is_other for each in file.install())
+    say(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
+
+
+def _tell_next(workspace: Workspace) -> None:
+    """Name the two commands that come next."""
+    is_called = bool(install.callers(workspace.root)[0])
+    first = (
+        "`fleet start` shows what a session starts with"
+        if is_called
+        else "`fleet install claude-code` lets each session start with what is known"
+    )
+    say(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
+
+
+def _tell_found(workspace: Workspace) -> None:
+    """Ask the clan what it knows, and say what to do next. Without an answer the workspace stands all the same."""
+    try:
+        with output.waiting("Fetching"):
+            done = sharing.fetch(workspace, workspace.agent())
+    except FleetError as why:
+        note(f"the clan's lessons are not here yet: {why}")
+        return
+    if done.why:
+        note(f"the clan's lessons are not here yet: {done.why}")
+        return
+    lessons, found = finding.counted(workspace), workspace.discoveries.count()
+    if workspace.tree.head() and (lessons or found):
+        agents = {each for lesson in workspace.patterns.lessons() for each in lesson.agents()}
+        whose = f" from {counted(len(agents), 'agent')}" if agents else ""
+        say(f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}")
+    else:
+        say(f"{done.remote} answers, and knows nothing yet")
+
+
+def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
+    found = Embeddings(workspace)
+    state, what = found.state, found.hint
+    if state == "missing" and is_new:
+        say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
+    question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
+    if state == "unagreed" and _is_agreed(question, yes=yes):
+        found.agree()
+        say(f"lessons are embedded by {what}")
+
+
+def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
+    if not (host := Notices(workspace).unagreed()):
+        return
+    if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
+        say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
+        return
+    try:
+        Notices(workspace).agree()
+        say(f"messages go to {host}")
+    except UsageError as why:
+        note(f"[notify] webhook: {why}")
+
+
+def _is_agreed(question: str, *, yes: bool) -> bool:
+    return yes or (sys.stdin.isatty() and typer.confirm(question, default=False))
+
+
+# --- agent hosts and shells -------------------------------------------------------------------------------------------
+
+
+@app.command("install")
+def _install(
+    host: Host,
+    project: Project = False,
+    user: User = False,
+    dry_run: output.DryRun = False,
+    plugin_dir: Annotated[
+        bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
+    ] = False,
+) -> None:
+    """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
+    install.check_host(host)
+    if plugin_dir:
+        print(install.plugin_folder())
+        return
+    file = _file(project=project, user=user)
+    _tell(
+        file.install(dry_run=dry_run),
+        f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
+        f"{file.path} calls fleet already; nothing was changed",
+        dry_run=dry_run,
+    )
+    if not dry_run:
+        _ask_to_reflect(host)
+    if which("fleet") is None:
+        note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
+
+
+@app.command("uninstall")
+def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: output.DryRun = False) -> None:
+    """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
+    install.check_host(host)
+    file = _file(project=project, user=user)
+    _tell(
+        file.uninstall(dry_run=dry_run),
+        f"{file.path} does not call fleet any more; what was learned stays where it is",
+        f"{file.path} does not call fleet; nothing was changed",
+        dry_run=dry_run,
+    )
+
+
+@app.command("hook")
+def _hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionStart, PreToolUse, ...")]) -> None:
+    """Answer a host's hook: its payload on stdin. Hosts call this; exits 0 whatever happens, or 2 to block a tool."""
+    raise typer.Exit(hook.main([event]))
+
+
+@app.command("completion")
+def _completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=lambda: SHELLS)],
+) -> None:
+    """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
+    # Printed, never installed: a shell's files are a person's.
+    if shell not in SHELLS:
+        raise UsageError(f"there is a script for {', '.join(SHELLS)}, not for {shell[:40]!r}")
+    say(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
+
+
+def _file(*, project: bool, user: bool) -> SettingsFile:
+    """Return the settings file that was chosen.
+
+    Raises:
+        UsageError: both were.
+        NoError: there is no workspace here.
+    """
+    if project and user:
+        raise UsageError("--project or --user, not both. Nothing was changed")
+    return SettingsFile.of(None if user else output.chosen.root())
+
+
+def _ask_to_reflect(host: str) -> None:
+    """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
+    client = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}.get(host, "")
+    with suppress(NoError), output.opened() as workspace:
+        if not client or not session_end.Choice(workspace).is_open:
+            return
+        cap = session_end.Choice(workspace).settings
+        told = (
+            f"When a session ends, fleet writes down what it taught, by rules of its own, for nothing. {client}'s own "
+            f"model would find more, for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day; it is given "
+            "the session, screened"
+        )
+        if not sys.stdin.isatty():
+            note(f"{told}. A person says yes with `fleet reflect --use {client}`")
+            return
+        is_yes = typer.confirm(f"{told}. May it?", default=False)
+        session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
+
+
+def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
+    """Tell what became of the settings, the first of these files, and of the pages beside them."""
+    if dry_run:
+        for each in done:
+            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (each.before, each.after))
+            for line in difflib.unified_diff(old_lines, new_lines, str(each.path), str(each.path), lineterm=""):
+                say(line)
+        note("nothing was changed")
+        return
+    say(new if any(each.is_other for each in done) else old)
+    for each in done[1:]:
+        if each.is_theirs:
+            note(f"{each.path} is not as fleet wrote it: it was left alone")
+        elif each.is_other:
+            say(f"{'wrote' if each.after else 'took out'} {each.path}")
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@app.command("config")
+def _config(
+    action: Annotated[
+        str, typer.Argument(metavar="[get|set]", help="None: list all.", autocompletion=lambda: ["get", "set"])
+    ] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KEY]",
+            help="A setting, section.key; or, to get, a section.",
+            autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
+        ),
+    ] = "",
+    value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
+    as_json: output.Json = False,
+) -> None:
+    """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
+    if (action, bool(name)) not in {("", False), ("get", True), ("set", True)} or (value and action != "set"):
+        told = "`fleet config` lists the settings; `fleet config get KEY`, or `set KEY VALUE`"
+        raise UsageError(f"{told}. Nothing was changed")
+    with output.opened() as workspace:
+        if action == "set":
+            ((name, found),) = setup.configure(workspace, {name: value}).items()
+            output.tell({"name": name, "value": found}, f"{name} = {config.as_toml(found)}", as_json=as_json)
+            return
+        wanted = config.find(name)
+        shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
+        if as_json:
+            output.say_json({"settings": [each._asdict() for each in shown]})
+            return
+        if [name] == wanted:
+            for each in shown:
+                say(each.value if isinstance(each.value, str) else config.as_toml(each.value))
+            return
+        for each in shown:
+            told = output.cleaned("not set" if each.value is None else config.as_toml(each.value))
+            cut = told if len(told) <= _VALUE_CHARS_MAX else f"{told[:_VALUE_CHARS_MAX]}..."
+            output.say_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))
