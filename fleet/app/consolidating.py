@@ -135,7 +135,7 @@ def close_session(workspace: Workspace, agent: str, session: str, said: Reflecti
     if workspace.is_read_only:
         return _Closed("", Reflected(auto_reflect.SUGGEST))
     Runs(workspace).recover()
-    log = _log_session(workspace, agent, session, _told_by(said) if said is not None else {})
+    log = _log_session(workspace, agent, session, _lines_of_reflection(said) if said is not None else {})
     reflected = reflect(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:
@@ -154,14 +154,14 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
         known = set()
         for block in _blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
-                known |= {_same(each.text) for each in block.said}
+                known |= {_wording_id(each.text) for each in block.said}
             else:
                 seen += [each for each in block.said if each.session == whose.key]
-        told = told or _told_of(seen)
-        said = {kind: [each for each in lines if _same(each) not in known] for kind, lines in told.items()}
+        told = told or _lines_of_observations(seen)
+        said = {kind: [each for each in lines if _wording_id(each) not in known] for kind, lines in told.items()}
         if not any(said.values()):
             return ""
-        log = _log(workspace, _day(now_ms))
+        log = _daily_log(workspace, _day(now_ms))
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
         more = log.more_for(whose, said)
@@ -173,15 +173,15 @@ def _day(at_ms: int) -> str:
     return observations.minute(at_ms)[:10]
 
 
-def _log(workspace: Workspace, day: str) -> DailyLog:
+def _daily_log(workspace: Workspace, day: str) -> DailyLog:
     return DailyLog(day, _text(workspace, DailyLog(day).path))
 
 
-def _same(text: str) -> str:
+def _wording_id(text: str) -> str:
     return Recurrence.id_of(observations.without_label(text))
 
 
-def _told_by(said: Reflection) -> dict[str, list[str]]:
+def _lines_of_reflection(said: Reflection) -> dict[str, list[str]]:
     """Return what a reflection says of a session, as lines of a block that are fit to stand in a log."""
     told = {
         "worked": [said.what_worked or ""],
@@ -192,7 +192,7 @@ def _told_by(said: Reflection) -> dict[str, list[str]]:
     return {kind: lines for kind, lines in clean.items() if lines}
 
 
-def _told_of(watched: Iterable[Said]) -> dict[str, list[str]]:
+def _lines_of_observations(watched: Iterable[Said]) -> dict[str, list[str]]:
     """Return what was observed, as lines of a block."""
     places = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
     found: dict[str, list[str]] = {}
@@ -244,23 +244,23 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
     said = [*pad.said(), *(each for block in _blocks(workspace, since) for each in block.said)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
-    rules = [*pad.promoted_items(), *_taken_back(workspace)]
+    rules = [*pad.promoted_items(), *_rows_undone(workspace)]
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
         rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
     rows = pad.ready()
-    found, matched = Recurrence.among(said, [*rules, *(each.item for each in rows), *_asked(workspace)])
+    found, matched = Recurrence.among(said, [*rules, *(each.item for each in rows), *_rows_asked_about(workspace)])
     spoken = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
     waiting = [(row, whole[0]) for row, whole in spoken if whole and len(whole[0].sessions) >= SESSIONS_MIN]
     return [each for each in found if len(each.sessions) >= SESSIONS_MIN], waiting
 
 
-def _asked(workspace: Workspace) -> list[str]:
+def _rows_asked_about(workspace: Workspace) -> list[str]:
     """Return every row that the inbox ever asked about: what a person took out of the scratchpad does not come back."""
     entries = Inboxes(workspace).entries()
     return [str(each.item.body.get("item")) for each in entries if each.item.body.get("what") == WHAT]
 
 
-def _taken_back(workspace: Workspace) -> list[str]:
+def _rows_undone(workspace: Workspace) -> list[str]:
     """Return what runs put into the scratchpad or made a topic of that somebody took back: it does not come again."""
     undone = Runs(workspace).undone()
     found: list[str] = []
@@ -305,7 +305,7 @@ def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Seq
         return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {auto_reflect.READY}"
 
     with _scratchpad_lock(workspace):
-        run = _applied(workspace, agent, REFLECTED, plan)
+        run = _apply(workspace, agent, REFLECTED, plan)
     Inbox(workspace, agent).put_all([_item(row, each, run) for row, each in zip(rows, found, strict=True)])
 
 
@@ -352,7 +352,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
     try:
         _check_agents_file(workspace)
         with _scratchpad_lock(workspace):
-            done = _applied(workspace, agent, REFLECTED, plan, run_id)
+            done = _apply(workspace, agent, REFLECTED, plan, run_id)
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if found is not None:
@@ -383,7 +383,7 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
         return [page.to(Scratchpad(page.text).without(row))], f"took {row.item!r} out of {auto_reflect.READY}"
 
     with _scratchpad_lock(workspace):
-        return _applied(workspace, agent, REFLECTED, plan)
+        return _apply(workspace, agent, REFLECTED, plan)
 
 
 def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
@@ -409,7 +409,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         return edits, f"compressed {auto_reflect.FILE}"
 
     with _scratchpad_lock(workspace):
-        _applied(workspace, agent, REFLECTED, plan)
+        _apply(workspace, agent, REFLECTED, plan)
     return len(moved)
 
 
@@ -455,20 +455,20 @@ def consolidate(
             "`fleet consolidate --force` consolidates, and writes it anew"
         )
     if dry_run:
-        plan, _ = _planned(workspace, days)
+        plan, _ = _make_plan(workspace, days)
         return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
     if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
         return Consolidated(gates)
-    with _held(workspace, force=force) as changed:
+    with _hold_lock(workspace, force=force) as changed:
         plan, diff = Plan({}, {}), ""
 
         def planned() -> tuple[Iterable[Edit], str]:
             nonlocal plan, diff
-            plan, known = _planned(workspace, days)
+            plan, known = _make_plan(workspace, days)
             diff = _diff(workspace, plan.files)
             return _edits(plan.files, known), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
 
-        if run := _applied(workspace, agent, KIND, planned):
+        if run := _apply(workspace, agent, KIND, planned):
             changed()
             Records(workspace, agent).append(_record(Consolidated(gates, plan, run), session))
     return Consolidated(gates, plan, run, diff)
@@ -484,7 +484,7 @@ def _record(done: Consolidated, session: str) -> Record:
     )
 
 
-def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
+def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
     """Return the plan from the files as they are now, and those files."""
     now_ms = workspace.world.wall_ms()
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
@@ -493,7 +493,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, by
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = _File.of(workspace, consolidation.INDEX)
-    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _taken_back(workspace))
+    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _rows_undone(workspace))
     return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
 
@@ -538,7 +538,7 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
 
 
 @contextmanager
-def _held(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
+def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
     """Hold the lock of a consolidation; what is given notes that something was consolidated, so that its time moves."""
     with workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
@@ -610,7 +610,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         plan()
         return _Migrated(tuple(told), "", diff)
     with _scratchpad_lock(workspace):
-        if run := _applied(workspace, agent, MIGRATED, plan):
+        if run := _apply(workspace, agent, MIGRATED, plan):
             observing.keep_ignored(workspace.files)
             _begin_to_count(workspace)
     return _Migrated(tuple(told), run, diff)
@@ -687,7 +687,7 @@ class _File(NamedTuple):
         return Edit(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
 
-def _applied(
+def _apply(
     workspace: Workspace, agent: str, kind: str, plan: Callable[[], tuple[Iterable[Edit], str]], run_id: str = ""
 ) -> str:
     """Apply what is planned, planned anew where a file changed meanwhile; return the run, "" for no change.

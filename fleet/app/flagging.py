@@ -60,12 +60,12 @@ class Flagging:
     def heard(self, payload: Payload) -> Reply:
         """Log what somebody objects to, before the next reply; return how a lesson is to be stated."""
         said, settings = _own_part(payload.prompt), self._settings()
-        signal, flags = _detected(said, settings), list[_Told]()
+        signal, flags = _correction_in(said, settings), list[_Told]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
             is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
-            flags.append((objection, _objected(objection, "strong" if is_strong else "medium")))
+            flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
             signal = None if is_prompt else signal  # the same words
         if signal is not None:
             flag = signals.Flag(
@@ -77,14 +77,14 @@ class Flagging:
                 agent=signal.sender,
             )
             flags.append((None, flag))
-        new = self._logged(payload, flags, read_to)
+        new = self._log(payload, flags, read_to)
         asked = self._question(_STATE_IT, [each for each in new if each[1].confidence == "strong"])
         return Reply(asked, note=_note(new))
 
     def objected(self, payload: Payload) -> str:
         """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
         found, read_to = self._objections(payload)
-        return _note(self._logged(payload, [(each, _objected(each, "strong")) for each in found], read_to))
+        return _note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to))
 
     def _settings(self) -> Any:
         """Return ``[triggers]``; None means the defaults: to read what a person set takes longer than all else here."""
@@ -115,7 +115,7 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _logged(self, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
+    def _log(self, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
         """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
         new = []
         for objection, flag in flags:
@@ -178,7 +178,7 @@ class Flagging:
         family = command.family
         red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
         if is_ok:
-            return True, Reply(self._turned_green(payload, red))
+            return True, Reply(self._ask_for_cause(payload, red))
         if not self._count(payload, printed):
             return False, Reply()
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
@@ -199,7 +199,7 @@ class Flagging:
             )
         return True
 
-    def _turned_green(self, payload: Payload, red: str) -> str:
+    def _ask_for_cause(self, payload: Payload, red: str) -> str:
         known = self._told.words()
         failed = [word.split()[2] for word in known if word.startswith(red)]
         asked = {word.split()[1] for word in known if word.startswith("green ")}
@@ -227,12 +227,12 @@ def _own_part(said: str) -> str:
     return screening.strip_injected(said) if any(mark in said.lower() for mark in _INJECTED) else said
 
 
-def _detected(said: str, settings: Any) -> Any:
+def _correction_in(said: str, settings: Any) -> Any:
     signal = detect(said, settings)
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
 
 
-def _objected(objection: prompts.Objection, confidence: str) -> signals.Flag:
+def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
     """Return the signal of a refused call, or a stopped turn: the person's words, and what they were about."""
     words = _own_part(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"

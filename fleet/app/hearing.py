@@ -104,7 +104,7 @@ class _Hearing:
         if event == "Stop":
             return self._stop()
         if event == "SessionEnd":
-            _leave(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
+            _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
             return Reply()
         from fleet.app import flagging
 
@@ -112,7 +112,7 @@ class _Hearing:
             return flagging.Flagging(self._call).ended(self._payload, is_error=True)[1]
         reply = flagging.Flagging(self._call).heard(self._payload)
         with self._call.guarded("what the clan knows was not shown"):
-            news, (about, note) = self._news(), self._lessons_about()
+            news, (about, note) = self._news(), self._lessons_for_prompt()
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
             reply.note = reply.note or note
         return reply
@@ -179,7 +179,7 @@ class _Hearing:
         made, is_whole = None if is_lost else self._ready.start(), True
         if made is None:
             with opened(call) as workspace:
-                made, is_whole = self._made_in_time(workspace, since if is_lost else None)
+                made, is_whole = self._make_in_time(workspace, since if is_lost else None)
         # Asked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
             self._folder.mark(local.TWICE, word=call.event)
@@ -189,15 +189,15 @@ class _Hearing:
         if made.news and not call.subagent:
             self._ready.note_seen(made.generation)
         if not is_whole or (call.event == "SessionStart" and self._may_ask()):
-            _leave(call, AT_THE_START)
-        return self._started(made, holds_the_rest=payload.source == "resume" and since is not None)
+            _start_process(call, AT_THE_START)
+        return self._reply_at_start(made, holds_the_rest=payload.source == "resume" and since is not None)
 
-    def _started(self, made: Start, *, holds_the_rest: bool) -> Reply:
+    def _reply_at_start(self, made: Start, *, holds_the_rest: bool) -> Reply:
         """Return what a session is told of what was made, and the line for the person."""
         source, text, shown = self._payload.source, made.text, made.ids
         if holds_the_rest:
             text, shown = made.news, made.new_ids
-        self._was_told(shown)
+        self._note_given(shown)
         note = ""
         if shown and source != "compact":
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
@@ -218,7 +218,7 @@ class _Hearing:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _made_in_time(self, workspace: "Workspace", since: int | None) -> tuple[Start, bool]:
+    def _make_in_time(self, workspace: "Workspace", since: int | None) -> tuple[Start, bool]:
         """Return what this session starts with, and whether it is all of it.
 
         A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
@@ -257,11 +257,11 @@ class _Hearing:
         made = self._ready.start()
         if made is None or not made.news or not self._told.claim("news"):
             return ""
-        self._was_told(made.new_ids)
+        self._note_given(made.new_ids)
         self._ready.note_seen(made.generation)
         return made.news
 
-    def _lessons_about(self) -> tuple[str, str]:
+    def _lessons_for_prompt(self) -> tuple[str, str]:
         """Return the lessons that are about what a person wrote, each once a session and none of those of its start.
 
         Beside them the line that tells the person; "" and "" for none.
@@ -289,7 +289,7 @@ class _Hearing:
         words = (word.split() for word in self._told.words())
         return {each for first, *ids in filter(None, words) if first in ("lesson", "seen") for each in ids}
 
-    def _was_told(self, ids: Sequence[str]) -> None:
+    def _note_given(self, ids: Sequence[str]) -> None:
         """Note what a session was given whole lists of: a prompt does not repeat it, a step that it is about does."""
         if ids:
             self._told.note(f"seen {' '.join(ids)}")
@@ -314,7 +314,7 @@ class _Hearing:
                 return guarded
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
-            reply.context, reply.note = self._lessons_for()
+            reply.context, reply.note = self._lessons_for_step()
         if payload.is_own and payload.tool == "Bash":
             with call.guarded("a command of fleet's own waits for a person's yes"):
                 reply.runs = _run_by_path(payload.command)
@@ -341,7 +341,7 @@ class _Hearing:
     def _due(self, rows: object, known: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, known, self._payload.tool, self._payload.command, self._payload.path)
 
-    def _lessons_for(self) -> tuple[str, str]:
+    def _lessons_for_step(self) -> tuple[str, str]:
         """Return the lessons that this very step is due, each once a session, and the line for the person."""
         rows = self._ready.rows()
         if not rows:
@@ -365,11 +365,11 @@ class _Hearing:
                 self._told.note(f"{_use_of(command)} {pattern}")
 
     def _after_a_tool(self) -> Reply:
-        reply = self._judged()
+        reply = self._note_end()
         if self._payload.command:
             with self._call.guarded("what happened is not noted"):
                 self._observe()
-            reply.note = reply.note or _logged_by(self._payload)
+            reply.note = reply.note or _note_of_own_command(self._payload)
         return reply
 
     def _observe(self) -> None:
@@ -384,7 +384,7 @@ class _Hearing:
                 row = next((str(each[2]) for each in _listed(self._ready.rows()) if each[0] == pattern), "")
                 _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
 
-    def _judged(self) -> Reply:
+    def _note_end(self) -> Reply:
         """Note how a command ended, or that a file was edited: what the streaks of failures are made of."""
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or payload.host == CODEX:  # Codex does not tell how it ended
@@ -424,7 +424,7 @@ class _Hearing:
                 note = flagging.Flagging(call).objected(payload)
         reason = "" if payload.is_stopping or payload.subagent else self._unstated()
         if not reason and self._ready.is_stale():
-            _leave(call, AT_THE_START)
+            _start_process(call, AT_THE_START)
         return Reply(go_on=reason, note=note)
 
     def _unstated(self) -> str:
@@ -492,7 +492,7 @@ def _observing() -> "ModuleType":
     return observing
 
 
-def _logged_by(payload: Payload) -> str:
+def _note_of_own_command(payload: Payload) -> str:
     """Return the line that tells the person what a command of fleet's own logged, and how often that is known now."""
     if not payload.is_own or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
         return ""
@@ -503,7 +503,7 @@ def _logged_by(payload: Payload) -> str:
     return f"fleet: {told}{promoted}"
 
 
-def _leave(call: Call, which: str) -> None:
+def _start_process(call: Call, which: str) -> None:
     """Start a process that outlives the hook, for work that nobody can wait for."""
     import subprocess
 

@@ -31,10 +31,10 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         triggers.check(told.trigger, "logged")
     known = ""
     if same:
-        lesson = _known(workspace, same)
+        lesson = _find(workspace, same)
         known, told = lesson.id, told._replace(pattern=told.pattern or lesson.text)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
-        return _logged(workspace, agent, told, noted, session=session, same=known)
+        return _log(workspace, agent, told, noted, session=session, same=known)
 
 
 def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correction, str]]) -> list[Logged]:
@@ -48,7 +48,7 @@ def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correctio
     with Runs(workspace).noting(agent, "import", [workspace.home(agent) / MEMORY]) as noted:
         try:
             for each, session in told:
-                done.append(_logged(workspace, agent, each, noted, session=session))
+                done.append(_log(workspace, agent, each, noted, session=session))
         except FleetError as why:
             trouble = why
         noted.told = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
@@ -57,16 +57,14 @@ def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correctio
     return done
 
 
-def _logged(
-    workspace: Workspace, agent: str, told: Correction, noted: Noted, *, session: str, same: str = ""
-) -> Logged:
+def _log(workspace: Workspace, agent: str, told: Correction, noted: Noted, *, session: str, same: str = "") -> Logged:
     logged = corrections.Corrections(workspace, agent).log(told, session=session, same=same, is_own=True)
     _promote(workspace, agent, logged)
     _note_logged(noted, logged)
     return logged
 
 
-def _known(workspace: Workspace, prefix: str) -> Pattern:
+def _find(workspace: Workspace, prefix: str) -> Pattern:
     from fleet.app.finding import find  # 45 ms that most corrections need not spend
 
     return find(workspace, prefix)
@@ -115,7 +113,7 @@ def state_lesson(
     """
     if trigger:
         triggers.check(trigger, "logged")
-    known = _known(workspace, same).id if same else ""
+    known = _find(workspace, same).id if same else ""
     with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
         logged = corrections.Corrections(workspace, agent).state(
             entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True

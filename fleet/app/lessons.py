@@ -145,7 +145,9 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """
     agents = workspace.agents_here()
     with Runs(workspace).noting(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
-        done = _turned(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
+        done = _change_records(
+            workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True
+        )
         noted.told = f"retired {done.pattern.id}"
         noted.retired = [done.pattern.id, *done.others]
         from fleet.app import reflecting
@@ -162,14 +164,14 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         NoError: there is no such lesson, or it is not retired.
     """
     with Runs(workspace).noting(agent, "restore") as noted:
-        done = _turned(
+        done = _change_records(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
         noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
     return done
 
 
-def _turned(
+def _change_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
 ) -> _Changed:
     """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
@@ -262,7 +264,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         here = (each.id for each in workspace.patterns.some(sorted(pointing)))
         source, into = Merges(pointing).merging({first.id, second.id, *here}, first.id, second.id)
         if not force:
-            _refuse_difference(first, second)
+            _check_alike(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
         with Runs(workspace).noting(agent, "merge") as noted:
             writer.say([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
@@ -287,7 +289,7 @@ def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
     return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
 
 
-def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
+def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
     """Give each record its first words again that reads as another one that it was merged with."""
     back: list[Field] = []
     for each in parted:
@@ -304,7 +306,7 @@ def _own_words_back(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
     return back
 
 
-def _refuse_difference(one: Pattern, other: Pattern) -> None:
+def _check_alike(one: Pattern, other: Pattern) -> None:
     close = next(iter(near(one.text, [(other.id, other.text)])), None)
     if close is not None and close.score >= ALIKE_MIN and close.differs:
         raise NoError(
@@ -331,7 +333,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         cleared = Merges(pointing).unmerging(known.id)
         with Runs(workspace).noting(agent, "unmerge") as noted:
             writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
-            changed = _own_words_back(writer, workspace.patterns.some(before))
+            changed = _restore_first_words(writer, workspace.patterns.some(before))
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
             apart = [(one, other) for one in mine for other in before if other not in mine]

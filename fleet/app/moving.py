@@ -223,7 +223,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
         NoError: there is no such id.
         DiskError: nothing was acknowledged.
     """
-    purged, texts = _take_out(workspace, agent, wanted)
+    purged, texts = _purge_here(workspace, agent, wanted)
     reflecting.forget(workspace, purged)
     with workspace.locked():
         Purge(workspace).scrub(texts)
@@ -232,7 +232,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
         starting.SessionStart(workspace, named).make()  # what lay ready held the old words
     with workspace.locked():
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-    why_not = _share(workspace, agent, yes=yes)
+    why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
         # Until now the tree that was fetched had the words, and so had the rows beside it.
         workspace.tree.forget_history()
@@ -241,7 +241,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
     return _Purged(purged, why_not, Purge(workspace).remains(purged, texts))
 
 
-def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
+def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
     with workspace.locked():  # the databases will be deleted: what rows alone know stands in a file before
         workspace.take(workspace.tree.head())
     if wanted.startswith("d-"):
@@ -258,7 +258,7 @@ def _take_out(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[
         return known.id, Purge(workspace).lesson(writer, known.id)
 
 
-def _share(workspace: Workspace, agent: str, *, yes: bool) -> str:
+def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
     """Compact: the remote's newest tree then has the redaction, and nothing that marks cover. Return why it has not."""
     if held := workspace.state.paused(workspace.wall()):
         return f"sharing is paused {held}"

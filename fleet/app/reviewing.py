@@ -89,11 +89,11 @@ def block(
     earlier = _as_of(workspace, at, name) if at else {}
     before = workspace.policy()
     records = list(_records_of(workspace, name))
-    still = {line.id: _either(before.earlier.get(line.id), earlier.get(line.id)) for line in records}
+    still = {line.id: _join(before.earlier.get(line.id), earlier.get(line.id)) for line in records}
     after = before._replace(
         blocked={**before.blocked, name: at}, earlier={each: line for each, line in still.items() if line is not None}
     )
-    found = _changed(workspace, name, at, records, before, after)
+    found = _changes(workspace, name, at, records, before, after)
     if not records and not found.discoveries:
         raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, records, before, after)
@@ -103,7 +103,7 @@ def block(
     alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
     retired = _retire(workspace, agent, alone) if retire else ()
     _take_out(workspace, leaving)
-    _follow(workspace)
+    _refresh_derived(workspace)
     return found._replace(left=leaving, kept=kept, retired=retired)
 
 
@@ -119,10 +119,10 @@ def unblock(workspace: Workspace, name: str) -> Changes:
         raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked: {listed}")
     after = workspace.policy()
     before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
-    found = _changed(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
+    found = _changes(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
     workspace.trust.unblock(name)
     reflecting.promote_all(workspace)
-    _follow(workspace)
+    _refresh_derived(workspace)
     return found
 
 
@@ -149,7 +149,7 @@ def _stamp(said: str) -> str:
     return clock.nearest(found)
 
 
-def _either(one: Line | None, other: Line | None) -> Line | None:
+def _join(one: Line | None, other: Line | None) -> Line | None:
     return codec.join(one, other) if one is not None and other is not None else one or other
 
 
@@ -171,7 +171,7 @@ def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
     return found
 
 
-def _changed(
+def _changes(
     workspace: Workspace, name: str, since: str, records: Iterable[Line], before: Policy, after: Policy
 ) -> Changes:
     gone: dict[str, str] = {}
@@ -214,7 +214,7 @@ def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, 
     return tuple(line.id for line in lines)
 
 
-def _follow(workspace: Workspace) -> None:
+def _refresh_derived(workspace: Workspace) -> None:
     """Make anew what was made of the folds: the page and the guards; a start's text is outdated by the generation."""
     workspace.db.refresh()
     for agent in workspace.agents_here():
@@ -316,7 +316,7 @@ def waiting(workspace: Workspace) -> list[Waiting]:
         if each.is_asked:
             groups.setdefault((each.kind, each.group), []).append(each)
     blocked = workspace.policy().blocked
-    found = [(_waiting(workspace, *name, held), held) for name, held in sorted(groups.items())]
+    found = [(_question(workspace, *name, held), held) for name, held in sorted(groups.items())]
     return [
         each
         for each, held in found
@@ -324,7 +324,7 @@ def waiting(workspace: Workspace) -> list[Waiting]:
     ]
 
 
-def _waiting(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:
+def _question(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
     for each in dict.fromkeys(one.id for one in held):
@@ -357,7 +357,7 @@ def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
     if not done:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
     with suppress(FleetError):
-        _follow(workspace)
+        _refresh_derived(workspace)
     number = len({each.id for each in done})
     lessons = counted(number, "lesson")
     if said == ASK:
@@ -435,7 +435,7 @@ def answer(workspace: Workspace, agent: str, pair: str, said: str) -> tuple[str,
         raise UsageError(
             f"{said[:20]!r} is no answer to a {found.kind} pair: {', '.join(ANSWERS[found.kind])}; nothing was changed"
         )
-    told = _done(workspace, agent, one, other, said)
+    told = _decide(workspace, agent, one, other, said)
     kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), told)
     return found.pair, told
@@ -448,7 +448,7 @@ def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
     return find(workspace, one).id, find(workspace, other).id
 
 
-def _done(workspace: Workspace, agent: str, one: str, other: str, said: str) -> str:
+def _decide(workspace: Workspace, agent: str, one: str, other: str, said: str) -> str:
     if said == SAME:
         done = merge(workspace, agent, one, other, force=True)
         return f"{one} and {other} are one lesson; `fleet unmerge {done.changed}` undoes it"

@@ -189,12 +189,12 @@ def reflect(
         why = session.trouble or "no line of it is one of a host's that fleet knows"
         raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
     if is_trial:
-        return _tried(workspace, agent, session)
+        return _dry_run(workspace, agent, session)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
     try:
         with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
             Runs(workspace).recover()
-            return _reflected(workspace, agent, session, by_hand=by_hand)
+            return _run_pass(workspace, agent, session, by_hand=by_hand)
     except BusyError as why:
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
 
@@ -215,26 +215,30 @@ def _read(workspace: Workspace, session: Session, run: str, reflector: str) -> t
     )
 
 
-def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
+def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
     began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
     if why := _done_already(workspace, agent, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
-    choice, left, note = Choice(workspace), _answered(lines, key), ""
-    run = left.run if left is not None else f"{KIND}-{workspace.wall()[:10].replace('-', '')}-{key}{_again(lines, key)}"
+    choice, left, note = Choice(workspace), _interrupted_answer(lines, key), ""
+    run = (
+        left.run
+        if left is not None
+        else f"{KIND}-{workspace.wall()[:10].replace('-', '')}-{key}{_rerun_suffix(lines, key)}"
+    )
     who = choice.named
     if named := choice.unagreed():
         who = RULES
         note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
     made, record = _read(workspace, session, run, who)
     if not session.events:
-        return _ended(workspace, agent, replace(record, outcome="skipped"))
+        return _finish(workspace, agent, replace(record, outcome="skipped"))
     if left is not None:
         answer = Answer(left.raw, "", left.usd, left.tokens_in, left.tokens_out, left.model)
-    elif deferred := _reserved(workspace, agent, choice, record, lines):
+    elif deferred := _reserve(workspace, agent, choice, record, lines):
         return deferred
     else:
-        answer = _asked(workspace, agent, session, made, record)
+        answer = _ask(workspace, agent, session, made, record)
     parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
     record = replace(
         record,
@@ -252,10 +256,10 @@ def _reflected(workspace: Workspace, agent: str, session: Session, *, by_hand: b
         plan, writers = passing.write()
         drawn_from = sorted({each.line for each in plan.reflection.lessons if each.line})
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
-    return _ended(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
+    return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
 
-def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
+def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
     """Return what a pass would read, and what the rules would write of it."""
     choice = Choice(workspace)
     made, record = _read(workspace, session, "", choice.named)
@@ -268,7 +272,7 @@ def _tried(workspace: Workspace, agent: str, session: Session) -> Reflected:
     return Reflected(session.id, replace(record, outcome=said.outcome), plan)
 
 
-def _ended(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
+def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
     done = _complete(workspace, agent, record)
     LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
     return Reflected(done.session, done, plan)
@@ -292,30 +296,30 @@ def _key(session: Session) -> str:
 
 
 def _done_already(workspace: Workspace, agent: str, key: str, *, by_hand: bool) -> str:
-    passes = [each for each in Records(workspace, agent).passes() if _is_of(each.record.run, key)]
+    passes = [each for each in Records(workspace, agent).passes() if _is_about(each.record.run, key)]
     if not passes or (by_hand and (passes[-1].undone or passes[-1].record.outcome == "skipped")):
         return ""
     undone = ", which was undone" if passes[-1].undone else ""
     return f"this session was reflected on already, as {passes[-1].record.run}{undone}"
 
 
-def _is_of(run: str, key: str) -> bool:
+def _is_about(run: str, key: str) -> bool:
     return key in run.split("-")
 
 
-def _again(lines: Sequence[Record], key: str) -> str:
-    times = len({each.run for each in lines if each.line == RAN and _is_of(each.run, key)})
+def _rerun_suffix(lines: Sequence[Record], key: str) -> str:
+    times = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
     return f"-{times + 1}" if times else ""
 
 
-def _answered(lines: Sequence[Record], key: str) -> Record | None:
+def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
     """Return the answer to this very content that is on record, and whose pass a crash ended; None for none."""
     ended = {each.run for each in lines if each.line == RAN}
-    known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_of(each.run, key))
+    known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_about(each.run, key))
     return next((each for each in known if each.run not in ended), None)
 
 
-def _reserved(
+def _reserve(
     workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
 ) -> Reflected | None:
     """Reserve what the pass may cost; return None, or that it waits for a later day."""
@@ -330,7 +334,7 @@ def _reserved(
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
-def _asked(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
+def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
     """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
     if record.reflector == RULES:
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
@@ -418,7 +422,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         if not session.events or (dates.to_ms(at) or since_ms) < since_ms:
             continue
         key = _key(session)
-        if any(_is_of(run, key) for run in ran):
+        if any(_is_about(run, key) for run in ran):
             done += 1
         else:
             made = digest.Digest.of(session.events, workspace.config.reflect.tokens)

@@ -106,33 +106,33 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
     chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
     if is_trial:
-        return Slept("", tuple(_done(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
-    if not only and workspace.state.get(f"{_IDLE}.{agent}") == _mark(workspace, agent):
+        return Slept("", tuple(_run_phase(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
+    if not only and workspace.state.get(f"{_IDLE}.{agent}") == _fingerprint(workspace, agent):
         return Slept("", ())
-    with _alone(workspace, agent):
+    with _hold_lock(workspace, agent):
         Runs(workspace).recover()
         recovered = _recover(workspace)
         begun = _Begun(Runs(workspace).name(KIND), agent, workspace.wall())
         workspace.state.put(**{_PENDING: json.dumps(begun)})
         phases: list[Phase] = []
         for name, act in chosen.items():
-            done = _done(name, act, workspace, agent, is_trial=False)
+            done = _run_phase(name, act, workspace, agent, is_trial=False)
             if done.changed or done.error:
                 done = msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *begun.fresh(workspace)})))
             phases.append(done)
-            begun.keep(workspace, [part for each in phases for part in each.runs], _told(phases))
+            begun.keep(workspace, [part for each in phases for part in each.runs], _summary(phases))
         run_id = begun.run if any(each.runs for each in phases) else ""
         slept = Slept(run_id, tuple(phases), recovered)
         if any(each.changed for each in phases if each.name not in _DERIVED):
             Records(workspace, agent).append(_record(begun.run, phases))
         workspace.state.put(**{_PENDING: ""})
         if not only and not slept.run and not any(each.error for each in phases):
-            workspace.state.put(**{f"{_IDLE}.{agent}": _mark(workspace, agent)})
+            workspace.state.put(**{f"{_IDLE}.{agent}": _fingerprint(workspace, agent)})
     return slept
 
 
 @contextmanager
-def _alone(workspace: Workspace, agent: str) -> Iterator[None]:
+def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
     """Hold the lock of a checkout's sleeps; where another one holds it, say whose it is, in the record too."""
     with ExitStack() as held:
         try:
@@ -175,12 +175,12 @@ class _Begun(NamedTuple):
             Runs(workspace).apply(run)
 
 
-def _told(phases: Sequence[Phase]) -> str:
+def _summary(phases: Sequence[Phase]) -> str:
     """Return what phases did in one line."""
     return "; ".join(f"{each.name}: {each.told}" for each in phases if each.changed) or "nothing to do"
 
 
-def _done(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
+def _run_phase(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
     if is_trial and name in _UNSHOWN:
         return Phase(name=name, left=("what it would do is told when it is done",))
     try:
@@ -212,10 +212,10 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
         if each.changed or each.error or each.left
     )
     outcome = "partial" if any(each.error for each in phases) else "success"
-    return Record(run=run_id, kind=KIND, outcome=outcome, why=_told(phases), writers=written)
+    return Record(run=run_id, kind=KIND, outcome=outcome, why=_summary(phases), writers=written)
 
 
-def _mark(workspace: Workspace, agent: str) -> str:
+def _fingerprint(workspace: Workspace, agent: str) -> str:
     """Return a text that is another one when something that a phase reads was written, and once an hour."""
     root, here = workspace.root, sorted({agent, *workspace.agents_here()})
     own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)

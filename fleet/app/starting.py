@@ -112,7 +112,7 @@ class SessionStart:
         since = self._ready.seen() if since is None else since
         delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = [pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX)]
-        made, short = self._made(delimiter, known, table, since, session)
+        made, short = self._texts(delimiter, known, table, since, session)
         made.generation = generation
         Guards(workspace).make_ready()
         if not session:
@@ -122,7 +122,7 @@ class SessionStart:
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
         return made
 
-    def _made(
+    def _texts(
         self, delimiter: str, known: Sequence[Patterns], table: Sequence[Pattern], since: int, session: str
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
@@ -154,7 +154,7 @@ class SessionStart:
             waiting=self._undecided(),
             note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
             rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
-            by=_by(workspace, [*news, *rest]),
+            by=_authors(workspace, [*news, *rest]),
             standing=STANDING,
         )
         new_found = [each for each in found if each.id in fresh]
@@ -167,7 +167,7 @@ class SessionStart:
         shown = self._exposures.shown_to(self._agent, but=session)
         kept_out = {said for each in remembered | shown for said in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
-        arrived = _shared_out(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
+        arrived = _fair_share(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
         return [each for each in arrived if each.id not in kept_out and each.is_listed]
 
     def _standing(self, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
@@ -264,7 +264,7 @@ def _trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
 
 
-def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
+def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
     groups, brought = evidence.Witnesses(workspace).known(), workspace.trust.brought()
     found = {}
@@ -275,9 +275,9 @@ def _by(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     return found
 
 
-def _shared_out(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
+def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
     """Return as many new lessons as are looked at, a third of them at most of each who said some."""
-    by, taken = _by(workspace, lessons), Counter[str]()
+    by, taken = _authors(workspace, lessons), Counter[str]()
     found: list[Pattern] = []
     for each in lessons:
         who = by.get(each.id, "")
@@ -317,7 +317,7 @@ def _put(workspace: Workspace, name: str, data: bytes) -> None:
 
 # --- guards -----------------------------------------------------------------------------------------------------------
 
-_DECISIONS = ("ask", "deny")
+_CHOICES = ("ask", "deny")
 _GUARD = "guard"
 
 
@@ -347,7 +347,7 @@ class Guards:
     def all(self) -> list[_Guard]:
         """Return the guards that hold today, by the lesson's id."""
         today, found = self._workspace.wall()[:10], dict[str, _Guard]()
-        for _, each in self._decided():
+        for _, each in self._decisions():
             if each.id not in found and (not each.until or each.until >= today):
                 found[each.id] = each._replace(lesson=self._words(each))
         return [found[pattern] for pattern in sorted(found)]
@@ -368,8 +368,8 @@ class Guards:
                 f"{known.id} is retired, or names no command and no file but those of the right way: there is no step "
                 f'to guard. Nothing was changed; give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
             )
-        before = [raw for raw, each in self._decided() if each.id == known.id]
-        made = json.dumps(_Guard(known.id, decision, until, step, _said(known)))
+        before = [raw for raw, each in self._decisions() if each.id == known.id]
+        made = json.dumps(_Guard(known.id, decision, until, step, _words_of(known)))
         with Runs(workspace).noting("", "guard") as noted:
             workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
             self._forget([raw for raw in before if raw != made])
@@ -386,7 +386,7 @@ class Guards:
             NoError: there is none.
         """
         wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-        found = {raw: each.id for raw, each in self._decided() if each.id.startswith(wanted)}
+        found = {raw: each.id for raw, each in self._decisions() if each.id.startswith(wanted)}
         if not found:
             raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
         lifted = sorted(set(found.values()))
@@ -398,7 +398,7 @@ class Guards:
 
     def put_back(self, pattern: str, decided: str) -> None:
         """Let a lesson guard what it did before, as its decision was kept then; "" for nothing."""
-        before = [raw for raw, each in self._decided() if each.id == pattern]
+        before = [raw for raw, each in self._decisions() if each.id == pattern]
         if decided:
             self._workspace.state.agree(_GUARD, decided, self._workspace.wall())
         self._forget([raw for raw in before if raw != decided])
@@ -411,7 +411,7 @@ class Guards:
             ]
             _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(table, "") if table else b"")
 
-    def _decided(self) -> Iterator[tuple[str, _Guard]]:
+    def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield what was decided, newest first, as it is kept and as it is read. What cannot be one is passed over."""
         for raw in self._workspace.state.agreed(_GUARD):
             with suppress(ValueError, TypeError, RecursionError):
@@ -433,21 +433,19 @@ class Guards:
         if not known.is_present:
             return ""
         editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
-        return _said(known) if editors and editors <= known.mine else decided.lesson
+        return _words_of(known) if editors and editors <= known.mine else decided.lesson
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:
-    if decision not in _DECISIONS:
-        raise UsageError(
-            f"a guard can {' or '.join(_DECISIONS)}, or be off; not {decision[:40]!r}. Nothing was changed"
-        )
+    if decision not in _CHOICES:
+        raise UsageError(f"a guard can {' or '.join(_CHOICES)}, or be off; not {decision[:40]!r}. Nothing was changed")
     with suppress(ValueError):
         if not until or (date.fromisoformat(until).isoformat() == until and until >= today):
             return
     raise UsageError(f"--until is a day from {today} on, such as {today}; not {until[:40]!r}. Nothing was changed")
 
 
-def _said(known: Pattern) -> str:
+def _words_of(known: Pattern) -> str:
     right = readable(known.correct)
     filed = ", ".join(filter(None, [Listing().author(known.by), Listing().edits(known), known.id]))
     return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"

@@ -105,7 +105,7 @@ def tidy(
         if not is_trial:
             Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
-        told = housekeeping.DreamReport.parse(report) if report else _left_report(workspace)
+        told = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
         dream = told if told is not None and not notebook.has_read(told, report) else None
         if dream is not None and not is_trial:
             notebook.note_report(dream, report)
@@ -115,23 +115,23 @@ def tidy(
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(Plan(skipped), total=len(notebook.notes))
-        dreamed = _dreamed(workspace, agent, is_trial=is_trial)
-        done = _planned(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
+        dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
+        done = _carry_out(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
         whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         done = done._replace(plan=done.plan._replace(report=whole))
         if done.run and is_logged:
-            _note(workspace, agent, done)
+            _record(workspace, agent, done)
         return done
 
 
-def _planned(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
+def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
     for _ in range(_ROUNDS_MAX):
         plan = notebook.plan()
         found = Tidied(plan, total=len(notebook.notes))
         if is_trial or not plan.changes:
             return found
         if is_capped and plan.report.changes > workspace.config.sleep.changes_max(found.total):
-            return found._replace(waits=_put_aside(workspace, agent, found))
+            return found._replace(waits=_put_tidying_aside(workspace, agent, found))
         run = _run(workspace, agent, notebook, plan)
         if not Runs(workspace).apply(run):
             _write(workspace, agent, run)
@@ -182,11 +182,11 @@ class _Notebook:
 
     def has_read(self, report: DreamReport, text: str) -> bool:
         """Tell whether a report was read before."""
-        return any(each.raw == _as_read(report, text) for each in self._reports)
+        return any(each.raw == _report_key(report, text) for each in self._reports)
 
     def note_report(self, report: DreamReport, text: str) -> None:
         """Note that a report was read."""
-        raw, why = _as_read(report, text), "the host's own report was read"
+        raw, why = _report_key(report, text), "the host's own report was read"
         run = Runs(self._workspace).name("dream")
         told = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(told)
@@ -388,14 +388,14 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
         writer.append(PATTERNS, [each for each in lines if each not in hidden])
 
 
-def _note(workspace: Workspace, agent: str, done: Tidied) -> None:
+def _record(workspace: Workspace, agent: str, done: Tidied) -> None:
     ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
     told = Record(run=done.run, kind=KIND, outcome="success", why=done.report.told(), writers=(written,))
     Records(workspace, agent).append(told)
 
 
-def _put_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
+def _put_tidying_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
     """Put a plan into the inbox that changes too much to be done unasked; return the item's id."""
     number, total, rows = found.report.changes, found.total, found.plan.diff()
     if len(rows) > _DIFF_ROWS:
@@ -427,7 +427,7 @@ def put_aside(
 # --- what the host did by itself --------------------------------------------------------------------------------------
 
 
-def _left_report(workspace: Workspace) -> DreamReport | None:
+def _host_report(workspace: Workspace) -> DreamReport | None:
     """Return the newest report in the host's own memory of this project, where that may be read."""
     if not workspace.config.hook.auto_memory:
         return None
@@ -435,13 +435,13 @@ def _left_report(workspace: Workspace) -> DreamReport | None:
     return next((each for each in reversed(found) if each is not None), None)
 
 
-def _as_read(report: DreamReport, text: str) -> str:
+def _report_key(report: DreamReport, text: str) -> str:
     """Return what a record keeps of a report that was read, to know it again."""
     said = text or msgspec.json.encode(report).decode()
     return msgspec.json.encode({"report": report, "hash": _hash(said.strip())}).decode()
 
 
-def _dreamed(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
+def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
     """Put the new facts of the host's own memory into the inbox, as candidates; return how many are new there."""
     if not workspace.config.hook.auto_memory:
         return 0

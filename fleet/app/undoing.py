@@ -87,7 +87,7 @@ def _last(workspace: Workspace) -> Run:
     given, at = Runs(workspace).given()
     if given and (last is None or last.at < at):
         since = [run for run in stand if run.at >= at and run.kind != UNDO]
-        if made := [run for run in since if run.kind == _kind(given)]:
+        if made := [run for run in since if run.kind == _kind_left_by(given)]:
             return made[-1]
         raise NoError(_why_not(given, last, since))
     if last is not None:
@@ -97,7 +97,7 @@ def _last(workspace: Workspace) -> Run:
     raise NoError(f"there is no command here that could be taken back; {more}`fleet undo --list` names all runs")
 
 
-def _kind(given: str) -> str:
+def _kind_left_by(given: str) -> str:
     """Return the kind of the run that a command left, if it had something to do: its name, but for one."""
     name = given.split()[1]
     return "reflect" if name == "done" else name
@@ -118,7 +118,7 @@ def undo(workspace: Workspace, run_id: str = "") -> Undone:
         NoError: there is no such run, it is taken back already, or it cannot be.
     """
     with _alone(workspace):
-        _finish(workspace)
+        _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id else _last(workspace)
         if by := Runs(workspace).undone().get(run.id):
             raise NoError(
@@ -131,29 +131,29 @@ def undo(workspace: Workspace, run_id: str = "") -> Undone:
                 "`fleet undo --list` back"
             )
         workspace.state.put(**{_PENDING: run.id})
-        return _finished(workspace, run)
+        return _take_back(workspace, run)
 
 
 def finish(workspace: Workspace) -> None:
     """Finish the undo that a crash left half done."""
     if workspace.state.get(_PENDING):
         with _alone(workspace):
-            _finish(workspace)
+            _finish_pending(workspace)
 
 
 def _alone(workspace: Workspace) -> AbstractContextManager[None]:
     return workspace.files.lock(workspace.local / "locks" / "undo.lock")
 
 
-def _finish(workspace: Workspace) -> None:
+def _finish_pending(workspace: Workspace) -> None:
     if pending := workspace.state.get(_PENDING):
         Runs(workspace).recover()
         with suppress(NoError):
-            _finished(workspace, Runs(workspace).find(pending))
+            _take_back(workspace, Runs(workspace).find(pending))
         workspace.state.put(**{_PENDING: ""})
 
 
-def _finished(workspace: Workspace, run: Run) -> Undone:
+def _take_back(workspace: Workspace, run: Run) -> Undone:
     """Take a run back; everything here may have been done before a crash, and is done once."""
     try:
         undone = _Undoing(workspace, run).carry_out()
@@ -191,7 +191,7 @@ class _Undoing:
                 self._mark_part(field)
         if any((back.lessons, back.retired, back.fields)):
             counting.reconcile_all(self._workspace)
-        self._turn(back)
+        self._retire_and_restore(back)
         for field in back.fields:
             self._set(field)
         for each in back.fields:  # a sync beside us may have promoted it once more, before we had set the counts back
@@ -221,7 +221,7 @@ class _Undoing:
 
     # --- lessons
 
-    def _turn(self, back: Run) -> None:
+    def _retire_and_restore(self, back: Run) -> None:
         """Retire what the run stated first, and restore what it retired: all in one write.
 
         Retired is also what nobody said but in occurrences that are undone by now; it is back with the first that is
@@ -245,7 +245,7 @@ class _Undoing:
                 known = fold(line, self._workspace.policy()) if line is not None else None
                 if line is None or known is None:
                     self._left.append(f"{each} is not here any more")
-                elif known.is_present is not is_wanted and self._may_turn(known, is_counted=each in alone):
+                elif known.is_present is not is_wanted and self._may_change(known, is_counted=each in alone):
                     name = writer.name
                     lines.append(edits.restore(line, name, writer.tick()) if is_wanted else edits.retire(line, name))
                     self._did.append(f"{each} is {'back' if is_wanted else 'retired'}: {known.text}")
@@ -261,7 +261,7 @@ class _Undoing:
         group = self._workspace.patterns.group
         return {id_: is_so for id_, is_so in counted.items() if id_ in met and group(id_) == [id_]}
 
-    def _may_turn(self, known: Pattern, *, is_counted: bool) -> bool:
+    def _may_change(self, known: Pattern, *, is_counted: bool) -> bool:
         if is_counted:
             return known.count("seen") == (not known.is_present)
         why = self._confirmed_since(known) if known.is_present else ""

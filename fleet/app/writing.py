@@ -46,7 +46,7 @@ _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
 
 
-class _Planned(NamedTuple):
+class _PlannedLesson(NamedTuple):
     """A lesson that is to be logged.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct):
     """
 
     reflection: Reflection
-    lessons: list[_Planned] = []
+    lessons: list[_PlannedLesson] = []
     edits: list[Edit] = []
     items: list[Item] = []
     updates: dict[str, tuple[str, ...]] = {}
@@ -133,15 +133,15 @@ class Writing:
             BusyError: others write all the time.
         """
         made = self.plan()
-        lessons, fields, firsts = self._log(made.lessons)
+        lessons, fields, firsts = self._log_lessons(made.lessons)
         lessons = replace(
             lessons,
             skipped=(*made.writers["lessons"].skipped, *lessons.skipped),
             error=made.writers["lessons"].error or lessons.error,
         )
-        if known := self._carried_out():  # by a pass that a crash ended before it was recorded
+        if known := self._earlier_run():  # by a pass that a crash ended before it was recorded
             made.edits = list(known.edits)
-            done = {**made.writers, "lessons": lessons, **{each.name: each for each in self._carried(known)}}
+            done = {**made.writers, "lessons": lessons, **{each.name: each for each in self._written_by(known)}}
         else:
             made = self._apply(made, firsts, fields)
             done = {**made.writers, "lessons": lessons}
@@ -188,13 +188,13 @@ class Writing:
         count = writer.count if writer.name == "skill" else writer.count + len(fresh)
         return replace(writer, ids=(*writer.ids, *fresh), count=count, skipped=(*writer.skipped, *old))
 
-    def _carried_out(self) -> Run | None:
+    def _earlier_run(self) -> Run | None:
         try:
             return Runs(self._workspace).find(self._run)
         except NoError:
             return None
 
-    def _carried(self, run: Run) -> Iterator[Written]:
+    def _written_by(self, run: Run) -> Iterator[Written]:
         """Yield what each writer did in a run, as far as the run tells."""
         logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
         if logged:
@@ -234,8 +234,8 @@ class Writing:
         is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
         entries = corrections_md.Log.parse(self._page).bound() if is_in_log else []
         for lesson in self._said.lessons:
-            found = self._planned(lesson, entries)
-            if isinstance(found, _Planned):
+            found = self._plan_lesson(lesson, entries)
+            if isinstance(found, _PlannedLesson):
                 part.lessons.append(found)
             elif isinstance(found, Item):
                 part.items.append(found)
@@ -243,7 +243,7 @@ class Writing:
                 skipped.append(f"{lesson.text[:80]!r}{found}")
         return Written(name="lessons", skipped=tuple(skipped))
 
-    def _planned(self, lesson: Lesson, entries: Sequence[Bound]) -> _Planned | Item | str:
+    def _plan_lesson(self, lesson: Lesson, entries: Sequence[Bound]) -> _PlannedLesson | Item | str:
         """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
         text = lesson.text
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
@@ -251,19 +251,19 @@ class Writing:
             left = self._left_by_a_crash(entries, key)
             if left is None:
                 return " was logged for this session before"
-            return _Planned(key, lesson, left.pattern, left.id, is_logged=True)
-        if why := self._support.of(lesson) or self._taken_back(text):
+            return _PlannedLesson(key, lesson, left.pattern, left.id, is_logged=True)
+        if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             said = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
             return self._candidate(text, text, said, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
-        same, word = self._known(text), corrections_md.session_word(self._session.id)
+        same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
         counted = (each.record for each in entries if each.record is not None and each.record.session == word)
         if same and any(record.pattern == same for record in counted):
             return f" is {same}, which this session counted already"
-        return _Planned(key, lesson, same, entry)
+        return _PlannedLesson(key, lesson, same, entry)
 
     def _candidate(
         self, title: str, added: str, body: Mapping[str, str], evidence: Iterable[str], weight: float = 0.5
@@ -277,12 +277,12 @@ class Writing:
         known = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in known else record
 
-    def _taken_back(self, text: str) -> str:
+    def _retired_before(self, text: str) -> str:
         """Return that somebody took a lesson back, "" where nobody did: it does not return without being asked for."""
         known = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
         return next((f"it was taken back, as {each.id}" for each in known if not each.is_present), "")
 
-    def _known(self, text: str) -> str:
+    def _same_lesson(self, text: str) -> str:
         """Return the id of the lesson that says the same; "" for none."""
         patterns = self._workspace.patterns
         exact = self._workspace.same_text(self._agent, text)
@@ -292,12 +292,12 @@ class Writing:
         said = same_text_among(list(known.values()), text)
         return list(known)[said] if said is not None else ""
 
-    def _log(self, planned: Sequence[_Planned]) -> tuple[Written, list[Field], list[str]]:
+    def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
         ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
         for each in planned:
             try:
-                logged = self._logged(each)
+                logged = self._log_lesson(each)
             except DiskError:
                 raise
             except FleetError as why:
@@ -314,19 +314,19 @@ class Writing:
         done = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
         return done, fields, firsts
 
-    def _logged(self, each: _Planned) -> Logged:
+    def _log_lesson(self, each: _PlannedLesson) -> Logged:
         workspace, lesson = self._workspace, each.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
         right = "" if each.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
         if each.is_logged:
-            return self._logged_before(each)
+            return self._lesson_logged_before(each)
         if each.entry:
             return corrections.Corrections(workspace, self._agent).state(each.entry, lesson.text, right, same=each.same)
         source = f"session-end reflection, {lesson.by or 'self'} {each.key}"
         told = Correction(lesson.wrong, right, lesson.text, source=source)
         return corrections.Corrections(workspace, self._agent).log(told, session=self._session.id, same=each.same)
 
-    def _logged_before(self, planned: _Planned) -> Logged:
+    def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.whole(self._agent, planned.same)

@@ -122,7 +122,7 @@ class Machine:
         plan = next((each.plan for each in came if each.plan is not None), None)
         said = plan.reflection if plan is not None else None
         closed = consolidating.close_session(self.workspace, sat.agent, sat.id, said)
-        return Played(closed, lines, consolidating._told_by(said) if said is not None else {})
+        return Played(closed, lines, consolidating._lines_of_reflection(said) if said is not None else {})
 
     def exchange(self) -> None:
         """Exchange with the other machine."""

@@ -743,8 +743,8 @@ def test_done_writes_the_block_of_a_session_without_a_transcript(project):
 def test_the_block_comes_from_the_reflection_where_there_is_one():
     said = Reflection(outcome="partial", what_worked="indexes", what_didnt="caching", memory_notes=("keep it small",))
     told = {"worked": ["indexes"], "failed": ["caching"], "learned": ["keep it small"]}
-    assert consolidating._told_by(said) == told
-    assert not consolidating._told_by(Reflection(outcome="success"))
+    assert consolidating._lines_of_reflection(said) == told
+    assert not consolidating._lines_of_reflection(Reflection(outcome="success"))
 
 
 def test_consolidation_runs_at_a_sessions_end_when_the_gates_open(project):

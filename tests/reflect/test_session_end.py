@@ -586,7 +586,7 @@ def test_a_refusal_that_is_heard_after_it_was_reflected_on_waits_for_nobody(w, t
     session_end.reflect(w, "velma", talk.path)
     [refused] = objections(sessions.read(talk.path).events)[0]
     signals = Signals(w, "velma")
-    signals.flag(flagging._objected(refused, "strong"), session=talk.session)
+    signals.flag(flagging._flag_of(refused, "strong"), session=talk.session)
     assert signals.waiting() == signals.waiting(talk.session) == []
-    signals.flag(flagging._objected(refused, "strong"), session="another")
+    signals.flag(flagging._flag_of(refused, "strong"), session="another")
     assert len(signals.waiting()) == 1

@@ -74,14 +74,14 @@ def _said(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 @contextmanager
 def simulated() -> Iterator[None]:
     """Let power fail at a transaction, too, and purge ask no remote; a few files are parsed thousands of times."""
-    loads, share, was_on = tomllib.loads, moving._share, gc.isenabled()
-    tomllib.loads, moving._share = _parsed, lambda *_, **__: (False, "it is simulated")
+    loads, share, was_on = tomllib.loads, moving._compact_remote, gc.isenabled()
+    tomllib.loads, moving._compact_remote = _parsed, lambda *_, **__: (False, "it is simulated")
     Database.transaction = _powered_transaction
     gc.disable()
     try:
         yield
     finally:
-        tomllib.loads, moving._share, Database.transaction = loads, share, _transaction
+        tomllib.loads, moving._compact_remote, Database.transaction = loads, share, _transaction
         POWERS.clear()
         if was_on:
             gc.enable()
