@@ -161,7 +161,7 @@ class _State:
         self.declared[event["id"]] = {"error": next((each.said for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 
-    def crowned(self, session: str, family: str) -> list[Event]:
+    def shown_to_work(self, session: str, family: str) -> list[Event]:
         """Return the declared mutations that a success of this family shows to have worked."""
         sessions = (session, session.partition("/")[0], "")
         return [each for each in self.declared.values() if each["session"] in sessions and family in each["families"]]
@@ -182,7 +182,7 @@ class AttemptLog:
         """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may."""
         try:
             data = _read(self._root, self._agent)
-            blocked = _judged(self._root, session, command, cwd, data)
+            blocked = _block(self._root, session, command, cwd, data)
             return None if blocked is None or self._is_declared_by_hand(session, blocked) else blocked
         except (OSError, ValueError):
             return None
@@ -293,7 +293,7 @@ class AttemptLog:
 
         ran = shell.Command(command)
         family = ran.family
-        won = self.state().crowned(session, family)
+        won = self.state().shown_to_work(session, family)
         if won or (session, family) in self.state().streaks:
 
             def passed(state: _State) -> None:
@@ -372,7 +372,7 @@ class AttemptLog:
             ) from why
 
 
-def _judged(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blocked | None:
+def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blocked | None:
     key = _key(command, cwd)
     if key.encode() not in data:  # most commands: nothing need be decoded
         return None

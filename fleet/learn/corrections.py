@@ -138,7 +138,7 @@ class Corrections:
         now_ms = self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
         if echo := _echoed(entry, target, was_shown=was_shown):
-            return self._as_echo(echo, entry.pattern, secrets)
+            return self._echo_result(echo, entry.pattern, secrets)
         extra = (RELAPSED,) if was_shown else ()
         named, trouble = self._session(session)
         writer, missing = self._writer_or_why()
@@ -161,11 +161,11 @@ class Corrections:
             self._workspace.files.append(path, block.encode())
         if missing:  # it counts like an entry that a person wrote, as soon as somebody may count here
             self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {missing}")
-            return self._answered(target, page, entry.pattern, secrets, "")
+            return self._result(target, page, entry.pattern, secrets, "")
         if trouble:
             self._workspace.warn(f"the correction is logged without a session: {trouble}")
         self._count_now()
-        return self._answered(target, page, entry.pattern, secrets, entry_id)
+        return self._result(target, page, entry.pattern, secrets, entry_id)
 
     def state(
         self,
@@ -222,7 +222,7 @@ class Corrections:
         if trouble:
             self._workspace.warn(f"the correction is logged without a session: {trouble}")
         self._count_now()
-        return self._answered(target, page, text, secrets_in([said, way, step]), bound.id)
+        return self._result(target, page, text, secrets_in([said, way, step]), bound.id)
 
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, by what is known here: nobody waits long for another process."""
@@ -282,14 +282,14 @@ class Corrections:
         except FleetError as why:
             return "", str(why)
 
-    def _as_echo(self, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
+    def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
         lesson = next(iter(self._workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
         found = self._workspace.patterns.lesson(lesson)
         if found is None:
             return Logged(lesson, text, 0, secrets, is_echo=True)
         return Logged(found.id, found.text, found.count("seen"), secrets, is_echo=True)
 
-    def _answered(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> Logged:
+    def _result(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> Logged:
         """Return what is told of an occurrence that was just logged.
 
         ``page``: the log before it: what stands in there and is not counted in ``target`` came earlier.
@@ -385,7 +385,7 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
         wrong=wrong.text,
         right=right.text,
         pattern=pattern.text,
-        title=title.text or _short(wrong.text or pattern.text),
+        title=title.text or _first_words(wrong.text or pattern.text),
         source=source.text,
         category=category.text,
         # A comma would make two of one in the log.
@@ -395,7 +395,7 @@ def _screened(told: Correction) -> tuple[Correction, tuple[str, ...]]:
     return entry, secrets_in([pattern, wrong, right, title, source, category, trigger, *tags])
 
 
-def _short(wrong: str) -> str:
+def _first_words(wrong: str) -> str:
     first = wrong.splitlines()[0] if wrong else ""
     return first if len(first) <= 80 else first[:79].rstrip() + "…"
 
@@ -419,17 +419,23 @@ def _is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, 
     """
     if injected_id(pattern):
         return True
-    told = [_bare(wrong), _bare(right)]
+    told = [_comparable(wrong), _comparable(right)]
     for lesson, way in lessons:
-        if _bare(pattern) != _bare(lesson):
+        if _comparable(pattern) != _comparable(lesson):
             continue
-        known = {"", _bare(lesson), _bare(way), _bare(f"{lesson} — right: {way}"), _bare(f"right: {way}")}
+        known = {
+            "",
+            _comparable(lesson),
+            _comparable(way),
+            _comparable(f"{lesson} — right: {way}"),
+            _comparable(f"right: {way}"),
+        }
         if known.issuperset(told):
             return True
     return False
 
 
-def _bare(said: str) -> str:
+def _comparable(said: str) -> str:
     """Return a text as it is compared: without copied lines, without what a list or a quote puts before it."""
     left = screening.strip_injected(said).translate(_NO_ESCAPES)
     return normalise(" ".join(re.sub(_BEFORE, "", row) for row in left.split("\n")))

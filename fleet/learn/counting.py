@@ -68,7 +68,7 @@ class CountedLog:
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         """
         page = self._workspace.files.read(self.log_file())
-        if not page or not _read_since(_noted(self._workspace, self._agent), page).waiting:
+        if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
             return 0
         return len(signals.Signals(self._workspace, self._agent).waiting(days=days))
 
@@ -155,8 +155,8 @@ def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
             raise BusyError(
                 "another process brings this clan's records up to date; the log is counted with the next command"
             )
-        owes = _Owing(writer)
-        while not owes.is_recorded():
+        owes = _Backlog(writer)
+        while not owes.append_records():
             pass
         owed = owes.lines()
         # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
@@ -173,7 +173,7 @@ def reconcile_all(workspace: Workspace) -> int:
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
         page = workspace.files.read(CountedLog(workspace, agent).log_file())
-        if page and not _noted(workspace, agent).is_whole(page):
+        if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent) as writer:
                 owed += reconcile(writer)
     return owed
@@ -197,20 +197,20 @@ class _Counted(NamedTuple):
         """Return the note of a page all of which is counted."""
         return cls(len(page), _hash(page), waiting)
 
-    def is_about(self, page: bytes) -> bool:
+    def is_prefix_of(self, page: bytes) -> bool:
         """Tell whether the page begins with what was counted."""
         return 0 < self.size <= len(page) and self.hash == _hash(page[: self.size])
 
-    def is_whole(self, page: bytes) -> bool:
+    def covers(self, page: bytes) -> bool:
         """Tell whether all of the page is counted."""
-        return self.size == len(page) and self.is_about(page)
+        return self.size == len(page) and self.is_prefix_of(page)
 
 
 def _hash(page: bytes) -> str:
     return hashlib.blake2b(page, digest_size=16).hexdigest()
 
 
-def _noted(workspace: Workspace, agent: str) -> _Counted:
+def _read_note(workspace: Workspace, agent: str) -> _Counted:
     size, digest, waiting = [*workspace.db.noted(_note_key(agent)).split(" "), "", "", ""][:3]
     return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
 
@@ -230,7 +230,7 @@ class _Read(NamedTuple):
 
 def _read_since(noted: _Counted, page: bytes) -> _Read:
     """Read what follows the counted part of a log, if that can be understood by itself; else all of it."""
-    if noted.is_about(page) and (read := _read_rest(noted, page)) is not None:
+    if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
     bound = log.bound()
@@ -272,7 +272,7 @@ def _waiting(bound: Iterable[Bound]) -> int:
     return sum(b.record is None and not b.entry.pattern for b in bound)
 
 
-class _Owing:
+class _Backlog:
     """Debt of one agent's log to the records.
 
     Args:
@@ -284,11 +284,11 @@ class _Owing:
         self._workspace = writer.workspace
         self._path = CountedLog(writer.workspace, writer.agent).log_file()
         self._page = self._workspace.files.read(self._path)
-        self._read = _read_since(_noted(self._workspace, writer.agent), self._page)
+        self._read = _read_since(_read_note(self._workspace, writer.agent), self._page)
         self._entries: dict[str, Entry] = {}
         self._keys: dict[str, str] = {}
 
-    def is_recorded(self) -> bool:
+    def append_records(self) -> bool:
         """Append a record for each usable entry without one; False where the log was written to meanwhile.
 
         They go to the end of the file: a person's lines stay as they are.
@@ -334,17 +334,17 @@ class _Owing:
             before = earlier[pattern, replica] | {each.session for each in records if each not in fresh}
             known = lines.join(shared, mine) if mine else shared
             if not fresh:
-                made = self._reworded(known, records)
+                made = self._lost_words(known, records)
             else:
-                made = self._raised(known, replica, fresh, before, is_private=mine is not None)
+                made = self._raise_column(known, replica, fresh, before, is_private=mine is not None)
             if self._read.log.marks:
-                numbers = self._undone(records, is_private=mine is not None)
+                numbers = self._undo_numbers(records, is_private=mine is not None)
                 made = lines.join(made, edits.undo(known, replica, numbers))
             if not made.is_empty():
                 found.append(made)
-        return [*found, *self._moved()]
+        return [*found, *self._undo_old_names()]
 
-    def _undone(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
+    def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the numbers of the marks on a lesson's entries, and on the sessions that they were all of."""
         marks = self._read.log.marks
         marked = [each for each in records if each.id in marks]
@@ -358,7 +358,7 @@ class _Owing:
         sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in met.items() if any(each)}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
-    def _moved(self) -> Iterator[Line]:
+    def _undo_old_names(self) -> Iterator[Line]:
         """Yield that what was undone, and counts under another name by now, is not undone under the old one as well."""
         log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
@@ -380,7 +380,7 @@ class _Owing:
             found[record.pattern, record.replica].add(record.session)
         return found
 
-    def _raised(
+    def _raise_column(
         self, known: Line, replica: str, fresh: Sequence[Record], before: set[str], *, is_private: bool
     ) -> Line:
         """Return the column that counts some more records; those of entries written by hand are parts.
@@ -413,7 +413,7 @@ class _Owing:
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
 
-    def _reworded(self, known: Line, records: Sequence[Record]) -> Line:
+    def _lost_words(self, known: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""
         here = fold(known).fields
         if here.get("text") and here.get("correct"):

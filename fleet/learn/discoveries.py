@@ -72,7 +72,7 @@ class Findings:
                 raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
             self.take_waiting()
             with self._workspace.writing(self._agent) as writer:
-                known, is_new = _written(writer, entry)
+                known, is_new = _append(writer, entry)
         except FleetError as why:
             if self._workspace.is_only_read():
                 raise
@@ -94,7 +94,7 @@ class Findings:
             for number, line in enumerate(self._workspace.files.read(path).splitlines(), 1):
                 try:
                     if isinstance(entry := decode(line), Discovery):
-                        _written(writer, entry)
+                        _append(writer, entry)
                 except BadLineError as why:  # torn by a crash, or written by a person
                     refused.append(Refused(f"{self._agent}/{WAITING}", number, str(why), line))
             self._workspace.quarantine.keep(refused, self._workspace.wall())
@@ -128,7 +128,7 @@ class Findings:
         return self._workspace.home(self._agent) / WAITING
 
 
-def _written(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
+def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     if (known := writer.workspace.discoveries.get(entry.id)) is not None:
         return known, False
     entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)

@@ -256,14 +256,14 @@ class _Import:
             item = each
             try:
                 if isinstance(item, Lesson):
-                    item = self._lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
+                    item = self._take_lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
                 elif isinstance(item, Finding):
-                    self._finding(item)
+                    self._take_finding(item)
             except BadLineError as why:
                 item = Bad(each.line, str(why), getattr(each, "identity", "").encode())
             self.done.tell(item, str(path))
 
-    def _lesson(self, item: Lesson) -> Lesson | Left:
+    def _take_lesson(self, item: Lesson) -> Lesson | Left:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
@@ -282,7 +282,7 @@ class _Import:
         known = self._workspace.patterns.get(pattern) if replica else None
         return known is not None and known.own("seen", replica) > 0
 
-    def _finding(self, item: Finding) -> None:
+    def _take_finding(self, item: Finding) -> None:
         texts = [_clean(value) for value in (item.context, item.problem, item.solution)]
         context, problem, solution = (text for text, _ in texts)
         self.done.redacted += any(was_secret for _, was_secret in texts)

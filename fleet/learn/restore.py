@@ -127,14 +127,14 @@ def _move(
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
         if file.name == corrections_md.FILE_NAME:
-            join._join_log(path, data if renamed is None else _in_the_name_of(agent, data, renamed))
+            join.join_log(path, data if renamed is None else _in_the_name_of(agent, data, renamed))
         elif file.suffix == ".jsonl":
             known = workspace.files.read(workspace.root / path).split(b"\n")
             lines = [line + b"\n" for line in data.split(b"\n") if line and line not in known]
             if lines:
                 workspace.files.append(workspace.root / path, b"".join(lines))
         else:
-            join._place(path, data)
+            join.place(path, data)
         workspace.files.remove(file)
     for folder in (*sorted((each for each in home.rglob("*") if each.is_dir()), reverse=True), home, home.parent):
         with suppress(OSError):  # one that is not empty stays
@@ -182,9 +182,9 @@ class _Restore:
                 workspace.files.replace(workspace.root / path, member.data)
         elif is_own and path.endswith("/corrections.md"):
             with workspace.log_lock(agent):
-                self._join_log(path, member.data)
+                self.join_log(path, member.data)
         else:
-            self._place(path, member.data)
+            self.place(path, member.data)
 
     def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
         """Append the lines that are not here, and that nothing here covers."""
@@ -224,12 +224,12 @@ class _Restore:
         self._joined[key] = entry if known is None else codec.join(known, entry)
         return False
 
-    def _join_log(self, path: str, data: bytes) -> None:
+    def join_log(self, path: str, data: bytes) -> None:
         """Append the entries that the log lacks, as they were written, and the records that it lacks."""
         target, parse = self._workspace.root / path, Log.parse
         known = self._workspace.files.read(target)
         if not known:
-            self._place(path, data)
+            self.place(path, data)
             return
         mine, theirs = parse(known), parse(data)
         pieces = list(_missing_entries(mine, theirs, data))
@@ -250,12 +250,12 @@ class _Restore:
         closed = known if known.endswith(b"\n") else known + b"\n"
         # Half a fence or comment in one of the two could swallow what follows: then they are kept apart.
         if len(parse(closed + more.encode()).entries) < len(mine.entries) + len(pieces):
-            self._place(path, data)
+            self.place(path, data)
             return
         self._workspace.files.append(target, more.encode())
         self._done.entries += len(pieces)
 
-    def _place(self, path: str, data: bytes) -> None:
+    def place(self, path: str, data: bytes) -> None:
         """Put a file where it is missing, or beside another version of itself."""
         workspace = self._workspace
         target = workspace.root / path
@@ -352,7 +352,7 @@ def _foreign_adds(
             records = logs[agent].get((line.id, name), set())
             earlier = before(line.id)
             was = earlier.add_of(name) if earlier is not None else ""
-            if records and _is_foreign(add, _written(workspace, name, line.id), was, records):
+            if records and _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, records):
                 found.setdefault(name, {})[line.id] = add
     return found
 
@@ -378,7 +378,7 @@ def _stamps(records: Iterable[Record]) -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def _written(workspace: Workspace, replica: str, pattern: str) -> set[str]:
+def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     """Return the adds of a lesson that stand in a shard of ours."""
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
     if pattern.encode() not in data:

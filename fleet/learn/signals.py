@@ -171,7 +171,7 @@ class Signals:
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )
-        title, wrong, source, secrets = _screened(signal)
+        title, wrong, source, secrets = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
         this = (signal.kind, word, _key(signal.sameness or _words(wrong)))
         with self._ground.log_lock(self._agent, wait_s):
@@ -222,7 +222,7 @@ class Signals:
             is_over = (
                 kind == "failure"
                 or bound.id in dismissed
-                or (mark is not None and any(_is_told(entry, each) for each in counted_in[mark.session]))
+                or (mark is not None and any(_is_restated(entry, each) for each in counted_in[mark.session]))
                 or (entry.is_bare and not entry.wrong)
                 or (flagged_ms is not None and flagged_ms < oldest_ms)
             )
@@ -282,7 +282,7 @@ def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
     return found
 
 
-def _is_told(signal: Entry, other: Entry) -> bool:
+def _is_restated(signal: Entry, other: Entry) -> bool:
     """Tell whether a counted entry's lesson is the words of a signal, or how it is headed: they were logged anew."""
     lesson = "" if other.is_undone else normalise(other.pattern)
     words = normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
@@ -300,7 +300,7 @@ def _key(sameness: str) -> str:
     return blake2b(normalise(sameness).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def _screened(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
+def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
     """Return title, quote and source as they may be written, and the kinds of secrets that were taken out."""
     quote, in_quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
     title, in_title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
