@@ -128,7 +128,7 @@ class Scratchpad:
         seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
         return [
             *Said.observed(seen),
-            *(each for section in page.named(SESSION_LOG) for each in _logged(page.inside(section))),
+            *(each for section in page.named(SESSION_LOG) for each in _said_in_log(page.inside(section))),
         ]
 
     def ready(self) -> list[Entry]:
@@ -196,7 +196,7 @@ class Scratchpad:
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
 
 
-def _logged(found: Iterable[Row]) -> list[Said]:
+def _said_in_log(found: Iterable[Row]) -> list[Said]:
     """Return what the entries of a session log say, line by line."""
     told: list[Said] = []
     session = at = kind = ""
@@ -221,7 +221,7 @@ def _logged(found: Iterable[Row]) -> list[Said]:
 
 
 def _labelled(line: str) -> tuple[str, str]:
-    """Return the kind that a line of a session's entry is _labelled with, "" for none, and what it says."""
+    """Return the kind that a line of a session's entry is labelled with, "" for none, and what it says."""
     match = re.fullmatch(_BULLET, line.rstrip())
     text = (match["text"] if match else line).strip()
     label = re.fullmatch(_LABEL, text)
@@ -477,11 +477,11 @@ class DailyLog:
         marks = (Whose.named_on(row) for row in inside if row is inside[0] or not row.text.strip())
         by = next((each for each in marks if each is not None), None)
         session = by.key if by and by.mark else unnamed
-        said, kinds = _said_in(inside[1:], at, session)
+        said, kinds = _said_in_block(inside[1:], at, session)
         return Block(session, at, tuple(said), by.at if by else "", bool(kinds - {"observed"}))
 
 
-def _said_in(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set[str]]:
+def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set[str]]:
     """Return what the rows of a block say, and of what kinds that is."""
     said: list[Said] = []
     kinds: set[str] = set()

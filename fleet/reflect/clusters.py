@@ -108,10 +108,10 @@ class Clusters(NamedTuple):
                 sure.append(pair)
             elif not each.differs and (each.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
                 likely.append(pair)
-        groups = _linked(sorted(sure, key=_closest_first))
+        groups = _complete_link(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-        spoken = tuple(sorted(_spoken(group, look) for group in groups))
+        spoken = tuple(sorted(_ranked_ids(group, look) for group in groups))
         return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     @staticmethod
@@ -144,7 +144,7 @@ class Clusters(NamedTuple):
             if each.id in done:
                 continue
             known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
-            wordings = sorted((one for one in known if one is not None and one.is_listed), key=_use)
+            wordings = sorted((one for one in known if one is not None and one.is_listed), key=_rank)
             done |= {one.id for one in wordings}
             against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
             whole = self.spoken_for(wordings) if len(wordings) > 1 else each
@@ -174,7 +174,7 @@ def _say_the_same(pair: Alike, cosine: float) -> bool:
     return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
 
 
-def _linked(pairs: Sequence[_Pair]) -> list[set[str]]:
+def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
     """Return the groups by complete link, the closest pairs first: each two of a group are among the pairs."""
     joined = {each.ids for each in pairs}
     group_of: dict[str, set[str]] = {}
@@ -188,13 +188,13 @@ def _linked(pairs: Sequence[_Pair]) -> list[set[str]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-def _spoken(group: Iterable[str], look: Callable[[str], Pattern | None]) -> tuple[str, ...]:
+def _ranked_ids(group: Iterable[str], look: Callable[[str], Pattern | None]) -> tuple[str, ...]:
     """Return the ids of a cluster, the one that speaks for it first."""
     found = (lesson for each in group if (lesson := look(each)) is not None)
-    return tuple(each.id for each in sorted(found, key=_use))
+    return tuple(each.id for each in sorted(found, key=_rank))
 
 
-def _use(lesson: Pattern) -> tuple[int, str, str]:
+def _rank(lesson: Pattern) -> tuple[int, str, str]:
     """Return the place of a wording in its cluster: the most used first, of equals the one that was there first."""
     return -lesson.count("seen"), lesson.at, lesson.id
 
@@ -385,14 +385,14 @@ def _recurrence(said: list[Said]) -> Recurrence:
     counted = Counter(spoken)
     first = {text: at for at, text in reversed(list(enumerate(spoken)))}
     order = sorted(counted, key=lambda text: (-counted[text], first[text]))
-    return Recurrence(order[0], tuple(order[1:]), tuple(said), _separate(said))
+    return Recurrence(order[0], tuple(order[1:]), tuple(said), _separate_sessions(said))
 
 
 def _by_time(each: Said) -> tuple[str, str, str]:
     return each.at, each.session, each.text
 
 
-def _separate(said: Sequence[Said]) -> tuple[str, ...]:
+def _separate_sessions(said: Sequence[Said]) -> tuple[str, ...]:
     """Return the keys of the separate sessions that said something, in the order of time."""
     known = {each.session for each in said if each.is_known}
     days = {each.at[:10] for each in said if each.is_known}
@@ -420,6 +420,6 @@ def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
     """Return texts with those together that say the same in other words, by their words alone."""
     close = alike(tuple(texts), least=JOIN_MIN)
     sure = [_Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
-    groups = _linked(sorted(sure, key=_closest_first))
+    groups = _complete_link(sorted(sure, key=_closest_first))
     inside = set().union(*groups)
     return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

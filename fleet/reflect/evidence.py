@@ -231,9 +231,9 @@ class Witnesses:
         head, (since, known) = self._workspace.tree.head(), self._known_pushers()
         if since and since == head:
             return known
-        news = self._looked_up(since)
+        news = self._pushers_since(since)
         if news is None and since:
-            known, news = {}, self._looked_up("")
+            known, news = {}, self._pushers_since("")
         if news is None:
             return {}
         for path, who in news.items():
@@ -243,7 +243,7 @@ class Witnesses:
         self._workspace.db.note(_PUSHERS, json.dumps([head, told]))
         return known
 
-    def _looked_up(self, since: str) -> dict[str, set[str]] | None:
+    def _pushers_since(self, since: str) -> dict[str, set[str]] | None:
         """Return who committed to each file behind a commit; None where the history does not go on from there."""
         with suppress(TreeGoneError):
             return self._workspace.tree.pushers(_FOLDER, since)

@@ -134,7 +134,7 @@ class Exposures:
         writer.append(PATTERNS, deltas)
         connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
         old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
-        self._state.in_one_go(lambda: _shorten(connection, agent, old, workspace.patterns.get))
+        self._state.in_one_go(lambda: _compact(connection, agent, old, workspace.patterns.get))
         return len(deltas)
 
 
@@ -184,7 +184,7 @@ def _count(
         connection.execute(changed, (replica, totals[pattern], row))
 
 
-def _shorten(
+def _compact(
     connection: sqlite3.Connection, agent: str, old_ms: int, lesson: "Callable[[str], Pattern | None]"
 ) -> None:
     """Join what is old, one span before a lesson's promotion and one after it; forget what was not shown for longest.

@@ -180,9 +180,9 @@ class Inbox:
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
             for each in items:
-                named = _named(self._workspace, each)
+                named = _with_id(self._workspace, each)
                 like = known.get(named.id) or _alike(named, known.values())
-                if (why := _standing(like)) and like is not None:
+                if (why := _why_known(like)) and like is not None:
                     is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
                     done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                     continue
@@ -196,7 +196,7 @@ class Inbox:
         """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
         found: dict[str, Entry] = {}
         for line in JsonLines(self._workspace.files, self._path).read(Item | Decision | _Shown):  # type: ignore[arg-type]
-            _read_in(found, self._agent, line)
+            _take_line(found, self._agent, line)
         return list(found.values())
 
     def decide(self, decisions: Sequence[Decision]) -> None:
@@ -276,7 +276,7 @@ class Inboxes:
         changed = []
         for agent in self.agents:
             box = Inbox(self._workspace, agent)
-            found = [(each, said) for each in box.entries() if (said := _following(each, run, again=again))]
+            found = [(each, said) for each in box.entries() if (said := _decision_after(each, run, again=again))]
             if found:
                 box.decide([msgspec.structs.replace(said, why=why) for _, said in found])
             changed += [each for each, _ in found]
@@ -289,7 +289,7 @@ class Inboxes:
         return len(took), round(median(took), 1) if took else 0.0
 
 
-def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
+def _take_line(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
     known = found.get(line.id)
     if isinstance(line, Item):
         if line.id and (known is None or not known.waits):
@@ -304,7 +304,7 @@ def _read_in(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown
         found[line.id] = known._replace(decision=line)
 
 
-def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
+def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     """Return what becomes of an item when a run is taken back, or stands again; None for nothing."""
     by, id_ = entry.decision, entry.item.id
     is_its_own = by is not None and by.run == run
@@ -317,13 +317,13 @@ def _following(entry: Entry, run: str, *, again: bool) -> Decision | None:
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
 
 
-def _named(workspace: Workspace, item: Item) -> Item:
+def _with_id(workspace: Workspace, item: Item) -> Item:
     key = item.key or normalise(item.title)
     clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
     return msgspec.structs.replace(clean, id=Item.id_of(item.kind, key), at=workspace.wall())
 
 
-def _standing(known: Entry | None) -> str:
+def _why_known(known: Entry | None) -> str:
     """Return why an item that is known already is not put in again; "" where it may be."""
     if known is None:
         return ""
@@ -346,7 +346,7 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     """
     if _is_mirrored(item):
         return None
-    close = {each.item.id: each for each in known if each.item.kind == item.kind and _standing(each)}
+    close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
     said = [(each, _words(entry.item)) for each, entry in close.items()]
     for found in near(_words(item), said, len(said) or 1):
         entry = close[found.id]

@@ -258,7 +258,7 @@ class Promotions:
         def with_due(memory: Memory) -> Memory:
             nonlocal plan
             with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
-                plan = self._planned(memory, by_id, own_rights, witness)
+                plan = self._plan(memory, by_id, own_rights, witness)
             self._publish([by_id[each.id] for each in plan.promoted])
             return plan.memory if plan.promoted else memory
 
@@ -266,7 +266,7 @@ class Promotions:
         waits = self._memory.wait(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
         return Outcome(tuple(plan.promoted), waits)
 
-    def _planned(
+    def _plan(
         self,
         memory: Memory,
         by_id: Mapping[str, Pattern],

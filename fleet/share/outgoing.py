@@ -106,15 +106,15 @@ class Outbox:
         """
         with self._workspace.snapshot():
             out = self.waiting()
-            changed = self._stripped(out)
+            changed = self._strip_purged(out)
         if out.lines or drop_alone:
-            changed |= self._dropped(changed, always=drop_alone)
+            changed |= self._drop_covered(changed, always=drop_alone)
         for path, lines in out.lines.items():
             data = changed[path] if path in changed else self._content(path)
             changed[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
         out.files |= changed
         if out.files:
-            out.files |= self._marks()
+            out.files |= self._format_files()
         return out
 
     def waiting(self) -> Outgoing:
@@ -135,7 +135,7 @@ class Outbox:
                 continue
             # Nothing of a record leaves that is private, also what does not say so itself.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
-            for path, part in _addressed(entry, mine):
+            for path, part in _by_shard(entry, mine):
                 why = [PRIVATE] if is_private else reasons(part)
                 raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
                 if why:
@@ -156,14 +156,14 @@ class Outbox:
     def _content(self, path: str) -> bytes:
         return self._tree.read(self._paths[path][0]) if path in self._paths else b""
 
-    def _marks(self) -> Files:
+    def _format_files(self) -> Files:
         """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
         wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
         return {path: data for path, data in wanted.items() if self._content(path) != data}
 
     # --- what leaves the tree ---------------------------------------------------------------------------------------
 
-    def _stripped(self, out: Outgoing) -> Files:
+    def _strip_purged(self, out: Outgoing) -> Files:
         """Return each file of the tree that holds what a purge mark covers, without it.
 
         A tree is looked through once: what was clean under the same marks is not read again.
@@ -209,7 +209,7 @@ class Outbox:
         most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
         return self._is_small or shards > most
 
-    def _dropped(self, changed: Files, *, always: bool) -> Files:
+    def _drop_covered(self, changed: Files, *, always: bool) -> Files:
         """Return each shard of the tree that has lines which the tree's own edition covers, without them.
 
         Never by an edition that was not fetched: a line goes only where what covers it is known to stay.
@@ -232,7 +232,7 @@ class Outbox:
         if not any(shards.values()):
             return {}
         ids = {entry.id for path, data in shards.items() for _, entry in Read().entries(kind, [data], path)}
-        whole = _Whole(kind, content(kind.edition), ids)
+        whole = _Edition(kind, content(kind.edition), ids)
         return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
 
     # --- editions ---------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Outbox:
                 data = self._workspace.db.edition(kind)
                 if data and (len(data) != self._size(kind) or data != self._content(kind.edition)):
                     files[kind.edition] = data
-        return files | self._marks() if files else files
+        return files | self._format_files() if files else files
 
     def _size(self, kind: Kind) -> int:
         return self._paths.get(kind.edition, ("", 0))[1]
@@ -268,7 +268,7 @@ class Outbox:
         return False
 
 
-def _addressed(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
+def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     """Return the parts of an entry with the path of the shard that each goes to.
 
     What others wrote, and the remote lost, goes to a shard of ours: nobody else writes into theirs.
@@ -290,7 +290,7 @@ def _joined(lines: Iterable[bytes]) -> bytes:
     return b"".join(raw + b"\n" for raw in lines)
 
 
-class _Whole:
+class _Edition:
     """An edition, joined by itself, as far as it is about some ids."""
 
     def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:

@@ -165,7 +165,7 @@ class Exchange:
         if commit != head:
             before, after = tree.paths(head), tree.paths(commit)
             if news := _news_of_ours(workspace, before, after):
-                self.hooks.look(news, partial(_record, workspace, before))
+                self.hooks.look(news, partial(_record_in, workspace, before))
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
@@ -289,19 +289,19 @@ def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Lin
     marks = [f'"{name}"'.encode() for name in workspace.current_replicas()]
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
-    known = {hash(raw) for path in changed if path in files for raw in _having(workspace, files[path], marks)}
+    known = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
     found = []
     for path, oid in changed.items():
-        news = [raw for raw in _having(workspace, oid, marks) if hash(raw) not in known]
+        news = [raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in known]
         found += [entry for _, entry in Read().entries(PATTERNS, news, path) if isinstance(entry, Line)]
     return found
 
 
-def _record(workspace: Workspace, paths: Paths, each: str) -> Line | None:
+def _record_in(workspace: Workspace, paths: Paths, each: str) -> Line | None:
     """Return what a tree says of a lesson. Reads all of it: asked for where somebody else may write under our name."""
     found: Line | None = None
     for path, oid in _pattern_files(paths).items():
-        for _, entry in Read().entries(PATTERNS, _having(workspace, oid, [each.encode()]), path):
+        for _, entry in Read().entries(PATTERNS, _lines_with(workspace, oid, [each.encode()]), path):
             if isinstance(entry, Line) and entry.id == each:
                 found = entry if found is None else codec.join(found, entry)
     return found
@@ -311,7 +311,7 @@ def _pattern_files(paths: Paths) -> dict[str, str]:
     return {path: oid for path, (oid, _) in sorted(paths.items()) if Kind.of(path) is PATTERNS}
 
 
-def _having(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:
+def _lines_with(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file that have one of the marks in them: of a large edition most do not."""
     with workspace.tree.open(oid) as content:
         for rows in iter(partial(content.readlines, limits.BLOCK_BYTES), []):

@@ -94,7 +94,7 @@ def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
 
 def purged_values_stay_in_the_tree(patch: pytest.MonkeyPatch) -> None:
     """A purge mark is sent, and what it covers stays where it stands."""
-    patch.setattr(outgoing.Outbox, "_stripped", lambda *_: {})
+    patch.setattr(outgoing.Outbox, "_strip_purged", lambda *_: {})
 
 
 # --- the record -----------------------------------------------------------------------------------------------------
