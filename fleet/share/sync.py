@@ -36,6 +36,7 @@ from fleet.store.tree import (
     GitTree,
     Members,
     Paths,
+    TreeGoneError,
 )
 from fleet.store.workspace import Workspace
 from fleet.text.screening import for_terminal
@@ -139,14 +140,20 @@ class Exchange:
 
     def _put_back(self) -> None:
         """Put back what rows and the fetched tree hold and the files here do not: they were deleted, or set back."""
-        workspace = self.workspace
-        with workspace.locked():
-            head = workspace.tree.head()
-            self.done.put_back = workspace.take(head).put_back
-            paths = workspace.tree.paths(head)
-            if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
-                self._write_members(paths, Members())
-                self.done.put_back.append(MEMBERS)
+        with self.workspace.locked():
+            try:
+                self._put_back_files()
+            except TreeGoneError:  # its objects are damaged: the fetch that follows brings all of it anew
+                self.workspace.tree.move("")
+                self._put_back_files()
+
+    def _put_back_files(self) -> None:
+        workspace, head = self.workspace, self.workspace.tree.head()
+        self.done.put_back = workspace.take(head).put_back
+        paths = workspace.tree.paths(head)
+        if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
+            self._write_members(paths, Members())
+            self.done.put_back.append(MEMBERS)
 
     def _pull(self) -> Mark:
         """Bring the remote's tree here and take it in; return its commit."""

@@ -109,3 +109,22 @@ def test_every_command_answers_and_nothing_is_lost(damaged: Bench, seed: int):
     damaged.run("velma", "correct", "--wrong", "w2", "--right", "r", "--pattern", MORE)
     damaged.sync("velma", "tank")
     assert damaged.seen("velma") == damaged.seen("tank") == LESSONS | {MORE: 2}
+
+
+@pytest.mark.parametrize("harm", ["all", "one", "gone"])
+def test_a_damaged_copy_of_the_branch_is_fetched_anew_by_the_next_sync(damaged: Bench, harm: str):
+    damaged.correct("tank", MORE)
+    damaged.sync("tank")
+    objects = [each for each in (damaged.folder / "velma/.fleet/git/objects").rglob("*") if each.is_file()]
+    for at, each in enumerate(sorted(objects)):
+        each.chmod(0o644)
+        if harm == "gone":
+            each.unlink()
+        elif harm == "all" or at == 0:
+            each.write_bytes(b"")
+    (damaged.folder / "velma/clan-learnings/patterns.jsonl").unlink()
+    damaged.sync("velma")
+    assert damaged.seen("velma") == LESSONS | {MORE: 1}
+    damaged.correct("velma", MORE)
+    damaged.sync("velma", "tank")
+    assert damaged.seen("tank") == LESSONS | {MORE: 2}
