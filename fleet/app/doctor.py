@@ -21,18 +21,16 @@ from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog
 from fleet.learn.importer import LogPage
-from fleet.model import limits
 from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
 from fleet.share.sync import stale
-from fleet.store import config, git, homes, replica
+from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.ingest import clan_sources
 from fleet.store.semantic import Embeddings
-from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
@@ -131,13 +129,13 @@ class _Finding(NamedTuple):
     fixed: bool = False
 
 
-def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool = False) -> tuple[str, list[_Finding]]:
+def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str, list[_Finding]]:
     """Return the worst level of what is as it was found, and everything that was found.
 
     A check that cannot be made is a finding, too.
 
     The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
-    anything; online the remote is asked, too.
+    anything.
     """
     found = [*_made(_git(workspace)), *_made(_databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
@@ -147,14 +145,11 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False, online: bool
         _settings(workspace),
         _clock(workspace),
         _lines(workspace),
-        _tree(workspace),
         _rows(workspace, fix=fix),
-        _identity(workspace),
         _ignores(workspace, fix=fix),
         _embedding(workspace),
         _hosts(workspace, agent),
         (_Finding("reflection", *told) for told in session_end.findings(workspace, agent)),
-        _online(workspace) if online else iter(()),
     ):
         found += _made(check)
     worst = max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok")
@@ -282,25 +277,6 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
 
 
-def _tree(workspace: Workspace) -> Iterator[_Finding]:
-    """Read every file of the fetched tree: git checks each object's hash."""
-    commit = workspace.tree.head()
-    if not commit:
-        yield _Finding("tree", "ok", "nothing is fetched yet; the next sync fetches the whole tree")
-        return
-    try:
-        paths = workspace.tree.paths(commit)
-        with workspace.tree.reading():
-            for oid, _ in paths.values():
-                with workspace.tree.open(oid) as content:
-                    while content.read(limits.BLOCK_BYTES):
-                        pass
-    except TreeGoneError as why:
-        yield _told("tree", f"what was fetched of the remote cannot be read: {why}")
-        return
-    yield _Finding("tree", "ok", f"{len(paths):,} files as fetched")
-
-
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     """Make the database anew in a second file, and compare."""
     path = workspace.db.database.path
@@ -324,24 +300,6 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     if fix:
         _make_anew(workspace)
     yield _told("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
-
-
-def _identity(workspace: Workspace) -> Iterator[_Finding]:
-    try:
-        register = workspace.replicas()
-    except FleetError as why:
-        yield _told("identity", str(why))
-        return
-    machine, folder = workspace.world.machine(), replica.folder_fingerprint(workspace.root)
-    agents = sorted({each.agent for each in register.replicas if not each.is_lease})
-    strange = [agent for agent in agents if register.current(agent, machine, folder) is None]
-    if strange:
-        yield _told("copied", f"the replica ids of {', '.join(strange)} belong to another folder or machine")
-    elif not agents:
-        yield _told("nobody", "nobody writes here yet")
-    else:
-        told = f"{', '.join(agents)} writes here; default agent {register.default_agent}"
-        yield _Finding("identity", "ok", told)
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
@@ -385,19 +343,6 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
         yield _told("semantic", told, do=what)
     else:
         yield _Finding("semantic", "ok", f"search by meaning is {state}")
-
-
-def _online(workspace: Workspace) -> Iterator[_Finding]:
-    try:
-        remote = sharing.Membership(workspace).remote()
-        if remote is None:
-            yield _told("offline", "no remote is named")
-            return
-        remote.fetch(workspace.tree.head())
-    except FleetError as why:
-        yield _told("remote", str(why))
-        return
-    yield _Finding("remote", "ok", f"{remote.name} answers")
 
 
 # --- agent hosts ------------------------------------------------------------------------------------------------------

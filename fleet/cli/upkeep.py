@@ -382,12 +382,11 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 @app.command("doctor")
 def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
-    online: Annotated[bool, typer.Option("--online", help="Ask the remote whether it answers, too.")] = False,
     as_json: output.Json = False,
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
-        worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix, online=online)
+        worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
         if as_json:

@@ -127,23 +127,6 @@ def test_a_damaged_local_database_is_told_and_left_where_it_is(synced):
     assert path.read_bytes() == b"not a database at all" * 300
 
 
-@pytest.mark.parametrize("harm", ["objects", "ref"])
-def test_a_damaged_fetched_tree_is_found_and_fetched_anew(synced, harm):
-    git = local(synced) / "git"
-    if harm == "objects":
-        for path in (git / "objects").rglob("*"):
-            if path.is_file():
-                path.chmod(0o644)
-                path.write_bytes(b"")
-        assert doctor(synced, expect=1)["tree"]["level"] == "warning"
-    else:
-        shutil.rmtree(git)
-        assert "fetches the whole tree" in doctor(synced)["tree"]["what"]
-    synced.run("velma", "sync")
-    assert doctor(synced)["tree"]["level"] == "ok"
-    assert synced.seen("velma") == {LESSON: 1}
-
-
 def test_a_record_that_very_many_worded_is_told(synced):
     columns = {
         f"a{number}.{number:08x}": {
@@ -181,12 +164,9 @@ def test_refused_lines_are_told(synced):
     assert "2 lines" in doctor(synced, expect=1)["lines"]["what"]
 
 
-def test_a_wrong_clock_a_copy_and_a_damaged_identity_are_told(synced):
-    path = local(synced) / "replica.toml"
-    path.write_text(path.read_text().replace('folder = "', 'folder = "00'))
-    assert "new id" in doctor(synced)["identity"]["means"]
-    path.write_text("= nonsense")
-    assert doctor(synced, expect=1)["identity"]["level"] == "error"
+def test_a_wrong_clock_and_a_damaged_register_are_told(synced):
+    (local(synced) / "replica.toml").write_text("= nonsense")
+    assert "replica.toml" in doctor(synced, expect=1)["checkup"]["what"]
     (local(synced) / "clock").write_text(f"{'2099-01-01T00:00:00.000Z-0000':<29}\n")
     assert "NTP" in doctor(synced, expect=1)["clock"]["do"]
 
@@ -235,14 +215,6 @@ def test_withheld_lines_are_told(synced):
     done = synced.run("velma", "doctor", "--json", expect=1)
     assert "secret" in done.stdout
     assert TOKEN not in done.stdout + done.stderr
-
-
-def test_the_remote_is_asked_only_on_demand(synced):
-    synced.remote.rename(synced.folder / "away.git")
-    assert "remote" not in doctor(synced)
-    assert doctor(synced, "--online", expect=1)["remote"]["level"] == "error"
-    (synced.folder / "away.git").rename(synced.remote)
-    assert doctor(synced, "--online")["remote"]["level"] == "ok"
 
 
 def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(stage):
