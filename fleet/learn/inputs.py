@@ -4,11 +4,10 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
@@ -82,7 +81,6 @@ def secrets_in(entered: Iterable[Text]) -> tuple[str, ...]:
 STATES = ("candidate", "published")
 """Values that ``state`` may be set to; out is no state but a remove."""
 
-_WORDS = frozenset({"category", "correct", "scope", "state", "text", "title"})  # never read as JSON
 ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
 """Names of fields as `fleet correct` has them, each with its name in a record."""
 KNOWN = frozenset(
@@ -109,8 +107,7 @@ class Change(NamedTuple):
     def parse(cls, said: str) -> "Change":
         """Read ``field=value``, screened and held to the limits.
 
-        A value is text. For fields that are not words by nature it is JSON when it parses as a list, a number or a
-        boolean; ``tags`` is a list, or words between commas.
+        A value is text; ``importance`` is a number, and ``tags`` are words between commas.
 
         Raises:
             UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
@@ -121,7 +118,8 @@ class Change(NamedTuple):
         if not equals or not field:
             raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
         _check_name(field)
-        change = _tags(given) if field == "tags" else _screened(field, given if field in _WORDS else _as_json(given))
+        change = _tags(given) if field == "tags" else cls(field, *Text.enter(f"set {field}", given))
+        change = change._replace(value=_importance(given)) if field == "importance" else change
         _check_meaning(change)
         try:
             check_value(field, change.value)
@@ -158,41 +156,16 @@ def _check_name(field: str) -> None:
         )
 
 
-def _as_json(given: str) -> Any:
-    try:
-        found = msgspec.json.decode(given.encode("utf-8", "surrogateescape"))
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        return given
-    return found if isinstance(found, list | int | float) else given
-
-
 def _tags(given: str) -> Change:
-    found = _as_json(given)
-    listed = found if isinstance(found, list) else given.split(",")
-    if not all(isinstance(tag, str) for tag in listed):
-        raise UsageError("tags are words: --set tags=ci,arm64, or a JSON list of texts. Nothing was changed")
-    screened = [Text.enter("set tags", tag) for tag in listed]
-    words = sorted({tag.text.replace(",", " ") for tag in screened if tag.text})
-    return Change("tags", words, secrets_in(screened))
+    screened = [Text.enter("set tags", tag) for tag in given.split(",")]
+    return Change("tags", sorted({tag.text for tag in screened if tag.text}), secrets_in(screened))
 
 
-def _screened(field: str, value: Any) -> Change:
-    """Clean every text in a value. A lesson is one line, and so is all that the page shows."""
-    met: list[Text] = []
-
-    def clean(inner: Any, depth: int) -> Any:
-        if depth > limits.DEPTH_MAX:
-            raise RefusedError(f"'{field}' is nested deeper than {limits.DEPTH_MAX}; nothing was changed")
-        if isinstance(inner, str):
-            met.append(Text.enter(f"set {field}", inner))
-            return met[-1].text
-        if isinstance(inner, list):
-            return [clean(each, depth + 1) for each in inner]
-        if isinstance(inner, dict):
-            return {clean(key, depth + 1): clean(each, depth + 1) for key, each in inner.items()}
-        return inner
-
-    return Change(field, clean(value, 0), secrets_in(met))
+def _importance(given: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (found := float(given)) <= 1:
+            return found
+    raise UsageError("importance is a number from 0 to 1. Nothing was changed")
 
 
 def _check_meaning(change: Change) -> None:
@@ -203,9 +176,6 @@ def _check_meaning(change: Change) -> None:
         raise UsageError(
             f"state is {' or '.join(STATES)}, not {value[:40]!r}; `fleet retire` takes one out. Nothing was changed"
         )
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if field == "importance" and not (is_number and 0 <= value <= 1):
-        raise UsageError("importance is a number from 0 to 1. Nothing was changed")
 
 
 # --- stories, and what anybody would have found -----------------------------------------------------------------------
