@@ -319,6 +319,7 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
         fetched: the tree's records, as many of them as our rows do not cover. Nothing of it has been taken in yet.
         before: returns the record in the tree that was fetched before.
     """
+    current = workspace.current_replicas()
     for old, adds in sorted(_foreign_adds(workspace, fetched, before).items()):
         agent, is_lent = names.agent_of(old), old == workspace.lease()
         why = (
@@ -327,7 +328,8 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
             else "this machine was restored or copied. It writes under a new replica id from now on"
         )
         workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
-        _move_records(workspace, old, old if is_lent else workspace.mint(agent).name, adds)
+        known = "" if old in current else workspace.replica_name(agent)
+        _move_records(workspace, old, old if is_lent else known or workspace.mint(agent).name, adds)
         for pattern in adds:
             workspace.db.take_back(pattern, old, ("add", "n"))
         CountedLog(workspace, agent).forget_count()
@@ -336,8 +338,13 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
 def _foreign_adds(
     workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]
 ) -> dict[str, dict[str, str]]:
-    """Return by name of ours and lesson the adds in the clan that this folder never issued."""
-    mine = set(workspace.current_replicas())
+    """Return by name of ours and lesson the adds in the clan that this folder never issued.
+
+    Under a former name others may write as they should: there it matters only where a later record of ours is not
+    counted by what they say.
+    """
+    former = workspace.former_replicas()
+    mine = {*workspace.current_replicas(), *former}
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
     found: dict[str, dict[str, str]] = {}
     for line in fetched:
@@ -350,9 +357,11 @@ def _foreign_adds(
             if agent not in logs:
                 logs[agent] = _stamps(CountedLog(workspace, agent).read_log().records)
             records = logs[agent].get((line.id, name), set())
+            if not records or (name in former and max(records) < add):
+                continue
             earlier = before(line.id)
             was = earlier.add_of(name) if earlier is not None else ""
-            if records and _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, records):
+            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, records):
                 found.setdefault(name, {})[line.id] = add
     return found
 

@@ -28,6 +28,7 @@ from fleet.model.line import AT, UNDONE, Column, Line, is_larger
 from fleet.model.names import PREFIX
 from fleet.model.withheld import Withheld
 
+_FEEDBACK = frozenset({"helped", "hurt"})
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
 SCOPE, PRIVATE = "scope", "private"
@@ -356,8 +357,16 @@ def is_taken_back(news: Line, told: Line | None, mine: Container[str]) -> bool:
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
+    if told is not None and any(_is_about_others(column, news.w) for column in columns):
+        return False
     known, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
     return was_seen and bool(known.adds) and not known.live and not known.count("seen")
+
+
+def _is_about_others(column: Column, own: Container[str]) -> bool:
+    """Tell whether a column says something of what others stated: an edit, a remove, or what it was worth."""
+    is_judged = not _FEEDBACK.isdisjoint(column.n)
+    return bool(column.set or column.over) or is_judged or any(writer not in own for writer in column.rem)
 
 
 def _standing(column: Column) -> Column:

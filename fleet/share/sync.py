@@ -293,7 +293,7 @@ def _has_version_1(data: bytes) -> bool:
 
 def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:
     """Return the lines of a tree that name replicas of ours and do not stand in the same files of the tree before."""
-    marks = [f'"{name}"'.encode() for name in workspace.current_replicas()]
+    marks = [f'"{name}"'.encode() for name in (*workspace.current_replicas(), *workspace.former_replicas())]
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
     known = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}

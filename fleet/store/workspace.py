@@ -262,6 +262,15 @@ class Workspace:
         lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
         return sorted({*lease, *(r.name for r in found if r is not None)})
 
+    def former_replicas(self) -> list[str]:
+        """Return the ids under which no agent writes here any more: what the logs here say under them is ours to send.
+
+        Whoever the folder was copied from, or a backup was made by, may still write under them.
+        """
+        register, current = self.replicas(), self.current_replicas()
+        found = [] if register.ephemeral else register.replicas
+        return sorted(each.name for each in found if not each.is_lease and each.name not in current)
+
     def lease(self) -> str:
         """Return the replica that this process was lent, or "".
 

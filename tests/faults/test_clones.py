@@ -123,6 +123,32 @@ def test_a_copied_folder_takes_a_new_id_and_both_count(clan):
     assert clan.open("velma").current_replicas() != clan.open("copy").current_replicas()
 
 
+def test_a_copy_of_a_restored_machine_sends_nothing_under_the_name_of_both(clan):
+    clan.sync("velma")
+    shutil.copytree(clan.folder / "velma", clan.folder / "backup")
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    shutil.rmtree(clan.folder / "velma")
+    (clan.folder / "backup").rename(clan.folder / "velma")
+    clan.log("velma", "lesson")
+    shutil.copytree(clan.folder / "velma", clan.folder / "copy")
+    for name in ("copy", "velma", "copy"):
+        workspace, _ = clan.sync(name)
+        if name == "copy":
+            assert len(workspace.current_replicas()) == 1
+    assert clan.seen("velma", "lesson") == clan.seen("copy", "lesson") == 2
+
+
+def test_nothing_is_said_of_a_former_name_under_which_another_machine_goes_on(clan):
+    clan.log("velma", "lesson")
+    shutil.copytree(clan.folder / "velma", clan.folder / "copy")
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    workspace, _ = clan.sync("copy")
+    assert not [each for each in workspace.warnings if "somebody else writes as" in each]
+    assert clan.seen("velma", "lesson") == clan.seen("copy", "lesson") == 2
+
+
 def test_an_edition_is_dropped_when_another_took_its_place(clan):
     clan.log("velma", "first")
     clan.sync("velma")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import sharing
+from fleet.app import learning, lessons, sharing, undoing
 from fleet.learn import corrections, restore
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
@@ -187,6 +187,51 @@ def test_a_folder_put_back_from_a_snapshot_swallows_no_count_though_its_shard_wa
 def test_without_looking_for_it_one_count_would_be_swallowed(tmp_path, monkeypatch):
     monkeypatch.setattr(restore, "give_up_names", lambda *_: None)
     assert counted_after_a_snapshot(tmp_path) == 1
+
+
+# --- what was undone before it was sent -----------------------------------------------------------------------------
+
+
+def edited(workspace: Workspace, agent: str) -> None:
+    lessons.edit(workspace, agent, pattern_id(LESSON), ["category=shell"])
+
+
+def retired(workspace: Workspace, agent: str) -> None:
+    lessons.retire(workspace, agent, pattern_id(LESSON))
+
+
+def judged(workspace: Workspace, agent: str) -> None:
+    lessons.feedback(workspace, agent, pattern_id(LESSON), is_helped=True)
+
+
+@pytest.mark.parametrize("change", [edited, retired, judged], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correction_was_undone_here(
+    change: Callable[[Workspace, str], None], is_known: bool, tmp_path: Path
+):
+    server = MemoryServer()
+    velma, tank = Agent(tmp_path, "velma", server), Agent(tmp_path, "tank", server)
+    workspace = velma.open()
+    learning.correct(workspace, "velma", Correction("w", "r", LESSON), session="s")
+    undoing.undo(workspace)
+    workspace.close()
+    if is_known:
+        tank.correct(LESSON)
+        tank.sync()
+    assert velma.sync().out == 0
+    with suppress(NoError):  # what nobody knows can neither be edited nor be retired
+        workspace = velma.open()
+        change(workspace, "velma")
+        workspace.close()
+    velma.sync()
+    tank.sync()
+    found = tank.open().patterns.get(pattern_id(LESSON))
+    if not is_known:
+        assert found is None
+        return
+    assert found is not None
+    told = {edited: found.value("category") == "shell", retired: not found.is_present, judged: found.count("helped")}
+    assert told[change]
 
 
 # --- what stands here and in the tree -------------------------------------------------------------------------------
