@@ -155,7 +155,7 @@ def _finish(workspace: Workspace) -> None:
 
 def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
     """Put in what waits elsewhere, and close what is known here and waits there no more."""
-    wanted = {inbox.Item.id_of(each.kind, each.key): each for each in items}
+    wanted = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
     open_ = {each.item.id: each for each in known}
     if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
         Inbox(workspace, agent).put_all(fresh)
@@ -421,8 +421,8 @@ def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 
 def _row_check(workspace: Workspace, entry: Entry) -> str:
-    known = {inbox.Item.id_of(each.kind, each.key) for each in consolidating.waiting(workspace)}
-    return "" if entry.item.id in known else "it stands no more under Ready to Promote"
+    known = {each.key for each in consolidating.waiting(workspace)}
+    return "" if entry.item.key in known else "it stands no more under Ready to Promote"
 
 
 def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:

@@ -456,7 +456,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
     ]
     if is_trial:
         known = {each.item.id for each in Inbox(workspace, agent).entries()}
-        return sum(inbox.Item.id_of("candidate", names.normalise(each.title)) not in known for each in items)
+        return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in known for each in items)
     return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))
 
 

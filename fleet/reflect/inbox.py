@@ -50,7 +50,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
         diff: what an approval would change, as a unified diff or a line.
         body: what its handler needs (``app/inbox``).
         until: the last day on which it can be decided, YYYY-MM-DD; "": for ever.
-        id: ``i-`` and 12 hex digits of kind and key; set by ``put``.
+        id: ``i-`` and 12 hex digits of agent, kind and key; set by ``put``.
         at: when it was put in, a stamp; set by ``put``.
     """
 
@@ -68,9 +68,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     at: str = ""
 
     @staticmethod
-    def id_of(kind: str, key: str) -> str:
-        """Return the id of the item about a thing: the same on every machine."""
-        told = f"{kind}\0{key}".encode("utf-8", "replace")
+    def id_of(agent: str, kind: str, key: str) -> str:
+        """Return the id of an agent's item about a thing: two agents may each be asked about the same."""
+        told = f"{agent}\0{kind}\0{key}".encode("utf-8", "replace")
         return f"i-{blake2b(told, digest_size=_ID_CHARS // 2).hexdigest()}"
 
 
@@ -180,7 +180,7 @@ class Inbox:
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
             for each in items:
-                named = _with_id(self._workspace, each)
+                named = _with_id(self._workspace, self._agent, each)
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
                     is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
@@ -263,10 +263,9 @@ class Inboxes:
 
     def settle(self, kind: str, key: str, did: str) -> None:
         """Close what waits under a key, since it was decided elsewhere."""
-        wanted = Item.id_of(kind, key)
         for each in self.waiting(kind):
-            if each.item.id == wanted:
-                Inbox(self._workspace, each.agent).decide([Decision(id=wanted, said="elsewhere", did=did)])
+            if each.item.key == key:
+                Inbox(self._workspace, each.agent).decide([Decision(id=each.item.id, said="elsewhere", did=did)])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
         """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
@@ -317,10 +316,10 @@ def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
 
 
-def _with_id(workspace: Workspace, item: Item) -> Item:
+def _with_id(workspace: Workspace, agent: str, item: Item) -> Item:
     key = item.key or normalise(item.title)
     clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
-    return msgspec.structs.replace(clean, id=Item.id_of(item.kind, key), at=workspace.wall())
+    return msgspec.structs.replace(clean, id=Item.id_of(agent, item.kind, key), at=workspace.wall())
 
 
 def _why_known(known: Entry | None) -> str:
@@ -347,6 +346,8 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     if _is_mirrored(item):
         return None
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
+    if same := [each for each in close.values() if each.item.key == item.key != ""]:
+        return same[-1]  # under its id of when that had no agent in it
     said = [(each, _words(entry.item)) for each, entry in close.items()]
     for found in near(_words(item), said, len(said) or 1):
         entry = close[found.id]

@@ -217,6 +217,21 @@ def test_a_lesson_that_waits_for_a_memory_is_in_the_inbox_and_leaves_it_by_whate
     assert "waits for a choice" not in w.run("w", "start").stdout
 
 
+def test_a_lesson_that_waits_for_two_agents_is_decided_for_each_alone(w):
+    w.run("w", "init", "--agent", "tank")
+    w.run("w", "init", "--agent", "scooby")
+    lesson = [w.correct("w", LESSON, "--agent", agent) for agent in ("velma", "tank", "tank")].pop()
+    w.run("w", "sync")
+    asked = {each["agent"]: each["id"] for each in waiting(w)}
+    assert asked.keys() == {"velma", "tank", "scooby"}
+    decide(w, "approve", asked["scooby"])
+    assert {each["agent"]: each["id"] for each in waiting(w)} == {who: asked[who] for who in ("velma", "tank")}
+    decide(w, "reject", asked["tank"])
+    memories = {who: (w.folder / f"w/agents/{who}/memory.md") for who in asked}
+    assert [who for who, page in memories.items() if page.exists() and f"; {lesson})" in page.read_text()] == ["scooby"]
+    assert [each["agent"] for each in waiting(w)] == ["velma"]
+
+
 # --- how it is decided ----------------------------------------------------------------------------------------------
 
 
