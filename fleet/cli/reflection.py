@@ -40,9 +40,6 @@ def _reflect(
     transcript: Annotated[Path | None, typer.Option("--transcript", help="Of the session; any host's.")] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest session of this project.")] = False,
     since: Annotated[str, typer.Option("--all-since", metavar="DAYS", help="All sessions of so many days: 7d.")] = "",
-    is_due: Annotated[
-        bool, typer.Option("--due", help="What ended, or was quiet for long, and what was deferred.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="What would be read and written, and what it may cost.")
     ] = False,
@@ -58,13 +55,10 @@ def _reflect(
         who = output.agent_in(workspace, agent)
         if use or agrees:
             _choose(workspace, use, agrees=agrees)
-            if not (transcript or wanted or last or since or is_due):
+            if not (transcript or wanted or last or since):
                 return
         if since:
             _all(workspace, who, _days(since), [transcript] if transcript else [], dry_run=dry_run, as_json=as_json)
-            return
-        if is_due:
-            _tell(session_end.reflect_due(workspace), as_json=as_json, none="no session waits to be reflected on")
             return
         if transcript is None and not wanted and not last:
             raise UsageError(
