@@ -6,16 +6,18 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 
 import json
 import shutil
+import sqlite3
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from crdt import clock
-from fleet.model import line, pattern
+from fleet.model import line, names, pattern
 from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
-from fleet.store import consent, lines
+from fleet.store import backup, consent, lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
@@ -83,7 +85,7 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def upgrade(workspace: Workspace) -> list[str] | None:
-    """Convert what fleet 0.1 left in a workspace: its lines, a person's yes to the remote, and a pause.
+    """Convert what fleet 0.1 left in a workspace, its lines and what only this machine knows.
 
     The old files are copied first. Each file is replaced whole, and ``finish`` writes the format's number last: after a
     crash the next run goes on, and twice is as good as once. The caller holds the locks of a sync and of writing.
@@ -116,7 +118,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
         told = f"moved to {workspace.place}/*/notes.jsonl, which nothing shared reads"
         done.append(f"{_counted(len(private), 'private lesson')} {told}")
     _convert_local(workspace)
-    done.append("kept in .fleet/local.db: the yes to the remote, and a pause")
+    done.append("kept in .fleet/local.db: what only this machine knew")
     return done
 
 
@@ -137,7 +139,7 @@ def finish(workspace: Workspace, done: list[str]) -> None:
     removed = [name for name in ("ready", *VERSION_1_FILES) if _remove(workspace.local / name)]
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
-        done.append(f"removed from .fleet, which needs it no more: {', '.join(removed)}")
+        done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
     _release(workspace)
     workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
 
@@ -246,8 +248,13 @@ def _remove(path: Path) -> bool:
 
 
 def _convert_local(workspace: Workspace) -> None:
-    """Put consent and pause into the local database."""
-    state, said = workspace.state, _read(workspace.local / "consent").decode("utf-8", "replace").split()
+    """Put consent, pause, sessions, showings and marks into the local database."""
+    state, meta = workspace.state, _meta(workspace)
+    said = _read(workspace.local / "consent").decode("utf-8", "replace").split()
+    if not said and "confirmed" in meta:
+        said = ["agreed", *meta["confirmed"].split()]
+    elif not said and "left" in meta:
+        said = ["left", meta["left"]]
     if said[:1] == ["agreed"] and len(said) == 3 and said[1] == workspace.world.machine():
         state.agree(consent.REMOTE, said[2], workspace.wall())
     elif said[:1] == ["left"]:
@@ -255,6 +262,64 @@ def _convert_local(workspace: Workspace) -> None:
     if (pause := workspace.local / "paused").exists():
         until = _read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
+    rows: list[Sequence[Any]] = [["value", "last_sync", meta["last_sync"]]] if "last_sync" in meta else []
+    for agent in workspace.agents_here():
+        session, _, last_ms = _read(workspace.local / "sessions" / agent).decode("ascii", "replace").partition(" ")
+        if session and last_ms.strip().isdigit():
+            rows.append(["session", agent, session, int(last_ms)])
+        rows += [["exposure", agent, each, "", *rest] for each, *rest in _shown_to(workspace.local / "shown", agent)]
+    backup.join_local(state, rows)
+
+
+def _meta(workspace: Workspace) -> dict[str, str]:
+    """Return the values in the database of fleet 0.1; none where it is missing or damaged."""
+    path = workspace.local / "state.db"
+    if not path.is_file() or path.is_symlink():
+        return {}
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = connection.execute("SELECT key, value FROM meta").fetchall()
+    except sqlite3.Error as why:
+        workspace.warn(f"{path} cannot be read ({why}): the time of the last sync was not kept")
+        return {}
+    return {str(key): str(value) for key, value in found if value}
+
+
+def _shown_to(folder: Path, agent: str) -> list[tuple[str, int, int, int, str, int, bool]]:
+    """Return what was shown to an agent: pattern, first and last time, number, replica, its total, is it sent."""
+    totals, when = _object(folder / f"{agent}.json"), _object(folder / f"{agent}.when.json")
+    through, unsaid = str(totals.get("through", "")), totals.get("unsaid") or []
+    counted: dict[str, tuple[str, int]] = {}
+    number_of: dict[str, int] = {}
+    for replica, mine in (totals.get("shown") or {}).items():
+        for each, total in mine.items():
+            counted[each] = max((counted.get(each, ("", 0)), (replica, int(total))), key=lambda pair: pair[1])
+            number_of[each] = number_of.get(each, 0) + int(total)
+    rows = []
+    for each, (replica, total) in sorted(counted.items()):
+        spans = [tuple(span) for span in (when.get("spans") or {}).get(each, []) if len(span) == 3]
+        if missing := number_of[each] - sum(span[2] for span in spans):
+            first_ms = int((totals.get("first") or {}).get(each, 0))
+            spans = [(first_ms, max(first_ms, *(span[0] for span in spans), first_ms), missing), *spans]
+        rows += [(each, *span, replica, total, each not in unsaid) for span in spans if span[2] > 0]
+    for path in sorted(folder.glob(f"{agent}.????-??-??.jsonl")):
+        if path.name.split(".")[1] > through:
+            rows += [(each, at, at, 1, "", 0, False) for at, ids in _notes_of(path) for each in ids]
+    return rows
+
+
+def _notes_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for raw in _read(path).split(b"\n"):
+        with suppress(ValueError, KeyError, TypeError):
+            told = json.loads(raw)
+            yield int(told["at"]), [each for each in told["ids"] if isinstance(each, str) and names.is_id(each)]
+
+
+def _object(path: Path) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(_read(path) or b"{}")
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _read(path: Path) -> bytes:
