@@ -92,7 +92,7 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
     }
 
 
-def show_correction(workspace: Workspace, prefix: str) -> dict[str, str]:
+def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
     """Return all that is known of one entry of a log; ``lesson`` is the id of the lesson it counts for, if any.
 
     Raises:
@@ -112,10 +112,11 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, str]:
     return next(iter(found.values()))
 
 
-def _correction(agent: str, bound: Bound) -> dict[str, str]:
-    entry = bound.entry
+def _correction(agent: str, bound: Bound) -> dict[str, Any]:
+    entry, gone = bound.entry, bound.entry.is_undone
     said = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "pattern", "source")}
-    return {"id": bound.id, "agent": agent, **said, "lesson": bound.record.pattern if bound.record else ""}
+    lesson = bound.record.pattern if bound.record and not gone else ""
+    return {"id": bound.id, "agent": agent, **said, "undone": gone, "lesson": lesson}
 
 
 def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:

@@ -16,6 +16,7 @@ from fleet.app.finding import find
 from fleet.learn import counting
 from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
+from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
@@ -205,6 +206,11 @@ class _Undoing:
     def _mark_entry(self, field: Field) -> None:
         """Say in the log that an entry was undone, or holds again. It stays, and counts no more, or again."""
         said = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
+        signals = Signals(self._workspace, self._agent)
+        if field.after and (waits := signals.copy_of(field.id)):
+            signals.dismiss(waits)
+        elif not field.after and (waits := signals.ask_again(field.id)):
+            self._did.append(f"{waits} waits for its lesson: fleet learn {waits} --pattern ...")
         if said:
             self._did.append(f"{field.id} is {'stated again' if field.after else 'undone'}: the log says so")
         elif said is None:

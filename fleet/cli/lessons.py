@@ -161,13 +161,12 @@ def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
     _say_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])
 
 
-def _show_correction(found: dict[str, str], *, as_json: bool) -> None:
+def _show_correction(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         output.say_json(found)
         return
-    output.say(
-        f"{found['id']}  {'counted' if found['lesson'] else 'without a lesson'}\n{found['wrong'] or found['title']}"
-    )
+    stands = "counted" if found["lesson"] else "taken back" if found["undone"] else "without a lesson"
+    output.say(f"{found['id']}  {stands}\n{found['wrong'] or found['title']}")
     when = f"{found['when'] or _UNKNOWN} by {found['agent']}"
     _say_labelled([*((name, found[name]) for name in ("right", "pattern", "source", "lesson")), ("logged", when)])
 

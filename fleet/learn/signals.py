@@ -144,6 +144,10 @@ class _Mark(NamedTuple):
     session: str
     key: str
 
+    def render(self) -> str:
+        key = f" key={self.key}" if self.key else ""
+        return f"<!-- fleet flagged {self.id} at={self.at} kind={self.kind} session={self.session}{key} -->\n"
+
 
 class Signals:
     """Signals in an agent's log: logged, listed while they wait for a lesson, dismissed."""
@@ -173,7 +177,7 @@ class Signals:
             )
         title, wrong, source, secrets = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
-        this = (signal.kind, word, _key(signal.sameness or _words(wrong)))
+        this = (str(signal.kind), word, _key(signal.sameness or _words(wrong)))
         with self._ground.log_lock(self._agent, wait_s):
             known = self._read()
             for mark in _marks(known[-_TAIL_BYTES:]):
@@ -182,13 +186,46 @@ class Signals:
             now = self._ground.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
-            label = "User flagged" if signal.kind in {"human", "agent"} else "What I got wrong"
-            draft = Draft(when, title, wrong, source=source, heard=heard, label=label)
-            entry = draft.id_in(known)
-            head = "" if known else f"# Corrections — {self._agent}\n"
-            comment = f"<!-- fleet flagged {entry} at={now} kind={signal.kind} session={word} key={this[-1]} -->"
-            self._ground.files.append(self._path, f"{head}\n{draft.render()}{comment}\n".encode())
+            draft = Draft(when, title, wrong, source=source, heard=heard, label=_label(signal.kind))
+            entry = self._log(known, draft, _Mark("", now, *this))
         return _Flagged(entry, is_new=True, secrets=secrets)
+
+    def ask_again(self, entry: str) -> str:
+        """Log an entry once more whose lesson was stated and taken back, so that it waits for another one.
+
+        Returns:
+            The id under which it waits, be it since now or before; "" where the entry states its lesson itself.
+        """
+        with self._ground.log_lock(self._agent):
+            known = self._read()
+            log = Log.parse(known)
+            told = {each.field for each in log.statements if each.id == entry}
+            own = _counted_as(entry, log)
+            if not told or own is None or (waits := self.copy_of(entry)):
+                return waits if told and own is not None else ""
+            mark = next((each for each in _marks(known) if each.id == entry), None)
+            when, right = own.when if dates.WHEN.fullmatch(own.when) else "", "" if "right" in told else own.right
+            label = _label(mark.kind if mark is not None else "")
+            draft = Draft(when, own.title, own.wrong, right, own.source, heard=own.signal, label=label)
+            return self._log(known, draft, mark)
+
+    def copy_of(self, entry: str) -> str:
+        """Return the id under which a counted entry waits once more (``ask_again``); "" for none."""
+        known = self._read()
+        own = _counted_as(entry, log := Log.parse(known))
+        for each, id_, record in log.bound() if own is not None else ():
+            is_open = record is None and not each.pattern and not _is_settled(known, id_)
+            if is_open and own is not None and (each.title, each.wrong) == (own.title, own.wrong):
+                return id_
+        return ""
+
+    def _log(self, known: bytes, draft: Draft, mark: _Mark | None) -> str:
+        """Append an entry to the log, and what is known of where it was heard; return its id."""
+        entry = draft.id_in(known)
+        head = "" if known else f"# Corrections — {self._agent}\n"
+        comment = mark._replace(id=entry).render() if mark is not None else ""
+        self._ground.files.append(self._path, f"{head}\n{draft.render()}{comment}".encode())
+        return entry
 
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
         """Return the entries whose lesson somebody may be asked for, in file order.
@@ -267,6 +304,14 @@ class Signals:
 def _marks(data: bytes) -> Iterator[_Mark]:
     for found in re.finditer(_MARK, data):
         yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups(b"")))
+
+
+def _label(kind: str) -> str:
+    return "User flagged" if kind in {"human", "agent"} else "What I got wrong"
+
+
+def _counted_as(entry: str, log: Log) -> Entry | None:
+    return next((own for own, _, record in log.bound() if record is not None and record.id == entry), None)
 
 
 def _is_settled(known: bytes, entry: str) -> bool:

@@ -53,6 +53,35 @@ def test_what_waits_is_shown_whole_by_its_id_and_later_with_the_lesson_it_counts
     assert "learn --waiting --all" in stage.run(velma, "show", "c-0000", expect=1).stderr
 
 
+def test_what_a_lesson_was_wrongly_stated_for_waits_again_after_an_undo_and_counts_once(stage, velma):
+    entry = flagged(stage, velma)
+    wrong = learn(stage, velma, entry, "--pattern", "Use yarn here", "--right", "yarn")["id"]
+    done = json.loads(stage.run(velma, "undo", "--json").stdout)
+    (waits,) = learn(stage, velma, "--waiting")["waiting"]
+    assert (waits["id"] != entry, waits["title"]) == (True, "no, use pnpm here")
+    assert any(waits["id"] in each for each in done["did"])
+    assert f"as {waits['id']}" in stage.run(velma, "learn", entry, "--pattern", LESSON, expect=1).stderr
+    assert json.loads(stage.run(velma, "show", entry, "--json").stdout)["lesson"] == ""
+    stated = learn(stage, velma, waits["id"], "--pattern", LESSON, "--right", "pnpm")
+    assert learn(stage, velma, "--waiting") == {"waiting": []}
+    assert [(each["id"], each["seen"], each["correct"]) for each in stage.patterns(velma)["patterns"]] == [
+        (stated["id"], 1, "pnpm")
+    ]
+    assert wrong != stated["id"]
+
+
+@pytest.mark.parametrize("kind", ["human", "failure"])
+def test_a_lesson_that_is_stated_again_by_an_undo_of_its_undo_waits_no_more(stage, velma, kind):
+    entry = flagged(stage, velma, Flag(kind, "no, use pnpm here"))
+    learn(stage, velma, entry, "--pattern", LESSON)
+    for times in (1, 2):
+        done = json.loads(stage.run(velma, "undo", "--json").stdout)
+        assert len(learn(stage, velma, "--waiting", "--all")["waiting"]) == times, "a dismissed one is listed, too"
+        stage.run(velma, "undo", done["undone_by"])
+        assert learn(stage, velma, "--waiting") == {"waiting": []}
+        assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
+
+
 @pytest.mark.parametrize("verb", ["correct", "learn"])
 def test_a_trigger_may_be_given_and_is_shown_and_stays_when_the_database_is_lost(stage, velma, verb):
     words = ("--right", "pnpm install", "--pattern", LESSON, "--trigger", "Bash:npm *")
