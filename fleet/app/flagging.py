@@ -20,6 +20,7 @@ from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn import signals
 from fleet.learn.attempts import AttemptLog
+from fleet.model.errors import FleetError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
@@ -77,7 +78,11 @@ class Flagging:
                 agent=signal.sender,
             )
             flags.append((None, flag))
-        new = self._log(payload, flags, read_to)
+        try:
+            new = self._log(payload, flags, read_to)
+        except FleetError as why:  # whoever said it must not believe that it is kept
+            self._call.log(local.explained(why))
+            return Reply(note=f"fleet could not log what you said: {why}")
         asked = self._question(_STATE_IT, [each for each in new if each[1].confidence == "strong"])
         return Reply(asked, note=_note(new))
 

@@ -22,6 +22,10 @@ _Type = Annotated[
     typer.Option("--type", metavar="TYPE", help="discovery, gotcha, tip or workaround.", autocompletion=lambda: TYPES),
 ]
 _Confidence = Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")]
+_AS_GUEST = (
+    f"nobody is named here, so this is logged as {names.GUEST}'s: it stays on this machine, and counts and is shown "
+    "once `fleet init --agent NAME` names an agent, who takes it over"
+)
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
@@ -199,7 +203,10 @@ def _agent_to_log(workspace: Workspace, named: str) -> str:
         UsageError: ``--agent`` itself names none.
     """
     try:
-        return output.agent_in(workspace, named, or_guest=True)
+        who = output.agent_in(workspace, named, or_guest=True)
+        if workspace.is_guest(who):
+            workspace.warn(_AS_GUEST)
+        return who
     except FleetError as why:
         if named or output.chosen.agent:
             raise

@@ -170,6 +170,20 @@ def test_in_a_clone_that_names_nobody_a_guest_logs_and_the_person_is_told_once(c
     assert not [line for line in clone.log() if "Error" in line["what"]]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("correct", "--wrong", "w", "--right", "r", "--pattern", "Pin every version"),
+        ("discover", "--problem", "It hangs", "--solution", "s"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_command_that_logs_as_a_guest_says_that_it_counts_once_an_agent_is_named(clone, words):
+    assert "fleet init --agent NAME" in clone.fleet(*words).stderr
+    clone.fleet("init", "--agent", "velma")
+    assert "fleet init" not in clone.fleet(*words).stderr
+
+
 def test_what_a_guest_logged_leaves_this_machine_only_under_a_name(clone, tmp_path):
     remote = tmp_path / "clan.git"
     git(tmp_path, "init", "-q", "--bare", str(remote))
@@ -247,6 +261,18 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     assert "fleet correct" in said["hookSpecificOutput"]["additionalContext"]
     assert "cannot write" in said["systemMessage"]
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
+
+
+def test_a_correction_that_cannot_be_logged_is_not_passed_over_in_silence(project):
+    log = project.folder / "agents/tank/corrections.md"
+    log.rename(log.with_suffix(".was"))
+    log.mkdir()
+    assert "could not log what you said" in told(project, "UserPromptSubmit", prompt=CORRECTION)["systemMessage"]
+    assert any("corrections.md" in line["what"] for line in project.log())
+    assert told(project, "UserPromptSubmit", prompt="and now the tests, please, all of them") == {}
+    log.rmdir()
+    log.with_suffix(".was").rename(log)
+    assert "fleet logged" in json.dumps(told(project, "UserPromptSubmit", prompt=CORRECTION))
 
 
 # --- subagents --------------------------------------------------------------------------------------------------------
