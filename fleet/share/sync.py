@@ -143,8 +143,10 @@ class Exchange:
         with self.workspace.locked():
             try:
                 self._put_back_files()
-            except TreeGoneError:  # its objects are damaged: the fetch that follows brings all of it anew
-                self.workspace.tree.move("")
+            except TreeGoneError as gone:
+                if isinstance(gone.__cause__, FileNotFoundError):
+                    return  # not they are gone but git is, and the fetch that follows says so
+                self.workspace.tree.move("")  # its objects are damaged: that fetch brings all of it anew
                 self._put_back_files()
 
     def _put_back_files(self) -> None:

@@ -4,6 +4,7 @@ Seeded: bits turned over in the header and in pages, pages zeroed, swapped or fu
 ``FLEET_FAULTS=all`` takes 300 of them.
 """
 
+import json
 import os
 import random
 
@@ -128,3 +129,11 @@ def test_a_damaged_copy_of_the_branch_is_fetched_anew_by_the_next_sync(damaged: 
     damaged.correct("velma", MORE)
     damaged.sync("velma", "tank")
     assert damaged.seen("tank") == LESSONS | {MORE: 2}
+
+
+def test_a_sync_without_git_says_so_and_what_the_remote_holds_stays_known(damaged: Bench, tmp_path, monkeypatch):
+    damaged.sync("velma")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert "is git installed?" in damaged.run("velma", "sync", expect=5).stderr
+    assert json.loads(damaged.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 0
