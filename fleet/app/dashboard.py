@@ -146,8 +146,8 @@ def _is_called(workspace: Workspace) -> bool:
 def _compared(workspace: Workspace) -> clusters.Clusters:
     """Return which lessons may be one, and which contradict each other: in a large clan as of the last comparison."""
     if workspace.patterns.count() <= _COMPARED_MAX:
-        return Weighing(workspace).weighed()
-    found, apart = Weighing(workspace).last_weighed(), Weighing(workspace).decided()
+        return Weighing(workspace).clusters()
+    found, apart = Weighing(workspace).last_clusters(), Weighing(workspace).decided()
     likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (found.likely, found.opposed))
     return found._replace(likely=tuple(likely), opposed=tuple(opposed))
 

@@ -52,7 +52,7 @@ _DAY_MS = 86_400_000
 
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows."""
-    out, compared = Outbox(workspace).waiting(), reflecting.weighed(workspace)
+    out, compared = Outbox(workspace).waiting(), reflecting.current_clusters(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
         for kept in workspace.quarantine.all()

@@ -69,7 +69,7 @@ def short(looked: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:
 
 
 def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
-    """Return lessons that were looked up for a prompt as lines for an agent, without a question to a database."""
+    """Return lessons that were looked up for a prompt as lines for an agent; no database is asked."""
     policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
     records = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
     return [Listing().lesson(fold(each, policy), ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.hosts import local
@@ -46,7 +46,22 @@ _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
 )
 """What asks for a lesson: in the turn, when a command succeeds again, and at the end; and what is known already."""
 
-_Told = tuple[prompts.Objection | None, signals.Flag]
+_Read = tuple[prompts.Objection | None, signals.Flag]
+"""A signal, and the objection that it was read from, if it was one."""
+
+
+class _Logged(NamedTuple):
+    """A signal that was logged, and the id of its entry."""
+
+    id: str
+    flag: signals.Flag
+
+
+class _Ended(NamedTuple):
+    """End of a command: whether it did what it should (None: nobody can tell), and what is said to the agent."""
+
+    is_ok: bool | None
+    reply: Reply
 
 
 class Flagging:
@@ -58,10 +73,10 @@ class Flagging:
         self._ground = _Ground(call.root)
         self._signals = signals.Signals(self._ground, call.agent)
 
-    def heard(self, payload: Payload) -> Reply:
+    def on_prompt(self, payload: Payload) -> Reply:
         """Log what somebody objects to, before the next reply; return how a lesson is to be stated."""
         said, settings = _own_part(payload.prompt), self._settings()
-        signal, flags = _correction_in(said, settings), list[_Told]()
+        signal, flags = _correction_in(said, settings), list[_Read]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
@@ -83,10 +98,10 @@ class Flagging:
         except FleetError as why:  # whoever said it must not believe that it is kept
             self._call.log(local.explained(why))
             return Reply(note=f"fleet could not log what you said: {why}")
-        asked = self._question(_STATE_IT, [each for each in new if each[1].confidence == "strong"])
+        asked = self._question(_STATE_IT, [each for each in new if each.flag.confidence == "strong"])
         return Reply(asked, note=_note(new))
 
-    def objected(self, payload: Payload) -> str:
+    def on_refusals(self, payload: Payload) -> str:
         """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
         found, read_to = self._objections(payload)
         return _note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to))
@@ -120,8 +135,8 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _log(self, payload: Payload, flags: Sequence[_Told], read_to: int) -> list[tuple[str, signals.Flag]]:
-        """Log signals, then note how far the transcript is read; return those that are new, with their ids."""
+    def _log(self, payload: Payload, flags: Sequence[_Read], read_to: int) -> list[_Logged]:
+        """Log signals, then note how far the transcript is read; return those that are new."""
         new = []
         for objection, flag in flags:
             done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
@@ -129,19 +144,19 @@ class Flagging:
                 self._told.note(f"heard {objection.id}")
             if done.is_new:
                 self._told.note(f"flag {done.id}")
-                new.append((done.id, flag))
+                new.append(_Logged(done.id, flag))
         if read_to >= 0:
             Transcript(self._call.told, payload.transcript).note(read_to)
         return new
 
-    def _question(self, words: str, asked: Sequence[tuple[str, signals.Flag]], **more: str) -> str:
+    def _question(self, words: str, asked: Sequence[_Logged], **more: str) -> str:
         """Return what asks for the lessons of some entries, "" for none, with the lessons nearest to what was said."""
         if not asked:
             return ""
         rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
         if over := len(asked) - len(rows):
             rows.append(f"- and {over} more: `fleet learn --waiting`")
-        first = asked[0][0]
+        first = asked[0].id
         near = self._nearest([flag.quote or flag.title for _, flag in asked[:_LISTED_MAX]])
         known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
         return words.format(rows="\n".join(rows), first=first, known=known, **more)
@@ -163,8 +178,8 @@ class Flagging:
                 )
         return list(found.values())
 
-    def ended(self, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
-        """Judge how a command ended, and log a failed build; return what is known of it, and a question for its cause.
+    def on_command_end(self, payload: Payload, *, is_error: bool) -> _Ended:
+        """Judge how a command ended, and log a failed build; the reply asks for its cause.
 
         The question comes once, when a command of a family succeeds that had failed in this session.
         """
@@ -175,24 +190,24 @@ class Flagging:
         command = shell.Command(payload.command)
         is_ok = command.outcome(printed, is_error=is_error, builds=builds)
         if is_ok is None:
-            return None, Reply()
+            return _Ended(None, Reply())
         if not command.is_build(builds):
             if not is_ok:
                 self._count(payload, printed)
-            return is_ok, Reply()
+            return _Ended(is_ok, Reply())
         family = command.family
         red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
         if is_ok:
-            return True, Reply(self._ask_for_cause(payload, red))
+            return _Ended(True, Reply(self._ask_for_cause(payload, red)))
         if not self._count(payload, printed):
-            return False, Reply()
+            return _Ended(False, Reply())
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
         flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
-            return False, Reply()
+            return _Ended(False, Reply())
         self._told.note(f"{red}{done.id}")
-        return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}")
+        return _Ended(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
 
     def _count(self, payload: Payload, printed: str) -> bool:
         """Count a failed command for the door that closes; return False for one that was reported before."""
@@ -211,20 +226,19 @@ class Flagging:
         new = [entry for entry in dict.fromkeys(failed) if entry not in asked and self._told.claim(f"green {entry}")]
         if not new:
             return ""
-        rows = [each for each in self._waiting(everything=True) if each.id in new]
+        rows = [each for each in self._signals.waiting(self._call.session, everything=True) if each.id in new]
         command = _shown_title(screening.redact(payload.command).split("\n")[0])
-        asking = [(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
+        asking = [_Logged(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
         return self._question(_STATE_ITS_CAUSE, asking, command=command)
-
-    def _waiting(self, *, everything: bool = False) -> list[signals.Waiting]:
-        return self._signals.waiting(self._call.session, everything=everything)
 
     def unstated(self) -> str:
         """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
         asked = {word.split()[1] for word in self._told.words() if word.startswith("stop ")}
         waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
         new = [each for each in waiting if self._told.claim(f"stop {each.id}")]
-        return self._question(_STATE_THEM, [(each.id, signals.Flag("human", each.wrong, each.title)) for each in new])
+        return self._question(
+            _STATE_THEM, [_Logged(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
+        )
 
 
 def _own_part(said: str) -> str:
@@ -259,12 +273,12 @@ def _quoted(said: str, excerpt: str) -> str:
     return said[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _note(new: Sequence[tuple[str, signals.Flag]]) -> str:
+def _note(new: Sequence[_Logged]) -> str:
     """Return the line that tells the person what was logged, "" for nothing."""
     if not new:
         return ""
     what = "a correction" if len(new) == 1 else f"{len(new)} corrections"
-    return f'fleet logged {what}: "{_shown_title(new[0][1].title)}"'
+    return f'fleet logged {what}: "{_shown_title(new[0].flag.title)}"'
 
 
 def _shown_title(title: str) -> str:

@@ -72,11 +72,11 @@ TWICE_MS = 3_000
 
 
 def answer(call: Call, payload: Payload) -> Reply:
-    """Do what an event calls for; return what the agent is told, and the person beside it."""
+    """Return what the agent is told of an event, and the person beside it; what the event calls for is done."""
     hearing = _Hearing(call, payload)
-    reply = hearing.answered()
+    reply = hearing.reply_to_event()
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = hearing.before_anything_is_logged() or hearing.promoted_since() or reply.note
+        reply.note = hearing.workspace_warning() or hearing.promoted_since() or reply.note
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
@@ -92,7 +92,7 @@ class _Hearing:
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
 
-    def answered(self) -> Reply:
+    def reply_to_event(self) -> Reply:
         """Return what the agent is told of this event."""
         event = self._payload.event
         if event in ("SessionStart", "SubagentStart"):
@@ -109,8 +109,8 @@ class _Hearing:
         from fleet.app import flagging
 
         if event != "UserPromptSubmit":
-            return flagging.Flagging(self._call).ended(self._payload, is_error=True)[1]
-        reply = flagging.Flagging(self._call).heard(self._payload)
+            return flagging.Flagging(self._call).on_command_end(self._payload, is_error=True).reply
+        reply = flagging.Flagging(self._call).on_prompt(self._payload)
         with self._call.guarded("what the clan knows was not shown"):
             news, (about, note) = self._news(), self._lessons_for_prompt()
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
@@ -119,7 +119,7 @@ class _Hearing:
 
     # --- a session's start --------------------------------------------------------------------------------------------
 
-    def before_anything_is_logged(self) -> str:
+    def workspace_warning(self) -> str:
         """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
         call = self._call
         if not call.can_write:
@@ -162,7 +162,7 @@ class _Hearing:
         return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
     def _session_start(self) -> Reply:
-        """At a start, a resume, a clear, and after a compaction.
+        """Return what a session is told at its start: at a resume, a clear and after a compaction, too.
 
         A resumed session holds what it was given first, and gets what is new. After a compaction that may be gone: it
         gets all of it again, and what was new to it then is new to it still.
@@ -376,7 +376,7 @@ class _Hearing:
         """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
         call, payload = self._call, self._payload
         if Reflog(call.root, payload.cwd or call.root).has_grown():
-            _observing().committed(call, payload.cwd)
+            _observing().note_commits(call, payload.cwd)
         used = f"{_use_of(payload.command)} "
         for word in self._told.words() if payload.has_ended else ():
             pattern = word.removeprefix(used)
@@ -395,7 +395,7 @@ class _Hearing:
             return Reply()
         from fleet.app import flagging
 
-        is_ok, reply = flagging.Flagging(call).ended(payload, is_error=False)
+        is_ok, reply = flagging.Flagging(call).on_command_end(payload, is_error=False)
         if is_ok is None:
             attempts.note_unknown(call.thread, payload.command)
         elif is_ok:
@@ -415,20 +415,20 @@ class _Hearing:
     # --- the end of a turn --------------------------------------------------------------------------------------------
 
     def _stop(self) -> Reply:
-        """The agent is done for now: what needs its attention is named, else what it starts with next is made ready."""
+        """Return what still needs the attention of an agent that is done; else have the next start made ready."""
         call, payload, note = self._call, self._payload, ""
         with call.guarded("what was refused in this turn was not heard"):
             if payload.has_transcript and Transcript(self._told, payload.transcript).unread().has_objection():
                 from fleet.app import flagging
 
-                note = flagging.Flagging(call).objected(payload)
+                note = flagging.Flagging(call).on_refusals(payload)
         reason = "" if payload.is_stopping or payload.subagent else self._unstated()
         if not reason and self._ready.is_stale():
             _start_process(call, AT_THE_START)
         return Reply(go_on=reason, note=note)
 
     def _unstated(self) -> str:
-        """Name what was logged in this session and teaches nothing yet, each once."""
+        """Return a reminder of what was logged in this session and teaches nothing yet, each once; "" for nothing."""
         known = self._told.words()
         asked = {word.split()[1] for word in known if word.startswith("stop ")}
         if all(word.split()[1] in asked for word in known if word.startswith("flag ")):

@@ -85,11 +85,11 @@ def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
         return
     try:
         # What says the same counts with it, and what says the opposite keeps it out.
-        near_ = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
-        if near_ or logged.seen >= min(settings.own, settings.clan_seen):
+        alike = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
+        if alike or logged.seen >= min(settings.own, settings.clan_seen):
             from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
-            logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, near_)
+            logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
     except FleetError as why:  # it is in the log, whatever the memory says
         workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")
 
@@ -135,7 +135,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
         said = f"Workaround: {entry.problem} — {entry.solution}"
         from fleet.app import observing  # 35 ms that a correction need not spend
 
-        observing.noted(workspace, agent, session, "workaround", said)
+        observing.try_observe(workspace, agent, session, "workaround", said)
     return entry, is_new
 
 

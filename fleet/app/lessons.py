@@ -354,7 +354,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
         writer.say([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
     known = united(_members(workspace, find(workspace, line.id)))
     if is_helped:
-        observing.noted(workspace, agent, session, "reuse", f"Reused: {known.text}")
+        observing.try_observe(workspace, agent, session, "reuse", f"Reused: {known.text}")
     return known
 
 

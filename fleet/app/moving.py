@@ -43,7 +43,7 @@ _PUSHES_MAX = 5
 # --- in and out -----------------------------------------------------------------------------------------------------
 
 
-def lying_here(workspace: Workspace) -> Imported:
+def preview_import(workspace: Workspace) -> Imported:
     """Return what the files of the project would bring that hold lessons; nothing is written."""
     return importer.Imported.preview(importer.files_in(workspace, [workspace.root]))
 
@@ -64,7 +64,7 @@ def import_files(
     return done
 
 
-def exported(workspace: Workspace) -> dict[str, Any]:
+def export(workspace: Workspace) -> dict[str, Any]:
     """Return everything that this machine knows, the same for the same lines; lessons one after another.
 
     What the logs owe is counted first, where anything may be written.
@@ -97,13 +97,18 @@ def exported(workspace: Workspace) -> dict[str, Any]:
 # ranked: what lays down how something is done comes before what only asks.
 
 
-def proposals(
-    workspace: Workspace, agent: str, paths: Sequence[Path], days: float
-) -> tuple[list[Proposal], int, list[str]]:
-    """Return what past sessions of this project, so many days back, propose and was not accepted yet, best first.
+class _Proposals(NamedTuple):
+    """Proposals that were not accepted yet, best first, of how many sessions, and what could not be read of these."""
+
+    found: list[Proposal]
+    sessions: int
+    troubles: list[str]
+
+
+def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> _Proposals:
+    """Return what past sessions of this project propose, so many days back.
 
     Read are the transcripts that are named, or in folders of them; without any those that the host keeps of it.
-    Beside the proposals stand the number of sessions, and what could not be read.
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
@@ -117,7 +122,7 @@ def proposals(
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     kept = tidying.remembered(workspace)
     ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]
-    return [each for each in ranked if each.id.encode() not in logged], len(read), troubles
+    return _Proposals([each for each in ranked if each.id.encode() not in logged], len(read), troubles)
 
 
 def accept(workspace: Workspace, agent: str, found: Sequence[Proposal], wanted: str) -> list[tuple[Proposal, Logged]]:

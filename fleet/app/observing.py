@@ -93,7 +93,7 @@ def keep_ignored(files: Files) -> None:
         config.ignore(files, config.IGNORED_LOCAL)
 
 
-def noted(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
+def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
     """Note what came of another command. A fault of that is a warning: the command itself has done its work."""
     try:
         named = session_of(workspace, agent, session)
@@ -117,7 +117,7 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
 # --- what hooks see -------------------------------------------------------------------------------------------------
 
 
-def committed(call: Call, cwd: str) -> None:
+def note_commits(call: Call, cwd: str) -> None:
     """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
     for what, subject in Reflog(call.root, cwd or call.root).commits():
         if what in COMMITTED or what == "revert":

@@ -47,7 +47,7 @@ def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md`` as it reads here: the best lessons, and how many more there are."""
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
     with workspace.snapshot():
-        found = reflecting.weighed(workspace)
+        found = reflecting.current_clusters(workspace)
         spare = sum(map(len, found.groups)) + 2 * len(found.opposed)  # so many at most stand under or apart from others
         best = patterns.best("sight", min(count + spare, _SPARE * count))
         inside = {each.id for each in best}
@@ -59,7 +59,7 @@ def rendered_page(workspace: Workspace) -> bytes:
 def write_page(workspace: Workspace) -> bool:
     """Render ``patterns.md`` here where it is not that of this generation; tell whether it is another one now."""
     file = workspace.clan / PAGE
-    now, noted, data = _made_of(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
+    now, noted, data = _cache_key(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
     if noted != f"{now} {_hash(data)}":
         data = rendered_page(workspace)
     with workspace.locked():
@@ -70,10 +70,10 @@ def write_page(workspace: Workspace) -> bool:
     return is_other
 
 
-def _made_of(workspace: Workspace) -> str:
-    """Return the name of what ``patterns.md`` is made of: a generation, and what is set and decided beside the rows."""
+def _cache_key(workspace: Workspace) -> str:
+    """Return the hash of what ``patterns.md`` is made of: a generation, and what is set and decided beside the rows."""
     set_here = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
-    return _hash(json.dumps([Weighing(workspace).made_of(), set_here]).encode())
+    return _hash(json.dumps([Weighing(workspace).cache_key(), set_here]).encode())
 
 
 def _hash(data: bytes) -> str:

@@ -46,19 +46,19 @@ class _Decided(NamedTuple):
     left: tuple[str, ...] = ()
 
 
-def known(workspace: Workspace, agent: str) -> Lessons:
+def records_of(workspace: Workspace, agent: str) -> Lessons:
     """Return the records that an agent may have in its memory: the clan's, and its private ones."""
     return Lessons(sources(workspace, agent))
 
 
-def weighed(workspace: Workspace) -> Clusters:
+def current_clusters(workspace: Workspace) -> Clusters:
     """Return which of the clan's lessons say the same, and which the opposite, as of now."""
 
     def own() -> list[str]:
         logged = [each for agent in workspace.agents_here() for each in CountedLog(workspace, agent).occurrences()]
         return list(dict.fromkeys(each.pattern for each in sorted(logged, key=lambda each: -each.at_ms)))
 
-    return Weighing(workspace).weighed(own)
+    return Weighing(workspace).clusters(own)
 
 
 def to_review(found: Clusters) -> list[str]:
@@ -72,7 +72,7 @@ def to_review(found: Clusters) -> list[str]:
 
 
 def _compared(workspace: Workspace, agent: str) -> Lessons:
-    return Lessons(sources(workspace, agent), weighed(workspace))
+    return Lessons(sources(workspace, agent), current_clusters(workspace))
 
 
 def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> _Decided:
@@ -85,7 +85,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
     with workspace.writing(agent) as writer:
         inside = AgentMemory(workspace, agent).standing().lessons
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
-        lessons, asked = known(workspace, agent), find(workspace, prefix)
+        lessons, asked = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
         with Runs(workspace).noting(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
             done = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
@@ -103,7 +103,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        lessons = known(workspace, agent)
+        lessons = records_of(workspace, agent)
         try:
             first = _in_memory(prefix, AgentMemory(workspace, agent).standing().lessons)
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
@@ -136,7 +136,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     """
     settings = workspace.config.promotion
     least = settings.least_seen
-    lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_weighed())
+    lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_clusters())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
     if near:
@@ -229,13 +229,13 @@ def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *,
     def rights() -> Mapping[str, str]:
         return CountedLog(writer.workspace, writer.agent).rights()
 
-    witness = evidence.Witnesses(writer.workspace).vouching()
+    witness = evidence.Witnesses(writer.workspace).witness()
     return Promotions(writer, lessons).enter_due(looked, rights=rights, is_all=is_all, witness=witness)
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
-    lessons, stands = known(workspace, agent), AgentMemory(workspace, agent).standing()
+    lessons, stands = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
     if not lessons.retired(stands.lessons):
         return
     try:
@@ -249,7 +249,7 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said."""
     if not after.is_listed:
         return before.is_listed
-    settings, who = workspace.config.promotion, evidence.Witnesses(workspace).vouching()
+    settings, who = workspace.config.promotion, evidence.Witnesses(workspace).witness()
     stood, stands = (bool(Evidence(agent, settings, who).due([each])) for each in (before, after))
     return stood and not stands
 
@@ -266,7 +266,7 @@ def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
     """Take a lesson out of an agent's memory, where it is in it."""
     if pattern_id in AgentMemory(workspace, agent).standing().lessons:
         with workspace.writing(agent) as writer:
-            Promotions(writer, known(workspace, agent)).leave([pattern_id])
+            Promotions(writer, records_of(workspace, agent)).leave([pattern_id])
 
 
 def forget(workspace: Workspace, pattern_id: str) -> None:
@@ -279,7 +279,7 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
 
 def stats(workspace: Workspace) -> Stats:
     """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
-    agents, patterns, compared = workspace.agents_here(), workspace.patterns, weighed(workspace)
+    agents, patterns, compared = workspace.agents_here(), workspace.patterns, current_clusters(workspace)
     groups = patterns.groups()
 
     def lesson(each: str) -> Pattern | None:

@@ -43,6 +43,14 @@ _SEPARATOR = ":"
 # --- blocking -------------------------------------------------------------------------------------------------------
 
 
+class _MemoryEntry(NamedTuple):
+    """A lesson in an agent's memory: whose, its id, and its line there."""
+
+    agent: str
+    id: str
+    row: str
+
+
 class Changes(NamedTuple):
     """Change that a block, or its end, makes here.
 
@@ -51,7 +59,8 @@ class Changes(NamedTuple):
         gone: lessons that are not here any more, by id, with their words; of an end of a block, that are here again.
         other: ids of lessons that read or count otherwise.
         discoveries: how many are not shown, or shown again.
-        left: memory entries that left, as (agent, id, words); ``kept``: that stay, since a person had approved them.
+        left: entries that left the memories here.
+        kept: entries that stay there, since a person had approved them.
         retired: ids of the lessons that were retired for everybody.
     """
 
@@ -60,8 +69,8 @@ class Changes(NamedTuple):
     gone: dict[str, str]
     other: list[str]
     discoveries: int = 0
-    left: tuple[tuple[str, str, str], ...] = ()
-    kept: tuple[tuple[str, str, str], ...] = ()
+    left: tuple[_MemoryEntry, ...] = ()
+    kept: tuple[_MemoryEntry, ...] = ()
     retired: tuple[str, ...] = ()
 
 
@@ -187,22 +196,21 @@ def _changes(
 
 def _in_memories(
     workspace: Workspace, records: Iterable[Line], before: Policy, after: Policy
-) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
+) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:
     """Return the entries of memories here that leave with a block, and those that a person had approved."""
     touched = {line.id: (fold(line, before), fold(line, after)) for line in records}
-    left, kept = list[tuple[str, str, str]](), list[tuple[str, str, str]]()
+    left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
         rows = AgentMemory(workspace, agent).rows()
         for each, row in rows.items():
             if each in touched and reflecting.loses_ground(workspace, agent, *touched[each]):
-                told = (agent, each, row)
-                (kept if AgentMemory.is_approved(row) else left).append(told)
+                (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, each, row))
     return tuple(left), tuple(kept)
 
 
-def _take_out(workspace: Workspace, leaving: Sequence[tuple[str, str, str]]) -> None:
+def _take_out(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
     for agent in workspace.agents_here():
-        if ids := [each for whose, each, _ in leaving if whose == agent]:
+        if ids := [each.id for each in leaving if each.agent == agent]:
             with workspace.locked():
                 AgentMemory(workspace, agent).release(ids)
 
@@ -405,7 +413,7 @@ class Asked(NamedTuple):
 def asked(workspace: Workspace) -> list[Asked]:
     """Return the pairs that nobody decided yet: contradictions first, then the closest."""
     with workspace.snapshot():
-        found, lesson = reflecting.weighed(workspace), workspace.patterns.lesson
+        found, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
         pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
         known = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
         return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]

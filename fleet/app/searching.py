@@ -103,7 +103,7 @@ def declare(
     is_oracle = bool(failed) and Journal(workspace, agent).strategy(code).code == _ORACLE
     known = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None
     declared = Journal(workspace, agent).declare(session, code, failed, switch, why)
-    observing.noted(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
+    observing.try_observe(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
     return declared, known
 
 

@@ -322,7 +322,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Group what says the same, and ask about what may, or what contradicts."""
-    found = reflecting.weighed(workspace)
+    found = reflecting.current_clusters(workspace)
     waits = tuple(reflecting.to_review(found))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:

@@ -81,7 +81,7 @@ class SessionStart:
         self._exposures = Exposures(workspace.state)
 
     def text(self, session: str = "") -> str:
-        """Return it; in a named session, note that it was shown."""
+        """Return the text; in a named session, note that it was shown."""
         made = self._ready.start() if self.is_ready() else None
         if made is None:
             made = self.make(may_tidy=True)
@@ -96,7 +96,7 @@ class SessionStart:
         return self._ready.generation() == generation and self._ready.start() is not None
 
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
-        """Return it, and make it ready for the next time. What the clan retired is not in it.
+        """Return the text, made anew and kept for the next time. What the clan retired is not in it.
 
         Args:
             may_tidy: what the clan retired may be taken out of the memory, too.
@@ -129,7 +129,7 @@ class SessionStart:
         workspace, memory = self._workspace, self._remembered()
         remembered = set(Start.ids_in(memory))  # once is enough
         # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
-        compared = Weighing(workspace).last_weighed()
+        compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
         news = self._news(since, session, remembered, compared)
         standing = self._standing(known, table)
@@ -219,7 +219,7 @@ class SessionStart:
     def _remembered(self) -> str:
         """Return the memory as the agent reads it, without the lessons that the clan retired."""
         whole = Memory.parse(self._workspace.files.read(self._memory.memory_file()))
-        kept = reflecting.known(self._workspace, self._agent).without_retired(whole)
+        kept = reflecting.records_of(self._workspace, self._agent).without_retired(whole)
         return self._with_notes(kept.render().decode("utf-8", "replace"))
 
     def _with_notes(self, memory: str) -> str:
@@ -246,7 +246,7 @@ class SessionStart:
         lines += [asked.told()] if asked.number else []
         if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
             lines += workspace.trust.sentences()
-        lines += reflecting.to_review(Weighing(workspace).last_weighed())
+        lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for each in Journal(workspace, agent).proposals():
             lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
         return lines
@@ -266,7 +266,7 @@ def _trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]
 
 def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
-    groups, brought = evidence.Witnesses(workspace).known(), workspace.trust.brought()
+    groups, brought = evidence.Witnesses(workspace).last_groups(), workspace.trust.brought()
     found = {}
     for each in lessons:
         if each.by and each.by not in each.mine:

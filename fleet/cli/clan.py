@@ -35,7 +35,7 @@ def _sync(
         with output.waiting("Syncing"):
             done = _synced(workspace, who, yes=yes)
         _tell_synced(done)
-        for line in reflecting.to_review(reflecting.weighed(workspace)):
+        for line in reflecting.to_review(reflecting.current_clusters(workspace)):
             output.say(line)
         if done.is_partial or (done.why and not done.remote):
             raise typer.Exit(EXIT_REFUSED)

@@ -380,7 +380,7 @@ def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:
         "lessons": [{"id": each, "text": text} for each, text in done.gone.items()],
         "changed": done.other,
         "discoveries": done.discoveries,
-        "left": [{"agent": agent, "id": each, "row": row} for agent, each, row in done.left],
+        "left": [each._asdict() for each in done.left],
         "approved": [{"agent": agent, "id": each, "row": row} for agent, each, row in done.kept],
         "retired": list(done.retired),
     }

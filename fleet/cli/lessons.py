@@ -77,8 +77,8 @@ def _patterns(
     if count is None and not as_json and sys.stdout.isatty():
         count = _ON_A_TERMINAL
     with output.opened() as workspace:
-        wanted, weighed = finding.Wanted(category, tag, by, since), reflecting.weighed(workspace)
-        found = wanted.lessons(workspace, count, weighed, everything=everything)
+        wanted, clusters = finding.Wanted(category, tag, by, since), reflecting.current_clusters(workspace)
+        found = wanted.lessons(workspace, count, clusters, everything=everything)
         if as_json:
             output.say_json(found.as_found())
             return

@@ -166,7 +166,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
     if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
-    there = moving.lying_here(workspace) if take_in is not False else None
+    there = moving.preview_import(workspace) if take_in is not False else None
     if there and (kept := [Path(path) for path, number in there.files.items() if number]):
         told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:_FILES_SHOWN])
         more = f" and {len(kept) - _FILES_SHOWN} more" if len(kept) > _FILES_SHOWN else ""
@@ -174,7 +174,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
             say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
-    if found := moving.proposals(workspace, agent, [], 30)[0]:
+    if found := moving.proposals(workspace, agent, [], 30).found:
         say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 

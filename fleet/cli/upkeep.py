@@ -197,7 +197,7 @@ def _export(
             for row in pages.everything(workspace).rstrip("\n").split("\n"):
                 say(row)
         else:
-            print(_as_json(moving.exported(workspace)))
+            print(_as_json(moving.export(workspace)))
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:

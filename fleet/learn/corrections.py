@@ -137,7 +137,7 @@ class Corrections:
         target = self._target(entry.pattern, same)
         now_ms = self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
-        if echo := _echoed(entry, target, was_shown=was_shown):
+        if echo := _echo_of(entry, target, was_shown=was_shown):
             return self._echo_result(echo, entry.pattern, secrets)
         extra = (RELAPSED,) if was_shown else ()
         named, trouble = self._session(session)
@@ -402,13 +402,11 @@ def _first_words(wrong: str) -> str:
     return first if len(first) <= 80 else first[:79].rstrip() + "…"
 
 
-def _echoed(entry: Correction, target: _Target, *, was_shown: bool) -> str:
+def _echo_of(entry: Correction, target: _Target, *, was_shown: bool) -> str:
     """Return the id of the lesson that was shown, and that this correction only repeats; "" for a correction."""
-    if copied := injected_id(entry.pattern):
-        return copied
-    lesson = target.lesson if was_shown else None
-    told = (entry.wrong, entry.right, entry.pattern)
-    return target.id if lesson is not None and _is_echo(*told, [(lesson.text, lesson.correct)]) else ""
+    shown = [(target.lesson.text, target.lesson.correct)] if was_shown and target.lesson is not None else []
+    is_echo = _is_echo(entry.wrong, entry.right, entry.pattern, shown)
+    return (injected_id(entry.pattern) or target.id) if is_echo else ""
 
 
 def _is_echo(wrong: str, right: str, pattern: str, lessons: Iterable[tuple[str, str]]) -> bool:

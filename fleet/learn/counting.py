@@ -273,7 +273,7 @@ def _waiting(bound: Iterable[Bound]) -> int:
 
 
 class _Backlog:
-    """Debt of one agent's log to the records.
+    """Part of an agent's log that the records lack, and how they get it.
 
     Args:
         writer: of the agent; the rows are up to date.
@@ -359,7 +359,7 @@ class _Backlog:
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:
-        """Yield that what was undone, and counts under another name by now, is not undone under the old one as well."""
+        """Yield the lines by which what counts under another name by now is not undone under the old one as well."""
         log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
             known = self._workspace.whole(self._writer.agent, each.pattern) or Line(each.pattern)

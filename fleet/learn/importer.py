@@ -324,8 +324,9 @@ class _Import:
                 wholes[pattern] = self._workspace.whole(self._writer.agent, pattern)
             whole = wholes[pattern]
             known = whole.part("seen", hash_) if whole is not None else 0
-            if known:
-                self.done.retired += self._if_retired(pattern, whole)
+            is_retired = bool(known) and whole is not None and not fold(whole).is_present
+            if is_retired and pattern not in self.done.retired:
+                self.done.retired.append(pattern)
             if known >= item.seen:
                 continue
             line = edits.part(
@@ -345,10 +346,6 @@ class _Import:
             wholes[pattern] = line if whole is None else join(whole, line)
             found.append(line)
         return found
-
-    def _if_retired(self, pattern: str, whole: Line | None) -> list[str]:
-        is_retired = whole is not None and not fold(whole).is_present
-        return [pattern] if is_retired and pattern not in self.done.retired else []
 
     def _stamp(self, at_ms: int | None) -> str:
         """Return a record's date as a stamp. One from the future counts as undated."""

@@ -65,7 +65,7 @@ def newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
 
 
 class Listing:
-    """Listing that tell of lessons and discoveries, with the names of those who wrote them.
+    """Lines that tell of lessons and discoveries, with the names of those who wrote them.
 
     Args:
         members: the agents' emoji by name.

@@ -225,7 +225,7 @@ _APART = "two lessons"
 
 
 class Weighing:
-    """Weighing of a clan's lessons, and the pairs that somebody keeps apart."""
+    """Cache of a clan's clusters, valid for one generation, and the pairs that somebody here keeps apart."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -247,7 +247,7 @@ class Weighing:
         """Take back that two lessons are two."""
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
-    def made_of(self) -> list[Any]:
+    def cache_key(self) -> list[Any]:
         """Return what the clusters are made of: a generation, what is embedded, and what was decided."""
         return self._asked()[0]
 
@@ -257,7 +257,7 @@ class Weighing:
         generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
         return [int(generation), embedded, sorted(self.decided())], kept
 
-    def weighed(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
+    def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
         """Return the clusters of the clan's lessons as of now.
 
         They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
@@ -281,7 +281,7 @@ class Weighing:
         """Return the comparison that the last clusters were made of: texts that were in it are not compared again."""
         return Compared.decoded(self._workspace.db.noted(_COMPARED))
 
-    def last_weighed(self) -> Clusters:
+    def last_clusters(self) -> Clusters:
         """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
 

@@ -150,7 +150,7 @@ class Evidence:
             )
         return ""
 
-    def borrowed(self, words: Pattern) -> str:
+    def doubt_of_wording(self, words: Pattern) -> str:
         """Return why evidence that was met in other words does not vouch for these, or "".
 
         Whoever words a lesson like a known one would else put words of its own under the evidence of others.
@@ -208,7 +208,7 @@ class Witnesses:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def vouching(self) -> Witness:
+    def witness(self) -> Witness:
         """Return who vouches for what a writer says. Looked for where others' evidence may be enough alone."""
         if self._workspace.config.promotion.others != "auto":
             return _by_agent
@@ -219,7 +219,7 @@ class Witnesses:
         """Return writer to the name of its group, as of the fetched tree."""
         return _grouped(self._pushers(), self._workspace.mine())
 
-    def known(self) -> dict[str, str]:
+    def last_groups(self) -> dict[str, str]:
         """Return the same as of the tree that was looked through last: for who cannot wait."""
         return _grouped(self._known_pushers()[1], self._workspace.mine())
 

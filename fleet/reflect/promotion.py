@@ -287,7 +287,7 @@ class Promotions:
             words = next((each for each in said if each.id == due.id), by_id[due.id])
             doubt = weighed.doubt(words, lessons.records(due.id))
             if not doubt and len(said) > 1:
-                doubt = weighed.borrowed(words)
+                doubt = weighed.doubt_of_wording(words)
             more, why = plan.memory, self._obstacle(memory, doubt, due)
             if not why:
                 right = next(filter(None, (rights().get(part) for part in kin)), "")

@@ -99,7 +99,7 @@ class Outbox:
     def _paths(self) -> Paths:
         return self._tree.paths(self._tree.head())
 
-    def planned(self, *, drop_alone: bool = False) -> Outgoing:
+    def plan(self, *, drop_alone: bool = False) -> Outgoing:
         """Return what to push on the fetched tree: what it lacks, without what its own edition covers anyway.
 
         With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.

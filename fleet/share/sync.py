@@ -207,7 +207,7 @@ class Exchange:
             mark = self._pull()
             self.hooks.settle()
             with self.workspace.locked():
-                out = Outbox(self.workspace).planned(drop_alone=drop_alone)
+                out = Outbox(self.workspace).plan(drop_alone=drop_alone)
             self.done.withheld = len(out.withheld)
             if not out.files:
                 return out

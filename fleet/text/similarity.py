@@ -212,7 +212,7 @@ class Alike(NamedTuple):
 
 
 class _Closeness(NamedTuple):
-    """_Closeness of two texts: the fields of ``Alike`` that are the same wherever the two stand."""
+    """Closeness of two texts: the fields of ``Alike`` that are the same wherever the two stand."""
 
     score: float
     differs: tuple[str, ...]

@@ -82,10 +82,10 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
     )
     workspace = Workspace(place.folder)
     with workspace.log_lock("tank"), pytest.raises(BusyError):
-        flagging.Flagging(call).heard(payload)
+        flagging.Flagging(call).on_prompt(payload)
     workspace.close()
     assert place.entries() == ""
-    assert "fleet learn c-" in flagging.Flagging(call).heard(payload).context
+    assert "fleet learn c-" in flagging.Flagging(call).on_prompt(payload).context
 
 
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from fleet.app.reflecting import known
+from fleet.app.reflecting import records_of
 from fleet.model import limits
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.line import Line
@@ -75,20 +75,20 @@ def tell(w: Workspace, *lines: Line) -> None:
 
 def promote(w: Workspace, agent: str = "velma", **more: object) -> Outcome:
     with w.writing(agent) as writer:
-        lessons = known(w, agent)
+        lessons = records_of(w, agent)
         looked = [*w.patterns.lessons(), *w.notes(agent).lessons()]
         return Promotions(writer, lessons).enter_due(looked, is_all=True, **more)
 
 
 def by_hand(w: Workspace, agent: str, pattern: str, **more: object) -> Due:
     with w.writing(agent) as writer:
-        lessons = known(w, agent)
+        lessons = records_of(w, agent)
         return Promotions(writer, lessons).enter(lessons.lesson(pattern), **more)
 
 
 def demote(w: Workspace, agent: str, pattern: str) -> None:
     with w.writing(agent) as writer:
-        Promotions(writer, known(w, agent)).leave([pattern])
+        Promotions(writer, records_of(w, agent)).leave([pattern])
 
 
 def memory(w: Workspace, agent: str = "velma") -> str:
@@ -355,7 +355,7 @@ def test_what_is_private_is_promoted_and_not_published(w):
 
 def take_out(w: Workspace, agent: str = "velma") -> list[str]:
     with w.locked():
-        return list(AgentMemory(w, agent).take_out_retired(known(w, agent)))
+        return list(AgentMemory(w, agent).take_out_retired(records_of(w, agent)))
 
 
 @pytest.mark.parametrize("how", ["removed", "rested"])
