@@ -12,6 +12,7 @@ from typing import IO
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, check_outgoing
 from fleet.store.git import Bare
 from fleet.store.tree import GitTree, Paths, TreeGoneError, is_clan_path
+from fleet.store.tree import _Blob as Blob
 from tests.pulling import Whole
 
 _SAFE = "nothing is lost; what was to go out goes out with the next sync"
@@ -266,7 +267,7 @@ class MemoryTree:
 
     def add(self, commit: str, parents: Sequence[str], files: Mapping[str, bytes]) -> str:
         """Take in a commit that somebody else made, with its whole tree."""
-        paths = {path: (_id(data), len(data)) for path, data in files.items() if data and is_clan_path(path)}
+        paths = {path: Blob(_id(data), len(data)) for path, data in files.items() if data and is_clan_path(path)}
         self._blobs |= {oid: files[path] for path, (oid, _) in paths.items()}
         self._commits[commit] = (tuple(parents), paths)
         return commit

@@ -304,7 +304,7 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
         for _ in range(_PUSHES_MAX):
             mark = remote.fetch("")
             files = workspace.tree.paths(mark)
-            news = converting.converted_tree({path: workspace.tree.read(oid) for path, (oid, _) in files.items()})
+            news = converting.converted_tree({path: workspace.tree.read(blob.oid) for path, blob in files.items()})
             if not news:
                 return ["the clan's branch has this version's format already, or nothing is there yet"]
             if not isinstance(remote.push(news, mark, message="fleet: lines converted to format 2"), Moved):

@@ -172,8 +172,10 @@ def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
 def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
     """Return what the branch held at a time of the columns of a replica or an agent, by id."""
     found: dict[str, Line] = {}
-    for path, (oid, _) in sorted(workspace.tree.paths(workspace.tree.before(clock.unpack(at)[0] / 1000)).items()):
-        for _, entry in Read().entries(PATTERNS, [workspace.tree.read(oid)], path) if Kind.of(path) is PATTERNS else ():
+    tree = workspace.tree
+    commit = tree.before(clock.unpack(at)[0] / 1000)
+    for path, blob in sorted(tree.paths(commit).items()):
+        for _, entry in Read().entries(PATTERNS, [tree.read(blob.oid)], path) if Kind.of(path) is PATTERNS else ():
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
                     found[part.id] = codec.join(found.get(part.id, Line(part.id)), part)

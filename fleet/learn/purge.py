@@ -25,6 +25,7 @@ from fleet.model.line import Carried, Line
 from fleet.model.pattern import AUTHOR_OF_IMPORT, fold
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read
+from fleet.store.tree import Paths
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -93,9 +94,8 @@ class Purge:
             self._workspace.take(self._workspace.tree.head())
             for pattern in found:
                 self._strip(pattern)
-        return {
-            pattern: sorted({kind for told in kinds.values() for kind in told}) for pattern, kinds in found.items()
-        }, last
+        marked = {each: sorted({kind for told in kinds.values() for kind in told}) for each, kinds in found.items()}
+        return marked, last
 
     def _strip(self, pattern: str) -> None:
         """Take out of the line files here what marks cover: the join of them stays what it is."""
@@ -167,8 +167,8 @@ class Purge:
                 else:
                     found |= {(at, number) for number in _lines_with(path.read_bytes(), needles)}
         tree = self._workspace.tree
-        for name, (oid, _) in self._fetched().items():
-            fetched = tree.read(oid)
+        for name, blob in self._fetched().items():
+            fetched = tree.read(blob.oid)
             if any(needle in fetched for needle in needles):
                 found.add((f".fleet/git, {name} as last fetched", 0))
         carried = self._workspace.db.carried(purged)
@@ -182,7 +182,7 @@ class Purge:
             return path.relative_to(self._workspace.local).parts[0] not in ("git", "locks")
         return True
 
-    def _fetched(self) -> dict[str, tuple[str, int]]:
+    def _fetched(self) -> Paths:
         try:
             return self._workspace.tree.paths(self._workspace.tree.head())
         except FleetError:

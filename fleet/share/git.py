@@ -145,7 +145,7 @@ class GitRemote:
     def _look_over(self, news: dict[str, Entry]) -> None:
         """Look at how many lines each new file has, before anybody reads them one by one; note what is held."""
         files = tree.sort_entries(news, self._copy.held()).files
-        wanted = {path: oid for path, (oid, size) in files.items() if size > limits.UNREADABLE_MAX}
+        wanted = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
         with self._copy.reading():
             held = {oid: why for path, oid in wanted.items() if (why := self._too_much(path, oid))}
         self._copy.hold(held)

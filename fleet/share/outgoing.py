@@ -154,7 +154,7 @@ class Outbox:
                 out.files[MEMBERS] = data
 
     def _content(self, path: str) -> bytes:
-        return self._tree.read(self._paths[path][0]) if path in self._paths else b""
+        return self._tree.read(self._paths[path].oid) if path in self._paths else b""
 
     def _format_files(self) -> Files:
         """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
@@ -181,10 +181,10 @@ class Outbox:
         before, _, known = workspace.state.get(_STRIPPED).partition(" ")
         clean = tree.paths(before) if known == out.stripped and tree.descends(tree.head(), before) else {}
         found = {}
-        for path, (oid, _) in self._paths.items():
+        for path, blob in self._paths.items():
             kind = Kind.of(path)
-            if kind is not None and clean.get(path, ("", 0))[0] != oid:
-                data = tree.read(oid)
+            if kind is not None and clean.get(path) != blob:
+                data = tree.read(blob.oid)
                 if (left := workspace.db.stripped(kind, data)) != data:
                     found[path] = left
         out.purges = known != out.stripped or bool(found)
@@ -197,7 +197,7 @@ class Outbox:
 
     @cached_property
     def _is_small(self) -> bool:
-        size = sum(size for path, (_, size) in self._paths.items() if Kind.of(path))
+        size = sum(blob.size for path, blob in self._paths.items() if Kind.of(path))
         return size < self._workspace.config.keep.edition_always_bytes
 
     def _is_heavy(self, kind: Kind) -> bool:
@@ -205,7 +205,7 @@ class Outbox:
 
         So the cost of an edition, and of dropping what it covers, stays constant by line.
         """
-        shards = sum(size for path, (_, size) in self._paths.items() if path.startswith(f"{kind.name}.d/"))
+        shards = sum(blob.size for path, blob in self._paths.items() if path.startswith(f"{kind.name}.d/"))
         most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
         return self._is_small or shards > most
 
@@ -252,13 +252,13 @@ class Outbox:
         return files | self._format_files() if files else files
 
     def _size(self, kind: Kind) -> int:
-        return self._paths.get(kind.edition, ("", 0))[1]
+        return self._paths[kind.edition].size if kind.edition in self._paths else 0
 
     def _is_due(self, kind: Kind) -> bool:
         if self._is_small or not self._is_heavy(kind):
             return self._is_small
         share = self._workspace.config.keep.edition_uncovered_share
-        looked = f"{share} " + " ".join(oid for path, (oid, _) in sorted(self._paths.items()) if Kind.of(path) is kind)
+        looked = f"{share} " + " ".join(blob.oid for path, blob in sorted(self._paths.items()) if Kind.of(path) is kind)
         mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
         if self._workspace.db.noted(f"not due: {kind.name}") == mark:
             return False

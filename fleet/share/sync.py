@@ -180,12 +180,12 @@ class Exchange:
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
             self.done.came.update(taken.came)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
-                base = tree.read(before[MEMBERS][0]) if MEMBERS in before else b""
+                base = tree.read(before[MEMBERS].oid) if MEMBERS in before else b""
                 self._write_members(after, Members.parse(base))
 
     def _write_members(self, paths: Paths, base: Members) -> None:
         workspace = self.workspace
-        file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS][0])
+        file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS].oid)
         mine = Members.parse(workspace.files.read(file))
         # Three ways, agent by agent: what changed here since the tree before stands, all else is theirs.
         changed = {agent: table for agent, table in mine.items() if table != base.get(agent)}
@@ -255,7 +255,7 @@ class Exchange:
         tree = self.workspace.tree
 
         def read(path: str) -> bytes:
-            return files[path] if path in files else tree.read(paths[path][0]) if path in paths else b""
+            return files[path] if path in files else tree.read(paths[path].oid) if path in paths else b""
 
         def is_ours(path: str) -> bool:
             return path != FRONT_PAGE or not tree.has(path) or read(path).startswith(FRONT_MARK.encode())
@@ -280,7 +280,7 @@ def _check_format(tree: GitTree, commit: str) -> None:
                 f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"
             )
         return
-    old = [oid for path, (oid, _) in paths.items() if Kind.of(path) is PATTERNS]
+    old = [blob.oid for path, blob in paths.items() if Kind.of(path) is PATTERNS]
     if any(_has_version_1(data) for data in tree.contents(old)):
         raise NoError(
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
@@ -317,7 +317,7 @@ def _record_in(workspace: Workspace, paths: Paths, each: str) -> Line | None:
 
 
 def _pattern_files(paths: Paths) -> dict[str, str]:
-    return {path: oid for path, (oid, _) in sorted(paths.items()) if Kind.of(path) is PATTERNS}
+    return {path: blob.oid for path, blob in sorted(paths.items()) if Kind.of(path) is PATTERNS}
 
 
 def _lines_with(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:

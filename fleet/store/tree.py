@@ -57,8 +57,16 @@ _NAMING_BYTES_MAX = max(map(len, _NAMING))
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 
-Paths = dict[str, tuple[str, int]]
-"""Path under clan-learnings -> (id of its content, size)."""
+
+class _Blob(NamedTuple):
+    """Content of a file in the tree: its id, and its size in bytes."""
+
+    oid: str
+    size: int
+
+
+Paths = dict[str, _Blob]
+"""Path under clan-learnings to its content."""
 
 _EMOJI_CHARS_MAX = 8
 
@@ -97,12 +105,12 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = Mapp
             found.large.append(path)
         elif is_ours:
             total += entry.size
-            found.files[path] = (entry.oid, entry.size)
+            found.files[path] = _Blob(entry.oid, entry.size)
     shards = [path for path in found.files if "/" in path]
     if len(shards) > limits.SHARDS_MAX:
         # Whoever makes many makes small ones: those that say most are read, if they can hold a line at all.
-        long = [path for path in shards if found.files[path][1] >= limits.SHARD_BYTES_MIN]
-        long.sort(key=lambda path: (-found.files[path][1], path))
+        long = [path for path in shards if found.files[path].size >= limits.SHARD_BYTES_MIN]
+        long.sort(key=lambda path: (-found.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
             del found.files[path]
             found.held[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
