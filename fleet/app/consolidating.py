@@ -39,8 +39,8 @@ _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
 
-class Reflected(NamedTuple):
-    """Result of a session-end reflection.
+class Suggested(NamedTuple):
+    """Result of a look for what recurs.
 
     Attributes:
         mode: suggest, auto or off.
@@ -75,17 +75,17 @@ class _Closed(NamedTuple):
 
     Attributes:
         log: path of the daily log that has a block more, "" for none.
-        reflected: what came of the reflection.
+        suggested: what was suggested or promoted.
         consolidated: what came of the consolidation; None where a gate was closed.
     """
 
     log: str
-    reflected: Reflected
+    suggested: Suggested
     consolidated: "Consolidated | None" = None
 
     def told(self) -> str:
         """Return it as one line; "" where nothing happened."""
-        said = [f"a block was added to {self.log}" if self.log else "", self.reflected.told()]
+        said = [f"a block was added to {self.log}" if self.log else "", self.suggested.told()]
         if self.consolidated is not None and self.consolidated.run:
             said.append(self.consolidated.told())
         return "; ".join(filter(None, said))
@@ -133,15 +133,15 @@ def close_session(workspace: Workspace, agent: str, session: str, said: Reflecti
     of it; without one what was observed is what there is.
     """
     if workspace.is_read_only:
-        return _Closed("", Reflected(auto_reflect.SUGGEST))
+        return _Closed("", Suggested(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, _lines_of_reflection(said) if said is not None else {})
-    reflected = reflect(workspace, agent)
+    suggested = suggest(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:
         with suppress(BusyError):
             done = consolidate(workspace, agent, session=session)
-    return _Closed(log, reflected, done)
+    return _Closed(log, suggested, done)
 
 
 def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[str, list[str]]) -> str:
@@ -207,18 +207,18 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
     return workspace.files.lock(workspace.local / "locks" / "scratchpad.lock", _LOCK_WAIT_S)
 
 
-# --- reflection: what several sessions said --------------------------------------------------------------------------
+# --- what several sessions said --------------------------------------------------------------------------------------
 
 
-def reflect(workspace: Workspace, agent: str) -> Reflected:
+def suggest(workspace: Workspace, agent: str) -> Suggested:
     """Look for what has come up in three or more separate sessions, and suggest it, or promote it in ``auto``."""
     if workspace.is_read_only:
-        return Reflected(auto_reflect.SUGGEST)
+        return Suggested(auto_reflect.SUGGEST)
     page = _text(workspace, auto_reflect.FILE)
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
-        return Reflected(mode, compressed=compressed)
+        return Suggested(mode, compressed=compressed)
     found, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
     left: list[str] = []
@@ -234,8 +234,8 @@ def reflect(workspace: Workspace, agent: str) -> Reflected:
         found = [each for each in found if _as_row(each).item not in done]
     fresh = tuple(_as_row(each) for each in found)
     if fresh:
-        _suggest(workspace, agent, fresh, found)
-    return Reflected(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
+        _put_rows(workspace, agent, fresh, found)
+    return Suggested(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
@@ -299,7 +299,7 @@ def _session_named(key: str) -> str:
     return rest.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
 
-def _suggest(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
+def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
     def plan() -> tuple[list[Edit], str]:
         page = _File.of(workspace, auto_reflect.FILE)
         return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {auto_reflect.READY}"

@@ -183,9 +183,8 @@ class Flagging:
 
         The question comes once, when a command of a family succeeds that had failed in this session.
         """
-        builds = (
-            AttemptLog(self._call.root, self._call.agent).settings().builds if self._call.sets("attempts") else None
-        )
+        attempts = AttemptLog(self._call.root, self._call.agent)
+        builds = attempts.settings().builds if self._call.sets("attempts") else None
         printed = payload.error or payload.printed
         command = shell.Command(payload.command)
         is_ok = command.outcome(printed, is_error=is_error, builds=builds)

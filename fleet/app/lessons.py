@@ -80,16 +80,8 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
     """
     entry = discoveries.find(workspace, prefix)
     found: dict[str, Any] = msgspec.to_builtins(entry)
-    retracted = entry.id in workspace.discoveries.retracted()
-    return {
-        "context": "",
-        "solution": "",
-        "confidence": "",
-        "minutes": None,
-        "tags": [],
-        **found,
-        "retracted": retracted,
-    }
+    blank: dict[str, Any] = {"context": "", "solution": "", "confidence": "", "minutes": None, "tags": []}
+    return blank | found | {"retracted": entry.id in workspace.discoveries.retracted()}
 
 
 def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
@@ -146,9 +138,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """
     agents = workspace.agents_here()
     with Runs(workspace).noting(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
-        done = _change_records(
-            workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True
-        )
+        done = _edit_records(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
         noted.told = f"retired {done.pattern.id}"
         noted.retired = [done.pattern.id, *done.others]
         from fleet.app import reflecting
@@ -165,14 +155,14 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         NoError: there is no such lesson, or it is not retired.
     """
     with Runs(workspace).noting(agent, "restore") as noted:
-        done = _change_records(
+        done = _edit_records(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
         noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
     return done
 
 
-def _change_records(
+def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
 ) -> _Changed:
     """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""

@@ -95,17 +95,14 @@ def _page(
     count: int,
 ) -> bytes:
     shown, opposed = found.grouped(best, look), _opposed(found, look)
-    return (
-        Pages(members)
-        .lessons(
-            [each.lesson for each in shown],
-            lessons_max=count,
-            total=total - len({each.id for pair in opposed for each in pair}),
-            wordings={each.lesson.id: each.wordings[1:] for each in shown},
-            opposed=opposed,
-        )
-        .encode()
+    page = Pages(members).lessons(
+        [each.lesson for each in shown],
+        lessons_max=count,
+        total=total - len({each.id for pair in opposed for each in pair}),
+        wordings={each.lesson.id: each.wordings[1:] for each in shown},
+        opposed=opposed,
     )
+    return page.encode()
 
 
 def _inside(found: Clusters) -> int:
@@ -141,17 +138,8 @@ def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Fi
         pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
     if told:
         pages[DISCOVERIES_PAGE] = Pages(members).discoveries(found).encode()
-    pages[FRONT_PAGE] = (
-        Pages(members)
-        .front(
-            clan.newest,
-            found,
-            _shares(clan, found),
-            total=total,
-            opposed=_opposed(alike, best.get),
-        )
-        .encode()
-    )
+    opposed, shares = _opposed(alike, best.get), _shares(clan, found)
+    pages[FRONT_PAGE] = Pages(members).front(clan.newest, found, shares, total=total, opposed=opposed).encode()
     return pages
 
 

@@ -249,7 +249,7 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Look for what came up in three separate sessions or more."""
-    done = consolidating.reflect(workspace, agent)
+    done = consolidating.suggest(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
     return Phase(read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
 

@@ -137,10 +137,8 @@ class SessionStart:
         left_out = remembered | against | {each.id for each in news}
         said = compared.grouped(standing, workspace.patterns.lesson)
         rest = [each.lesson for each in said if left_out.isdisjoint(each.ids)]
-        found, fresh = (
-            workspace.discoveries.newest(workspace.config.recall.discoveries),
-            workspace.discoveries.changed(since),
-        )
+        found = workspace.discoveries.newest(workspace.config.recall.discoveries)
+        fresh = workspace.discoveries.changed(since)
         short = workspace.discoveries.short([each.id for each in found])
         short |= finding.short(known, [each.id for each in (*news, *rest, *table)])
         told = partial(session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short)
@@ -374,9 +372,8 @@ class Guards:
             workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
             self._forget([raw for raw in before if raw != made])
             noted.told = f"{known.id} guards its step: {decision}"
-            noted.fields = (
-                [Field(known.id, _GUARD, before[0] if before else None, made)] if before[:1] != [made] else []
-            )
+            if before[:1] != [made]:
+                noted.fields = [Field(known.id, _GUARD, before[0] if before else None, made)]
         return next(each for each in self.all() if each.id == known.id)
 
     def lift(self, prefix: str) -> list[str]:

@@ -330,9 +330,8 @@ class Writing:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.whole(self._agent, planned.same)
-        text, seen = (
-            (folded.text, folded.count("seen")) if line and (folded := fold(line)) else (planned.lesson.text, 1)
-        )
+        known = fold(line) if line is not None else None
+        text, seen = (known.text, known.count("seen")) if known is not None else (planned.lesson.text, 1)
         return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:

@@ -115,14 +115,7 @@ class Corrections:
         self._workspace = workspace
         self._agent = agent
 
-    def log(
-        self,
-        told: Correction,
-        *,
-        session: str = "",
-        same: str = "",
-        is_own: bool = False,
-    ) -> Logged:
+    def log(self, told: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> Logged:
         """Log one correction, durable before this returns.
 
         ``same``: id of an existing pattern that this is another occurrence of.
@@ -153,8 +146,7 @@ class Corrections:
             now = self._workspace.wall()
             draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
             entry_id = draft.id_in(page) if at else ""
-            head = "" if page else f"# Corrections — {self._agent}\n"
-            block = f"{head}\n{draft.render().rstrip()}\n"
+            block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
             if writer is not None and at:
                 record = Record(entry_id, target.id, writer.name, at, named, extra)
                 block += f"{record.render()}\n"

@@ -217,6 +217,11 @@ class Draft(NamedTuple):
         said = {label: each for label, each in more.items() if each}
         return _format_block(heading, {self.label: self.wrong, **values, **said})
 
+    def appended_to(self, page: bytes, agent: str) -> str:
+        """Return what is appended to an agent's page for it; to an empty page its title, too."""
+        title = "" if page else f"# Corrections — {agent}\n"
+        return f"{title}\n{self.render()}"
+
     def id_in(self, page: bytes) -> str:
         """Return the id that it has once it is appended to a page."""
         equal, content = page.count(self.render().encode()), self.content

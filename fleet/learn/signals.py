@@ -222,9 +222,8 @@ class Signals:
     def _log(self, known: bytes, draft: Draft, mark: _Mark | None) -> str:
         """Append an entry to the log, and what is known of where it was heard; return its id."""
         entry = draft.id_in(known)
-        head = "" if known else f"# Corrections — {self._agent}\n"
         comment = mark._replace(id=entry).render() if mark is not None else ""
-        self._ground.files.append(self._path, f"{head}\n{draft.render()}{comment}".encode())
+        self._ground.files.append(self._path, f"{draft.appended_to(known, self._agent)}{comment}".encode())
         return entry
 
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:

@@ -362,7 +362,7 @@ class _Indexed(NamedTuple):
     left_out: int = 0
 
 
-def pointed(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
+def with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
     """Return the index with one pointer for each topic, within its limits.
 
     ``topics``: all of them; those in trouble keep the pointer they have.
@@ -381,7 +381,7 @@ def pointed(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -
         # The words of a pointer are as somebody wrote them; only the number is as it is now.
         seen = known[path].seen if path in known else ""
         kept.append(_SEEN.sub(seen, line, count=1) if seen else line)
-    while not _has_room(kept) and (at := _least(kept, known)) is not None:
+    while not _has_room(kept) and (at := _first_to_drop(kept, known)) is not None:
         dropped.append(_pointed_to(kept.pop(at))[0])
     # Those that more sessions met are first in line where there is no room for all.
     rest = [each for path, each in known.items() if path not in pointed and not each.trouble]
@@ -424,7 +424,7 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
 
 
-def _least(lines: list[str], known: Mapping[str, Topic]) -> int | None:
+def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: the one that the fewest sessions met, the oldest of equals."""
     found = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
     told = [(len(each.sessions), each.updated, -at, at) for at, each in found if each is not None]
@@ -439,7 +439,7 @@ class Plan(NamedTuple):
 
     Attributes:
         files: path to the text that it is to have, of those alone that change.
-        phases: the four, by name:  what it read, changed and left, in words.
+        phases: the four, by name: what it read, changed and left, in words.
         merged: titles of topics that have more sessions now.
         flagged: what reads as a directive: kept in the logs, and no topic by itself.
     """
@@ -482,7 +482,7 @@ class Plan(NamedTuple):
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
         added = tuple(each.title for path, each in known.items() if path not in files)
-        indexed = pointed(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
+        indexed = with_pointers(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
         if known and indexed.text != index:
             changed[INDEX] = indexed.text
         dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
@@ -597,7 +597,7 @@ class Migration:
     """
 
     def __init__(self, text: str, now: Mapping[str, str], today: str) -> None:
-        """Plan it.
+        """Plan what goes where.
 
         ``now``: path to text of the daily logs, the topic files and the index that are there.
         """
@@ -611,11 +611,11 @@ class Migration:
                 moved.append(section)
             else:
                 stays += self._page.lines[section.heading : section.end]
-        pointers = [self._moved(section) for section in moved]
+        pointers = [self._move(section) for section in moved]
         if not self.files and Scratchpad(text).is_daily():
             return
-        self._put(INDEX, "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n")
-        self._put(auto_reflect.FILE, _short("".join(stays), self._page.eol))
+        self.files[INDEX] = "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n"
+        self.files[auto_reflect.FILE] = _short("".join(stays), self._page.eol)
 
     @property
     def told(self) -> list[str]:
@@ -629,9 +629,6 @@ class Migration:
         new = {line.strip() for text in self.files.values() for line in text.splitlines()}
         return [each.strip() for each in self._page.lines if each.strip() and each.strip() not in new]
 
-    def _put(self, path: str, text: str) -> None:
-        self.files[path] = text
-
     def _is_to_move(self, section: Part) -> bool:
         """Tell whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
         if any(section in self._page.named(title) for title in _STAYS):
@@ -639,7 +636,7 @@ class Migration:
         logs = (auto_reflect.SESSION_LOG, auto_reflect.OBSERVATIONS)
         return section.level > 1 or any(section in self._page.named(title) for title in logs)
 
-    def _moved(self, section: Part) -> str:
+    def _move(self, section: Part) -> str:
         """Put the lines of a section where they go; return its heading for the index, and a pointer to them."""
         lines = [line.rstrip("\r\n") for line in self._page.lines[section.heading : section.end]]
         rest, days = lines[1:], list[str]()
@@ -651,7 +648,7 @@ class Migration:
         pointer = f"- [Daily logs](logs/) — {min(days)} to {max(days)}" if days else "- nothing was in here"
         if any(line.strip() for line in rest):
             path = _free_path(title, {*self._now, *self.files})
-            self._put(path, _as_it_stood(title, rest, self._today))
+            self.files[path] = _as_it_stood(title, rest, self._today)
             pointer = f"- [{title}]({path.removeprefix('.agents/')}#what) — as it stood in {auto_reflect.FILE}"
         return f"\n{lines[0].strip()}\n\n{pointer}"
 

@@ -81,15 +81,13 @@ class Exposures:
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
         """Return which lessons were shown to this agent here, in any session but one."""
-        asked = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
-        return {row[0] for row in _rows(self._state, asked, agent, but, but)}
+        query = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
+        return {row[0] for row in _rows(self._state, query, agent, but, but)}
 
     def last_ms(self) -> int:
         """Return when a lesson was shown to anybody here last, milliseconds since 1970; 0 for never."""
-        [[found]] = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}") or [
-            (0,)
-        ]
-        return int(found or 0)
+        found = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
+        return int(found[0][0] or 0) if found else 0
 
     def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> bool:
         """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
@@ -97,13 +95,13 @@ class Exposures:
 
     def accesses(self, agent: str) -> dict[str, tuple[int, int]]:
         """Return how often each lesson was shown to this agent here or found by it, and when last (ms since 1970)."""
-        asked = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
-        return {row[0]: (row[1], row[2]) for row in _rows(self._state, asked, agent, f"{agent}{_SEARCHES}")}
+        query = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
+        return {row[0]: (row[1], row[2]) for row in _rows(self._state, query, agent, f"{agent}{_SEARCHES}")}
 
     def is_due(self, agent: str, now_ms: int) -> bool:
         """Tell at little cost whether there is anything to roll up."""
-        asked = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
-        return bool(_rows(self._state, asked, agent, _today(now_ms)))
+        query = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
+        return bool(_rows(self._state, query, agent, _today(now_ms)))
 
     def roll_up(self, writer: "Writer") -> int:
         """Count the showings of the days that are over in the replica's column; return how many lessons were written.
@@ -125,9 +123,9 @@ class Exposures:
 
         today = _today(workspace.world.wall_ms())
         self._state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
-        asked = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
+        query = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
         deltas = []
-        for pattern, total in connection.execute(asked, (agent, me)).fetchall():
+        for pattern, total in connection.execute(query, (agent, me)).fetchall():
             line = workspace.patterns.line(pattern)
             if line is not None and (missing := total - line.total_of(me, "shown")) > 0:
                 deltas.append(edits.count(line, "shown", me, missing))
@@ -144,8 +142,8 @@ _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, num
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
     """Return when each lesson was shown to this agent here, oldest first."""
     found: dict[str, list[_Span]] = defaultdict(list)
-    asked = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
-    for pattern, first, last, number in _rows(state, asked, agent):
+    query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
+    for pattern, first, last, number in _rows(state, query, agent):
         found[pattern].append(_Span(first, last, number))
     return dict(found)
 
@@ -172,9 +170,9 @@ def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
     """Give whole days to a replica. Its total is never below the one in its column: this table may be younger."""
-    asked = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
+    query = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
     totals: dict[str, int] = {}
-    for row, pattern, number in connection.execute(asked, (agent, today)).fetchall():
+    for row, pattern, number in connection.execute(query, (agent, today)).fetchall():
         if pattern not in totals:
             most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
             counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
@@ -195,8 +193,8 @@ def _compact(
     said = "agent = ? AND said = 1"
     gone = f"DELETE FROM exposure WHERE {said} AND pattern IN ({forgotten.format(said)})"  # noqa: S608 - our own words
     connection.execute(gone, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
-    asked = f"SELECT last_ms FROM exposure WHERE {said} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
-    for (over,) in connection.execute(asked, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
+    query = f"SELECT last_ms FROM exposure WHERE {said} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
+    for (over,) in connection.execute(query, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
         old_ms = max(old_ms, over + 1)
     many = f"SELECT pattern FROM exposure WHERE {said} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608
     for (pattern,) in connection.execute(many, (agent, old_ms)).fetchall():
@@ -211,12 +209,12 @@ def _compact(
         connection.executemany(put, [(agent, pattern, *each) for each in joined])
 
 
-def _rows(state: "Local", asked: str, *values: object) -> list[tuple[Any, ...]]:
-    """Return the rows of a question; none where nothing was ever noted, or where nothing can be read."""
+def _rows(state: "Local", query: str, *values: object) -> list[tuple[Any, ...]]:
+    """Return the rows of a query; none where nothing was ever noted, or where nothing can be read."""
     if not state.exists:
         return []
     try:
-        return state.connection().execute(asked, values).fetchall()
+        return state.connection().execute(query, values).fetchall()
     except (sqlite3.Error, FleetError):
         return []
 

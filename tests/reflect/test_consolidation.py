@@ -619,15 +619,15 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
         for n in range(700)
     ]
     mine = "# Mine\n\nmy own words\n"
-    found = consolidation.pointed(mine, many, {})
+    found = consolidation.with_pointers(mine, many, {})
     assert len(found.text.splitlines()) <= 200
     assert len(found.text.encode()) <= 25_000
     assert found.left_out > 0
     assert "my own words" in found.text
-    again = consolidation.pointed(found.text, many, {})
+    again = consolidation.with_pointers(found.text, many, {})
     assert again.text == found.text
     full = "".join(f"- [T{n}](topics/topic-{n:04}.md) — hook {n}\n" for n in range(300))
-    cut = consolidation.pointed(mine + full, many, {})
+    cut = consolidation.with_pointers(mine + full, many, {})
     assert len(cut.text.splitlines()) <= 200
     assert cut.dropped
     assert "my own words" in cut.text
@@ -678,7 +678,7 @@ def test_runs_in_reverse_order_give_back_the_first_day(project):
     first = project.files()
     workspace = project.workspace()
     made = []
-    promoted = consolidating.reflect(workspace, "tank").promoted
+    promoted = consolidating.suggest(workspace, "tank").promoted
     made += [run for _, run in promoted]
     made.append(consolidating.consolidate(workspace, "tank", force=True).run)
     made.append(consolidating.migrate(workspace, "tank").run)

@@ -101,10 +101,10 @@ class Book:
         assert (done is not None) == self.is_open(now_ms, sat.key)
         self.counted["nothing to consolidate"] += done is not None and not done.run
         self.check_stamp(was_done=done is not None and bool(done.run))
-        self.check_promoted(came.closed.reflected, sat.key)
+        self.check_promoted(came.closed.suggested, sat.key)
         self.check_rows(sat.key)
 
-    def check_promoted(self, done: consolidating.Reflected, ending: str) -> None:
+    def check_promoted(self, done: consolidating.Suggested, ending: str) -> None:
         """Check that what went into AGENTS.md by itself has three separate sessions, the last of which ends now."""
         waited = {each.body["item"] for each in self.items()}
         page, rules = self.machine.text(auto_reflect.FILE), self.machine.text(auto_reflect.AGENTS_FILE)
