@@ -204,8 +204,11 @@ def _agent_to_log(workspace: Workspace, named: str) -> str:
     """
     try:
         who = output.agent_in(workspace, named, or_guest=True)
+        here = workspace.agents_here()
         if workspace.is_guest(who):
             workspace.warn(_AS_GUEST)
+        elif here and who not in here:
+            workspace.warn(f"{who} logs here for the first time (so far: {', '.join(here)})")
         return who
     except FleetError as why:
         if named or output.chosen.agent:

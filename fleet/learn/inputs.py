@@ -30,6 +30,7 @@ class Text(NamedTuple):
         Raises:
             RefusedError: it is longer than a field may be. Nothing is ever cut silently.
         """
+        text = _UNREAD.sub(lambda found: found[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
         screened = screening.screen(text, home=str(Path.home())) if text else screening.Screened("", (), 0)
         clean = screened.text.strip() if lines else screening.one_line(screened.text)
         # A character takes at most four bytes: only long texts need to be encoded to know.
@@ -182,6 +183,8 @@ def _check_meaning(change: Change) -> None:
 
 _PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
 _CODE_SPAN = re.compile(r"`[^`]*`")
+_UNREAD = re.compile("[\udc80-\udcff]+")
+"""Bytes of the command line that are no text where it was called: UTF-8 in a plain C locale, or Latin-1."""
 _FIRST_WORDS_MAX = 6
 """So far into a text is looked for who did what."""
 _ED_CHARS_MIN = 5

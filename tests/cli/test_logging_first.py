@@ -124,3 +124,10 @@ def test_what_is_wrong_with_the_words_themselves_is_refused(stage: Stage):
     stage.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "...", expect=2)
     stage.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", "x", "--agent", "Popa Shot", expect=2)
     assert not (stage.folder / "w/agents/velma/corrections.md").exists()
+
+
+def test_a_name_that_never_logged_here_is_told_once_since_it_may_be_a_slip(stage: Stage):
+    stage.run("w", "init", "--agent", "velma")
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every path", "--agent", "vlema")
+    assert "vlema logs here for the first time (so far: velma)" in stage.run("w", *words).stderr
+    assert "first time" not in stage.run("w", *words).stderr

@@ -554,3 +554,15 @@ def test_an_id_of_bytes_that_are_no_text_is_not_found_and_harms_no_database(stag
     done = stage.run(velma, words[0], f"{kind}\udcff", *words[1:], expect=1)
     assert "made anew" not in done.stderr
     assert "begins with" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [(b"Quote caf\xe9 paths", "Quote caf\ufffd paths"), ("Über die Brücke".encode(), "Über die Brücke")],
+)
+def test_bytes_that_the_locale_cannot_read_leave_no_gap_in_a_lesson(stage, typed, kept):
+    velma = stage.join("velma")
+    command = [sys.executable, "-m", "fleet", "correct", "--wrong", "w", "--right", "r", "--pattern", typed]
+    plain = stage.environment() | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(command, cwd=stage.folder / velma, env=plain, capture_output=True, check=True)
+    assert [each["text"] for each in stage.patterns(velma)["patterns"]] == [kept]
