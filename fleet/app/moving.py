@@ -221,6 +221,15 @@ class _Purged(NamedTuple):
         ]
 
 
+def id_to_purge(workspace: Workspace, wanted: str) -> str:
+    """Return the id of the lesson or discovery that the beginning of one names.
+
+    Raises:
+        NoError: of none, or of several.
+    """
+    return discoveries.find(workspace, wanted).id if wanted.startswith("d-") else find(workspace, wanted).id
+
+
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
     """Overwrite a lesson, or take a discovery back, and bring that to the remote if there is one.
 

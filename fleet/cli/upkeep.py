@@ -270,6 +270,7 @@ def _purge(
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
     with output.opened() as workspace:
+        wanted = moving.id_to_purge(workspace, wanted)
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
         places = [{"path": path, "line": line} for path, line in done.remains]
