@@ -178,8 +178,17 @@ def _failure(found: dict[str, object]) -> tuple[int | None, str]:
     printed = text_in(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
     for mark in ("completed with exit code", "\nExit Code:"):
         if code := _number_behind(printed[-FIELD_CHARS_MAX:], mark):
-            return code, _tail(printed)
+            return code, _tail(_unframed(printed.rpartition(mark)[0]))
     return None, ""
+
+
+def _unframed(text: str) -> str:
+    """Return what a command printed, without what Copilot and Gemini set around it: that is the same every time."""
+    printed, found, number = text.rpartition("<shellId:")
+    if found and number.strip().isdigit():
+        return printed.rstrip("\n")
+    printed = text.removeprefix("<untrusted_context>\n").removeprefix("Output: ")
+    return "" if printed == "(empty)" else printed
 
 
 def _number_behind(text: str, mark: str) -> int | None:

@@ -63,7 +63,21 @@ def test_every_hosts_events_and_commands_are_read_alike(shared):
         (
             {"tool_response": {"llmContent": "Output: x\nExit Code: 127\nPGID: 3"}},
             127,
-            "Output: x\nExit Code: 127\nPGID: 3",
+            "x",
+        ),
+        (
+            {
+                "tool_response": {
+                    "llmContent": "<untrusted_context>\nOutput: (empty)\nExit Code: 1\n</untrusted_context>"
+                }
+            },
+            1,
+            "",
+        ),
+        (
+            {"tool_result": {"text_result_for_llm": "y <shellId: 1>\n<shellId: 1 completed with exit code 2>"}},
+            2,
+            "y <shellId: 1>",
         ),
         ({"tool_result": {"text_result_for_llm": "y\n<shellId: 1 completed with exit code 0>"}}, None, ""),
     ],
