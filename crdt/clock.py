@@ -65,6 +65,11 @@ def unpack(stamp: Stamp) -> tuple[int, int]:
     return (moment - _NAIVE_EPOCH) // timedelta(milliseconds=1), int(stamp[25:], 16)
 
 
+def ms_of(text: str) -> int:
+    """Return the milliseconds since 1970 of a stamp; 0 of what is none."""
+    return unpack(text)[0] if is_stamp(text) else 0
+
+
 def is_stamp(text: str) -> bool:
     """Tell whether the text is a stamp in its one valid form. ``ZERO`` is none: it is only ever implied."""
     found = _SHAPE.fullmatch(text)

@@ -39,7 +39,7 @@ _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
 
-class Suggested(NamedTuple):
+class _Suggested(NamedTuple):
     """Result of a look for what recurs.
 
     Attributes:
@@ -80,7 +80,7 @@ class _Closed(NamedTuple):
     """
 
     log: str
-    suggested: Suggested
+    suggested: _Suggested
     consolidated: "Consolidated | None" = None
 
     def told(self) -> str:
@@ -133,7 +133,7 @@ def close_session(workspace: Workspace, agent: str, session: str, said: Reflecti
     of it; without one what was observed is what there is.
     """
     if workspace.is_read_only:
-        return _Closed("", Suggested(auto_reflect.SUGGEST))
+        return _Closed("", _Suggested(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, _lines_of_reflection(said) if said is not None else {})
     suggested = suggest(workspace, agent)
@@ -164,7 +164,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
         log = _daily_log(workspace, _day(now_ms))
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
-        more = log.more_for(whose, said)
+        more = log.appended_block(whose, said)
         workspace.files.append(workspace.root / log.path, more.encode("utf-8", "surrogateescape"))
     return log.path
 
@@ -210,15 +210,15 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
 # --- what several sessions said --------------------------------------------------------------------------------------
 
 
-def suggest(workspace: Workspace, agent: str) -> Suggested:
+def suggest(workspace: Workspace, agent: str) -> _Suggested:
     """Look for what has come up in three or more separate sessions, and suggest it, or promote it in ``auto``."""
     if workspace.is_read_only:
-        return Suggested(auto_reflect.SUGGEST)
+        return _Suggested(auto_reflect.SUGGEST)
     page = _text(workspace, auto_reflect.FILE)
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
-        return Suggested(mode, compressed=compressed)
+        return _Suggested(mode, compressed=compressed)
     found, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
     left: list[str] = []
@@ -235,7 +235,7 @@ def suggest(workspace: Workspace, agent: str) -> Suggested:
     fresh = tuple(_as_row(each) for each in found)
     if fresh:
         _put_rows(workspace, agent, fresh, found)
-    return Suggested(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
+    return _Suggested(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
@@ -405,7 +405,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         edits = [page.to(kept)] if moved else []
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)
-            edits.append(log.to(log.text + DailyLog(day, log.text).more_gathered(lines, is_observed=True)))
+            edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
         return edits, f"compressed {auto_reflect.FILE}"
 
     with _scratchpad_lock(workspace):

@@ -174,13 +174,17 @@ def _last(workspace: Workspace) -> dict[str, int]:
     newest = workspace.db.newest_by()
     mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
     synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
-    return {"logged": _ms(max(mine, default="")), "shown": Exposures(workspace.state).last_ms(), "synced": _ms(synced)}
+    return {
+        "logged": clock.ms_of(max(mine, default="")),
+        "shown": Exposures(workspace.state).last_ms(),
+        "synced": clock.ms_of(synced),
+    }
 
 
 def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     """Return that the last sync failed, and what has not happened for long; since the first replica at most."""
     now_ms = workspace.world.wall_ms()
-    began = min((_ms(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
+    began = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
     asked = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
     days = {kind: (now_ms - max(last[kind], began)) // _DAY_MS for kind in asked}
     silent = {
@@ -225,10 +229,6 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         (any("shown" in each for each in found["silent"]), "fleet doctor", "looks for why nothing is shown"),
     )
     return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))
-
-
-def _ms(stamp: str) -> int:
-    return clock.unpack(stamp)[0] if clock.is_stamp(stamp) else 0
 
 
 def _stamp(at_ms: int) -> str:

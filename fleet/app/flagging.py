@@ -171,7 +171,8 @@ class Flagging:
                 with Alarm(_NEAREST_S):
                     for near in finding.nearest(Path(self._call.root), said, 3 if len(said) == 1 else 1):
                         differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
-                        found[near.id] = f"- {_short(near.text)} ({differs}{near.id})"
+                        text = screening.shortened(screening.one_line(screening.readable(near.text)), _LESSON_CHARS_MAX)
+                        found[near.id] = f"- {text} ({differs}{near.id})"
             except TimeUpError:
                 self._call.log(
                     f"the nearest lessons were not found within {_NEAREST_S:g} s: the question goes without them"
@@ -282,10 +283,6 @@ def _note(new: Sequence[_Logged]) -> str:
 
 def _shown_title(title: str) -> str:
     return screening.readable(title)[:_TITLE_CHARS_MAX]
-
-
-def _short(text: str) -> str:
-    return screening.shortened(screening.one_line(screening.readable(text)), _LESSON_CHARS_MAX)
 
 
 class _Ground:

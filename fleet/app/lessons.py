@@ -174,7 +174,7 @@ def _edit_records(
         if whole.is_present is not is_in:
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
-        writer.say([change(writer.line(each), writer) for each in changing])
+        writer.write([change(writer.line(each), writer) for each in changing])
     return _Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 
@@ -224,7 +224,7 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
         writer.publish(known.id, str(scope))
     rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(known.id), writer.tick()
-    writer.say([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
+    writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
     if scope is not None:
         counting.reconcile(writer, is_anew=True)
 
@@ -258,7 +258,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             _check_alike(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
         with Runs(workspace).noting(agent, "merge") as noted:
-            writer.say([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
+            writer.write([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
             noted.told = f"merged {source} into {into}"
             noted.fields = [Field(source, MERGED_INTO, "", into)]
             noted.fields += _keep_words(writer, united(before), first.id)
@@ -276,7 +276,7 @@ def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
     cut, line = writer.workspace.policy().cut, writer.line(known.id)
     wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
     other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
-    writer.say([edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other])
+    writer.write([edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other])
     return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
 
 
@@ -292,7 +292,7 @@ def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Fiel
         for field in _WORDS:
             if (value := first.get(field, "")) != each.fields.get(field, ""):
                 cut = writer.workspace.policy().cut
-                writer.say([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
+                writer.write([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
                 back.append(Field(each.id, field, each.fields.get(field), value))
     return back
 
@@ -323,7 +323,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         pointing = workspace.patterns.pointing()
         cleared = Merges(pointing).unmerging(known.id)
         with Runs(workspace).noting(agent, "unmerge") as noted:
-            writer.say([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
+            writer.write([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
             changed = _restore_first_words(writer, workspace.patterns.some(before))
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
@@ -341,7 +341,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         line = writer.line(find(workspace, prefix).id)
-        writer.say([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
+        writer.write([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
     known = united(_members(workspace, find(workspace, line.id)))
     if is_helped:
         observing.try_observe(workspace, agent, session, "reuse", f"Reused: {known.text}")

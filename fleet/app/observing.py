@@ -82,8 +82,8 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if pad.is_daily():
             path = DailyLog(day).path
             log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
-            more = log.more_observed(Whose.of(agent, session, now_ms), line)
-        files.append(root / path, (more or pad.more_for(line)).encode("utf-8", "surrogateescape"))
+            more = log.appended_observation(Whose.of(agent, session, now_ms), line)
+        files.append(root / path, (more or pad.appended_observation(line)).encode("utf-8", "surrogateescape"))
     return _Observed(path, line, is_cut, observations.is_directive(text))
 
 

@@ -220,7 +220,7 @@ def _take_out(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
 def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
     with workspace.writing(agent) as writer:
         lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
-        writer.say([edits.retire(line, writer.name) for line in lines])
+        writer.write([edits.retire(line, writer.name) for line in lines])
     return tuple(line.id for line in lines)
 
 
@@ -266,7 +266,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
             said.append(edits.restore(line, writer.name, writer.tick()))
             if known.state == RETIRED:
                 said.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
-        writer.say(said)
+        writer.write(said)
     return [(line.id, readable(known.text)) for line, known in back]
 
 

@@ -39,7 +39,6 @@ from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
-from fleet.store.lines import PATTERNS
 from fleet.store.runs import UNDO, Edit, Field, Run, Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -160,11 +159,15 @@ class _Notebook:
         self._agent = agent
         passes = [each for each in Records(workspace, agent).passes() if not each.undone]
         self.last_ms = max(
-            (_ms(each.record.at) for each in passes if any(w.name == KIND and w.count for w in each.record.writers)),
+            (
+                clock.ms_of(each.record.at)
+                for each in passes
+                if any(w.name == KIND and w.count for w in each.record.writers)
+            ),
             default=None,
         )
         self._reports = [each.record for each in passes if each.record.kind == KIND and each.record.raw]
-        self.dream_ms = max((_ms(each.at) for each in self._reports), default=None)
+        self.dream_ms = max((clock.ms_of(each.at) for each in self._reports), default=None)
         self.memory = workspace.files.read(self.memory_file)
         self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
         self.own: dict[str, Pattern] = {}
@@ -229,7 +232,7 @@ class _Notebook:
             if not each.is_listed:
                 continue
             own, (times, last_ms) = self.own.get(each.id), looked.get(each.id, (0, 0))
-            at_ms = _ms(each.at)
+            at_ms = clock.ms_of(each.at)
             # Of a wall time that cannot be nobody knows when a note was written, or how old it is.
             may_change = 0 < at_ms < now_ms + _DAY_MS and each.state != edits.PUBLISHED
             notes.append(
@@ -320,10 +323,6 @@ def _zone(name: str) -> tzinfo | None:
         return UTC
 
 
-def _ms(stamp: str) -> int:
-    return clock.unpack(stamp)[0] if clock.is_stamp(stamp) else 0
-
-
 def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
@@ -383,9 +382,7 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
             line = workspace.whole(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
                 lines.append(edits.set_field(line, each.name, each.after, writer.name, writer.tick(), cut))
-        hidden = [each for each in lines if workspace.private(agent, each.id) is not None]
-        writer.append_private(hidden)
-        writer.append(PATTERNS, [each for each in lines if each not in hidden])
+        writer.write(lines)
 
 
 def _record(workspace: Workspace, agent: str, done: Tidied) -> None:

@@ -118,7 +118,7 @@ def undo(workspace: Workspace, run_id: str = "") -> Undone:
     Raises:
         NoError: there is no such run, it is taken back already, or it cannot be.
     """
-    with _alone(workspace):
+    with _lock(workspace):
         _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id else _last(workspace)
         if by := Runs(workspace).undone().get(run.id):
@@ -138,11 +138,11 @@ def undo(workspace: Workspace, run_id: str = "") -> Undone:
 def finish(workspace: Workspace) -> None:
     """Finish the undo that a crash left half done."""
     if workspace.state.get(_PENDING):
-        with _alone(workspace):
+        with _lock(workspace):
             _finish_pending(workspace)
 
 
-def _alone(workspace: Workspace) -> AbstractContextManager[None]:
+def _lock(workspace: Workspace) -> AbstractContextManager[None]:
     return workspace.files.lock(workspace.local / "locks" / "undo.lock")
 
 
@@ -223,7 +223,7 @@ class _Undoing:
         ours = [each for each in line.by_writer() if each in mine and names.agent_of(each) == self._agent]
         with self._workspace.writing(self._agent) as writer:
             told_back = [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
-            writer.say([each for each in told_back if not each.is_empty()])
+            writer.write([each for each in told_back if not each.is_empty()])
 
     # --- lessons
 
@@ -255,7 +255,7 @@ class _Undoing:
                     name = writer.name
                     lines.append(edits.restore(line, name, writer.tick()) if is_wanted else edits.retire(line, name))
                     self._did.append(f"{each} is {'back' if is_wanted else 'retired'}: {known.text}")
-            writer.say(lines)
+            writer.write(lines)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
 
@@ -318,7 +318,7 @@ class _Undoing:
             if field.name != SCOPE:
                 line, cut = self._whole(field.id) or Line(field.id), self._workspace.policy().cut
                 edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
-                writer.say([edit])
+                writer.write([edit])
                 return
             if field.after == PRIVATE:
                 writer.hide(known)

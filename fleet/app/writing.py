@@ -342,7 +342,7 @@ class Writing:
         with workspace.writing(agent) as writer:
             cut = workspace.policy().cut
             lines = [workspace.whole(agent, each) or Line(each) for each in ids]
-            writer.say(
+            writer.write(
                 [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
             )
 

@@ -216,6 +216,10 @@ class Told:
     """Record of what one session has been told, so that nothing is said twice, and which of its calls were answered.
 
     ``.fleet/told/<session>``: a line is a time, something random, and a few words. A lost line costs a repetition.
+    The words: ``since`` a generation the session starts, and ``came`` tells what a pull brought then (``news``: told);
+    ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step; ``flag`` is a signal that was logged,
+    ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
+    ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
     """
 
     def __init__(self, root: str, session: str) -> None:

@@ -160,7 +160,7 @@ def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
             pass
         owed = owes.lines()
         # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
-        writer.say(owed, is_durable=False)
+        writer.write(owed, is_durable=False)
     owes.note()
     return len(owed)
 
@@ -317,7 +317,7 @@ class _Backlog:
     def lines(self) -> list[Line]:
         """Return one line for each pattern and replica that has newer records, and for what no column words.
 
-        Lines of private lessons are among them: ``Writer.say`` tells them apart.
+        Lines of private lessons are among them: ``Writer.write`` tells them apart.
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         slots: dict[tuple[str, str], list[Record]] = defaultdict(list)

@@ -310,7 +310,7 @@ class _Import:
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
         self.done.stated += [each.id for each in new]
-        self._writer.say(lines)
+        self._writer.write(lines)
         self._writer.append(DISCOVERIES, new)
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
 

@@ -59,7 +59,7 @@ def day(stamp: str) -> str:
     return stamp[:10] if stamp >= _FIRST_DAY and clock.is_stamp(stamp) else ""
 
 
-def newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
+def _newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
     """Return discoveries by their time, newest first."""
     return sorted(discoveries, key=lambda entry: (entry.at, entry.id), reverse=True)
 
@@ -120,7 +120,7 @@ class Listing:
 
     def gossip(self, discoveries: Iterable[Discovery]) -> str:
         """Return discoveries, newest first, in two or three lines each, or how to log the first."""
-        return "\n".join(self._paragraph(entry) for entry in newest_first(discoveries)) or _NO_DISCOVERY
+        return "\n".join(self._paragraph(entry) for entry in _newest_first(discoveries)) or _NO_DISCOVERY
 
     def _paragraph(self, entry: Discovery) -> str:
         filed = [day(entry.at), self.author(entry.by), readable(entry.type), _confidence(entry), _tags(entry), entry.id]
@@ -230,7 +230,7 @@ class Pages:
 
     def everything(self, patterns: Sequence[Pattern], discoveries: Iterable[Discovery]) -> str:
         """Return a page with every lesson, and behind them every discovery, newest first, none left out."""
-        page, found = self.lessons(patterns, lessons_max=max(1, len(patterns))), newest_first(discoveries)
+        page, found = self.lessons(patterns, lessons_max=max(1, len(patterns))), _newest_first(discoveries)
         if not found:
             return page
         heading = f"\n# What was found out ({_discoveries(found)})\n\n"
@@ -238,7 +238,7 @@ class Pages:
 
     def discoveries(self, discoveries: Iterable[Discovery], count_max: int = limits.PAGE_LESSONS_MAX) -> str:
         """Return ``discoveries.md``: the newest discoveries, a list item each, and how many more there are."""
-        found = newest_first(discoveries)
+        found = _newest_first(discoveries)
         told = f"**{_discoveries(found)}**, newest first."
         if (left_out := len(found) - count_max) > 0:
             told += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`"
@@ -257,7 +257,7 @@ class Pages:
         opposed: Sequence[tuple[Pattern, Pattern]] = (),
     ) -> str:
         """Return ``README.md`` of the branch: how to join, the newest of all, what contradicts, who logged how much."""
-        found = newest_first(discoveries)
+        found = _newest_first(discoveries)
         pages = [f"[{counted(total, 'lesson')}]({PAGE})"] if total else []
         pages += [f"[{_discoveries(found)}]({DISCOVERIES_PAGE})"] if found else []
         parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
@@ -614,6 +614,6 @@ def _is_long(pattern: Pattern) -> bool:
 
 
 def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], told: Listing) -> _Section:
-    newest = sorted(newest_first(discoveries), key=lambda entry: entry.id not in fresh)
+    newest = sorted(_newest_first(discoveries), key=lambda entry: entry.id not in fresh)
     rows = [told.discovery(entry) for entry in newest]
     return _Section("Newest discoveries:", rows, len(newest), ("discovery", "discoveries"), "fleet gossip")

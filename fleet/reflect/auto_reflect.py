@@ -135,7 +135,7 @@ class Scratchpad:
         """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
         return Entry.listed(Page.parse(self._text), READY)
 
-    def more_for(self, line: str) -> str:
+    def appended_observation(self, line: str) -> str:
         """Return what is appended for one more observation; for the first one, the page itself."""
         if not self._text:
             return f"{TEMPLATE}{line}\n"
@@ -420,7 +420,7 @@ class DailyLog:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def more_for(self, whose: Whose, told: Mapping[str, Iterable[str]]) -> str:
+    def appended_block(self, whose: Whose, told: Mapping[str, Iterable[str]]) -> str:
         """Return what is appended for a session's block.
 
         ``whose``: with the moment, in UTC, to the second.
@@ -430,9 +430,9 @@ class DailyLog:
         for kind, title in _LOG_TITLES.items():
             if said := [each if kind == "observed" else f"- {each}" for each in told.get(kind, ())]:
                 lines += [f"### {title}", "", *said, ""]
-        return self._begun() + "\n".join(lines) + "\n"
+        return self._title_or_gap() + "\n".join(lines) + "\n"
 
-    def more_observed(self, whose: Whose, line: str) -> str:
+    def appended_observation(self, whose: Whose, line: str) -> str:
         """Return what is appended for an observation: the line alone where its session's observations are the last."""
         last = self._text[self._text.rfind("\n## ") + 1 :]
         at = last.rfind("\n### ")
@@ -442,14 +442,14 @@ class DailyLog:
             and at == last.rfind(f"\n### {_LOG_TITLES['observed']}\n") > 0
         ):
             return f"{line}\n" if last.endswith("\n") else f"\n{line}\n"
-        return self.more_for(whose, {"observed": (line,)})
+        return self.appended_block(whose, {"observed": (line,)})
 
-    def more_gathered(self, lines: Iterable[str], *, is_observed: bool) -> str:
+    def appended_lines(self, lines: Iterable[str], *, is_observed: bool) -> str:
         """Return what is appended for lines that were moved here, as they stood."""
         title = [f"### {_LOG_TITLES['observed']}", ""] if is_observed else []
-        return self._begun() + "\n".join([_GATHERED, "", *title, *lines, ""]) + "\n"
+        return self._title_or_gap() + "\n".join([_GATHERED, "", *title, *lines, ""]) + "\n"
 
-    def _begun(self) -> str:
+    def _title_or_gap(self) -> str:
         if not self._text.strip():
             return f"# Daily Log — {self._day}\n\n"
         return "" if self._text.endswith("\n\n") else "\n" if self._text.endswith("\n") else "\n\n"

@@ -362,7 +362,7 @@ class _Indexed(NamedTuple):
     left_out: int = 0
 
 
-def with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
+def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
     """Return the index with one pointer for each topic, within its limits.
 
     ``topics``: all of them; those in trouble keep the pointer they have.
@@ -482,7 +482,7 @@ class Plan(NamedTuple):
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
         added = tuple(each.title for path, each in known.items() if path not in files)
-        indexed = with_pointers(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
+        indexed = _with_pointers(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
         if known and indexed.text != index:
             changed[INDEX] = indexed.text
         dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
@@ -655,7 +655,7 @@ class Migration:
     def _log(self, day: str, lines: list[str], *, is_observed: bool) -> str:
         path = DailyLog(day).path
         before = self.files.get(path, self._now.get(path, ""))
-        self.files[path] = before + DailyLog(day, before).more_gathered(lines, is_observed=is_observed)
+        self.files[path] = before + DailyLog(day, before).appended_lines(lines, is_observed=is_observed)
         self._more[path] += sum(bool(line.strip()) for line in lines)
         return day
 

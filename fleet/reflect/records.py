@@ -17,8 +17,6 @@ from fleet.store.workspace import Workspace
 FILE_NAME = "reflections.jsonl"
 RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
 
-_LOCK = "reflections"
-
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Account of one writer of a pass.
@@ -129,10 +127,10 @@ class Records:
         Raises:
             DiskError: it is not there.
         """
-        with self._alone():
+        with self._lock():
             return self._append(record)
 
-    def _alone(self) -> AbstractContextManager[None]:
+    def _lock(self) -> AbstractContextManager[None]:
         return self._workspace.files.lock(self._workspace.local / "locks" / "reflections.lock")
 
     def _append(self, record: Record) -> Record:
@@ -164,7 +162,7 @@ class Records:
         Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
         settled by the line of the pass, also of one that failed.
         """
-        with self._alone():
+        with self._lock():
             if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
                 return False
             self._append(msgspec.structs.replace(record, line="reserved"))

@@ -38,7 +38,7 @@ _RACE = re.compile(
 )
 # Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
 _NO_RACE = re.compile(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
-_NO = re.compile(
+_REFUSAL = re.compile(
     r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
     # Git's server dies of such a hook instead of answering; a newer one names hook and phase.
     r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook",
@@ -50,7 +50,7 @@ _OTHER_HASH = re.compile(r"mismatched algorithms|does not support this repositor
 # Git's words for objects that it takes for malformed: a tree with `..`, `.git` or entries out of order in it.
 _MALFORMED = re.compile(r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed")
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
-_UNFIT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
+_SERVER_FAULT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
 
 
 class GitRemote:
@@ -92,12 +92,12 @@ class GitRemote:
         Raises:
             RemoteUnavailable: nothing was read.
         """
-        with self._alone():
+        with self._locked():
             try:
-                return self._fetched(since)
+                return self._fetch(since)
             except GitDamaged as why:
                 self._rebuild(str(why))
-                return self._fetched(since)
+                return self._fetch(since)
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Commit files on top of ``on`` and push that, if the branch is still exactly there.
@@ -114,7 +114,7 @@ class GitRemote:
             return on
         if on and not _MARK.fullmatch(on):
             return Moved("the state it builds on is not known here")
-        with self._alone():
+        with self._locked():
             try:
                 kept = self._copy.fit(on) if on and self._copy.is_malformed(on) else None
                 told = message or f"fleet: {counted(len(files), 'file')}"
@@ -128,7 +128,7 @@ class GitRemote:
 
     # --- fetching ---------------------------------------------------------------------------------------------------
 
-    def _fetched(self, since: Mark) -> Mark:
+    def _fetch(self, since: Mark) -> Mark:
         head = self._fetch_head()
         if head != since:
             before = None
@@ -184,7 +184,7 @@ class GitRemote:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""
         options = ["--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"]
         # --update-shallow: else a remote that is a shallow clone itself is refused.
-        done = self._far("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
+        done = self._run_remote("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
         if done.code == 0:
             return self._copy.ref(SEEN)
         if f"fatal: couldn't find remote ref refs/heads/{self._branch}\n" in done.err:
@@ -194,16 +194,16 @@ class GitRemote:
         why = self._copy.words(done)
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
         if _MALFORMED.search(done.err) and self._fetch_unchecked(*options):
-            return self._taken_unchecked(self._copy.ref(SEEN))
+            return self._take_malformed(self._copy.ref(SEEN))
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
         raise self._unavailable(why)
 
     def _fetch_unchecked(self, *options: str) -> bool:
         words = ("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
-        return self._far(*words, is_checked=False).code == 0
+        return self._run_remote(*words, is_checked=False).code == 0
 
-    def _taken_unchecked(self, head: Mark) -> Mark:
+    def _take_malformed(self, head: Mark) -> Mark:
         """Note a head that git refused, and say who made it so; the next push puts a well-formed tree on top."""
         self._copy.note_malformed(head)
         named = _listed([repr(path) for path in self._copy.unfit(head)])
@@ -240,7 +240,7 @@ class GitRemote:
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")
-        done = self._far("push", *options, "--", _NAME, f"{commit}:{where}")
+        done = self._run_remote("push", *options, "--", _NAME, f"{commit}:{where}")
         if done.code == 0:
             return commit
         status = re.search(r"^!\t[^\t\n]*\t(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
@@ -255,7 +255,7 @@ class GitRemote:
             raise self._refused(why)
         if not verdict and self._takes_other_hash(done):
             return Moved("its objects are named by the other hash; the local copy is so from now on")
-        if not verdict and _NO.search(done.err):
+        if not verdict and _REFUSAL.search(done.err):
             # That it hung up is how it said no.
             raise self._refused(self._copy.words(done._replace(err=_HUNG_UP.sub("", done.err))))
         raise self._unavailable(self._copy.words(done))
@@ -263,7 +263,7 @@ class GitRemote:
     # --- troubles ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Hold the local copy. Every trouble on the way becomes one that callers know."""
         try:
             with self._copy.alone():
@@ -282,7 +282,7 @@ class GitRemote:
         self.warnings.append(f"{self.name}: the local copy is fetched anew ({why})")
         self._copy.rebuild()
 
-    def _far(self, *arguments: str, is_checked: bool = True) -> Done:
+    def _run_remote(self, *arguments: str, is_checked: bool = True) -> Done:
         """Run a command on the remote. A push then notes by itself in ``SEEN`` what it achieved."""
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if self._url.is_local:
@@ -295,7 +295,7 @@ class GitRemote:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
 
     def _refused(self, what: str) -> RemoteRefused:
-        then = "has put that right" if _UNFIT.search(what) else "allows that"
+        then = "has put that right" if _SERVER_FAULT.search(what) else "allows that"
         hint = (
             "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
         )

@@ -518,7 +518,7 @@ class Writer:
         """Return all that is known of a lesson here, the agent's private record included; empty for nothing."""
         return self.workspace.whole(self.agent, each) or Line(each)
 
-    def say(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
+    def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
         """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
         is_mine = {each.id: self.workspace.private(self.agent, each.id) is not None for each in deltas}
         self.append_private([each for each in deltas if is_mine[each.id]])

@@ -619,15 +619,15 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
         for n in range(700)
     ]
     mine = "# Mine\n\nmy own words\n"
-    found = consolidation.with_pointers(mine, many, {})
+    found = consolidation._with_pointers(mine, many, {})
     assert len(found.text.splitlines()) <= 200
     assert len(found.text.encode()) <= 25_000
     assert found.left_out > 0
     assert "my own words" in found.text
-    again = consolidation.with_pointers(found.text, many, {})
+    again = consolidation._with_pointers(found.text, many, {})
     assert again.text == found.text
     full = "".join(f"- [T{n}](topics/topic-{n:04}.md) — hook {n}\n" for n in range(300))
-    cut = consolidation.with_pointers(mine + full, many, {})
+    cut = consolidation._with_pointers(mine + full, many, {})
     assert len(cut.text.splitlines()) <= 200
     assert cut.dropped
     assert "my own words" in cut.text
