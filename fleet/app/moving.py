@@ -98,9 +98,16 @@ def export(workspace: Workspace) -> dict[str, Any]:
 
 
 class _Proposals(NamedTuple):
-    """Proposals that were not accepted yet, best first, of how many sessions, and what could not be read of these."""
+    """Proposals of some sessions.
 
-    found: list[Proposal]
+    Attributes:
+        found: those that were not accepted yet, best first, by the number that each has among all.
+        accepted: numbers and ids of the others: who accepts by a table of before means no other proposal.
+        troubles: what could not be read.
+    """
+
+    found: dict[int, Proposal]
+    accepted: frozenset[str]
     sessions: int
     troubles: list[str]
 
@@ -121,25 +128,29 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         read += [session] if session.events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     kept = tidying.remembered(workspace)
-    ranked = [*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)]
-    return _Proposals([each for each in ranked if each.id.encode() not in logged], len(read), troubles)
+    ranked = dict(enumerate([*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
+    found = {at: each for at, each in ranked.items() if each.id.encode() not in logged}
+    accepted = {name for at, each in ranked.items() if at not in found for name in (str(at), each.id)}
+    return _Proposals(found, frozenset(accepted), len(read), troubles)
 
 
-def accept(workspace: Workspace, agent: str, found: Sequence[Proposal], wanted: str) -> list[tuple[Proposal, Logged]]:
-    """Log the proposals that are named, each as a correction of its own session.
+def accept(workspace: Workspace, agent: str, offer: _Proposals, wanted: str) -> list[tuple[Proposal, Logged]]:
+    """Log the proposals that are named, each as a correction of its own session; none a second time.
 
-    ``wanted``: numbers from 1 or ids, with commas between, or all.
+    ``wanted``: numbers or ids, with commas between, or all.
 
     Raises:
         UsageError: a word names none; nothing was logged.
     """
-    by_name = {str(number): each for number, each in enumerate(found, 1)} | {each.id: each for each in found}
+    found = list(offer.found.values())
+    by_name = {str(number): each for number, each in offer.found.items()} | {each.id: each for each in found}
     words = [word for part in wanted.split(",") if (word := part.strip())]
-    if unknown := next((word for word in words if word not in {*by_name, "all"}), ""):
+    if unknown := next((word for word in words if word not in {*by_name, *offer.accepted, "all"}), ""):
         raise UsageError(
             f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
         )
-    chosen = found if "all" in words else list({by_name[word].id: by_name[word] for word in words}.values())
+    named = {by_name[word].id: by_name[word] for word in words if word in by_name}
+    chosen = found if "all" in words else list(named.values())
     told = [(Correction(e.wrong, e.text, e.text, source=f"past session, {e.kind} {e.id}"), e.session) for e in chosen]
     return list(zip(chosen, learning.correct_all(workspace, agent, told), strict=True))
 

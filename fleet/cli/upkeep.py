@@ -148,22 +148,22 @@ def _propose(
     workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool, as_json: bool
 ) -> None:
     """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
-    found, sessions, troubles = moving.proposals(workspace, agent, paths, days)
-    for trouble in troubles:
+    offer = moving.proposals(workspace, agent, paths, days)
+    for trouble in offer.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
-    rows = [{"number": at, **each._asdict()} for at, each in enumerate(found, 1)]
+    rows = [{"number": at, **each._asdict()} for at, each in offer.found.items()]
     if not as_json:
-        _tell_proposals(rows, sessions)
-        if asks and not accepted and found and sys.stdin.isatty():
+        _tell_proposals(rows, offer.sessions)
+        if asks and not accepted and rows and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
-    logged = moving.accept(workspace, agent, found, accepted)
+    logged = moving.accept(workspace, agent, offer, accepted)
     if as_json:
         done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
-        output.say_json({"sessions": sessions, "proposals": rows, "logged": done})
+        output.say_json({"sessions": offer.sessions, "proposals": rows, "logged": done})
         return
     for _, lesson in logged:
         say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}")
-    if found and not logged:
+    if rows and not logged:
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 

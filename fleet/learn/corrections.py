@@ -339,8 +339,10 @@ class Corrections:
         return found[0]
 
     def _check_unfilled(self, bound: Bound) -> None:
-        if bound.entry.is_undone and (waits := Signals(self._workspace, self._agent).copy_of(bound.id)):
-            raise NoError(f"{bound.id} was taken back, and waits for its lesson as {waits} since. Nothing was logged")
+        if bound.entry.is_undone:
+            waits = Signals(self._workspace, self._agent).copy_of(bound.id)
+            since = f", and waits for its lesson as {waits} since" if waits else ""
+            raise NoError(f"{bound.id} was taken back{since}. Nothing was logged")
         if bound.record is not None:
             pattern = bound.record.pattern
             known = self._workspace.patterns.get(pattern)

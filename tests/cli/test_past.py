@@ -77,6 +77,17 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert "session=s-1" in entries
 
 
+def test_a_number_of_a_table_of_before_names_no_other_proposal(stage, velma, kept):
+    first, second = ((each["number"], each["id"]) for each in proposed(stage, velma)["proposals"])
+    for _ in range(2):
+        proposed(stage, velma, "--accept", "1")
+    left = proposed(stage, velma)["proposals"]
+    assert [(each["number"], each["id"]) for each in left] == [second]
+    assert first[0] == 1
+    (logged,) = proposed(stage, velma, "--accept", f"2,{first[1]}")["logged"]
+    assert logged["proposal"] == second[1]
+
+
 def test_one_undo_takes_back_all_that_one_command_accepted(stage, velma, kept):
     proposed(stage, velma, "--accept", "all")
     assert len(stage.patterns(velma)["patterns"]) == 2
