@@ -26,16 +26,8 @@ from fleet.text.similarity import Near, near
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     """Return the clan's records and the private ones, of one agent or of every agent here."""
-    agents = [agent] if agent else _with_notes(workspace)
+    agents = [agent] if agent else workspace.agents_with_notes()
     return [workspace.patterns, *(workspace.notes(each) for each in agents if workspace.notes_file(each).is_file())]
-
-
-def _with_notes(workspace: Workspace) -> list[str]:
-    """Return the agents here that have a private notebook."""
-    try:
-        return [each for each in workspace.agents_here() if workspace.notes_file(each).is_file()]
-    except FleetError:  # nobody knows who writes here: what the clan has can be read all the same
-        return []
 
 
 def find(workspace: Workspace, prefix: str) -> Pattern:
@@ -218,7 +210,7 @@ def _count(patterns: Patterns, mine: Mapping[str, Pattern]) -> int:
 def _private(workspace: Workspace) -> dict[str, Pattern]:
     """Return the private lessons of the agents here, with what the clan knows of them."""
     found = {}
-    for agent in _with_notes(workspace):
+    for agent in workspace.agents_with_notes():
         for each in workspace.notes(agent).records():
             if each.scope == PRIVATE and (whole := workspace.whole(agent, each.id)) is not None:
                 found[each.id] = fold(whole, workspace.policy())

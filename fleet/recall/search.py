@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from crdt import clock
 from fleet.model import names
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, Listing, day
 from fleet.store.query import Passages, Patterns
@@ -271,11 +271,7 @@ class _Lessons:
         self._workspace = workspace
         self._everything = everything
         self._query = query
-        try:
-            agents = workspace.agents_here()
-        except FleetError:  # nobody knows who writes here: what the clan has can be searched all the same
-            agents = []
-        private = [workspace.notes(agent) for agent in agents if workspace.notes_file(agent).exists()]
+        private = [workspace.notes(agent) for agent in workspace.agents_with_notes()]
         self._stores: list[Patterns] = [workspace.patterns, *private]
         self._grouped = workspace.patterns.groups()
         self._known: dict[str, Pattern] = {}

@@ -201,6 +201,12 @@ class Workspace:
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
 
+    def agents_with_notes(self) -> list[str]:
+        """Return the agents here that have private lessons; none where nobody knows who writes here."""
+        with suppress(FleetError):  # what the clan has can be read all the same
+            return [each for each in self.agents_here() if self.notes_file(each).is_file()]
+        return []
+
     def private(self, agent: str, each: str) -> Line | None:
         """Return an agent's private record of a lesson; None for a lesson that is not private."""
         found = self.notes(agent).line(each) if self.notes_file(agent).is_file() else None
