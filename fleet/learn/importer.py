@@ -155,6 +155,8 @@ def _files_below(root: Path) -> Iterator[Path]:
         found += [Path(folder, name) for name in files]
     for path in sorted(found):
         is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
+        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+            continue  # whoever made the folder must not have a file of its reader's sent
         if is_known and path.is_file() and (not is_project or _OF_A_PROJECT.search(path.relative_to(root).as_posix())):
             yield path
 

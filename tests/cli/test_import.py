@@ -163,6 +163,19 @@ def test_a_missing_path_is_wrong_usage(bench, w, words):
     assert bench.seen(w) == {}
 
 
+def test_of_a_folder_no_link_is_followed_out_of_it(bench, w, tmp_path):
+    theirs = bench.folder / "theirs"
+    theirs.mkdir()
+    (tmp_path / "private.md").write_text("- Never tell anybody about the merger\n")
+    (theirs / "AGENTS.md").write_text("- Run the linter before each commit\n")
+    (theirs / "CLAUDE.md").symlink_to("AGENTS.md")
+    (theirs / "lessons.md").symlink_to(tmp_path / "private.md")
+    bench.run(w, "import", str(theirs))
+    assert bench.seen(w) == {"Run the linter before each commit": 1}
+    bench.run(w, "import", str(theirs / "lessons.md"))
+    assert len(bench.seen(w)) == 2, "what a person names is read"
+
+
 def test_an_empty_folder_and_an_empty_file_are_no_error(bench, w):
     (bench.folder / "empty").mkdir()
     (bench.folder / "empty/records.jsonl").write_bytes(b"")
