@@ -2,7 +2,7 @@
 
 It exits 0 whatever happens, but for one thing: exit 2 before a tool call that is blocked, with the reason on stderr,
 where the host reads nothing else. What went wrong stands in ``.fleet/log``. Most calls find nothing to do, and end
-here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.app.hearing`` does the work.
+here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.app.events`` does the work.
 """
 
 import os
@@ -102,9 +102,9 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
         LocalFolder(call.root).hear(call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
         return _NOTHING
-    from fleet.app import hearing
+    from fleet.app import events
 
-    return hearing.answer(call, payload).output(payload)
+    return events.answer(call, payload).output(payload)
 
 
 def _is_heard(event: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.replay.sessions import Event, Session, Symptom
 from fleet import hook as entry
-from fleet.app import hearing, learning, setup, sharing
+from fleet.app import events, learning, setup, sharing
 from fleet.learn.corrections import Correction
 from fleet.reflect import memory_md
 from fleet.store.workspace import Workspace
@@ -127,7 +127,7 @@ class Fleet(Nothing):
         self._edits = 0
         self._left: list[list[str]] = []
         self._ids: dict[str, Symptom] = {}
-        hearing._leave = self._leave  # type: ignore[attr-defined]  # what a hook leaves to a process is done here, at once
+        events._start_process = self._leave  # type: ignore[attr-defined]  # what a hook leaves to a process is done here, at once
         for name in [name for name in os.environ if name.startswith(("FLEET_", "CLAUDE", "GIT_"))]:
             del os.environ[name]
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
-from fleet.app.hearing import PROMOTED, opened
+from fleet.app.events import PROMOTED, opened
 from fleet.app.session_end import Reflected
 from fleet.hosts import local
 from fleet.hosts.local import GUEST, Call, LocalFolder

@@ -258,9 +258,9 @@ def until_ready(place) -> str:
 
 
 def test_what_takes_too_long_is_cut_short_and_done_meanwhile(remembering, monkeypatch, capfd):
-    from fleet.app import hearing, starting
+    from fleet.app import events, starting
 
-    monkeypatch.setattr(hearing, "SOON_S", 0.2)
+    monkeypatch.setattr(events, "SOON_S", 0.2)
     monkeypatch.setattr(starting.SessionStart, "make", lambda *_, **__: time.sleep(30))
     began = time.monotonic()
     text = first_start(remembering, monkeypatch, capfd)
@@ -1119,10 +1119,10 @@ def test_the_log_is_rotated_and_never_grows(place):
 
 
 def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
-    from fleet.app import hearing
+    from fleet.app import events
 
     monkeypatch.setattr(entry, "START_S", 0.2)
-    monkeypatch.setattr(hearing, "answer", lambda *_: time.sleep(30))
+    monkeypatch.setattr(events, "answer", lambda *_: time.sleep(30))
     told = json.dumps({"cwd": str(place.folder)}).encode()
     began = time.monotonic()
     assert in_this_process(monkeypatch, capfd, {}, "SessionStart", told) == (0, "", "")
@@ -1134,15 +1134,15 @@ def test_what_anything_prints_by_mistake_never_reaches_the_host(place):
     script = """
 import os, sys
 from fleet import hook
-from fleet.app import hearing
+from fleet.app import events
 
 def noisy(call, payload):
     print("a stray word")
     os.write(1, b"another")
     os.system("echo a third")
-    return hearing.Reply("meant")
+    return events.Reply("meant")
 
-hearing.answer = noisy
+events.answer = noisy
 sys.exit(hook.main(["SessionStart"]))
 """
     told = json.dumps({"cwd": str(place.folder)})
@@ -1188,7 +1188,7 @@ def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "fleet.hosts.payloads" in modules  # it ran, and was measured
     assert not modules & HEAVY
-    assert "fleet.app.hearing" not in modules
+    assert "fleet.app.events" not in modules
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,12 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "Stop", "SessionStart", "PostToolUseFailure"])
 def test_only_a_tool_call_is_ever_blocked(event, place, monkeypatch, capfd):
     """Exit 2 would block a person's prompt, whoever says so."""
-    from fleet.app import hearing
+    from fleet.app import events
 
     told = {"prompt": "No, wrong", "tool_input": {"command": "make"}, "error": "x", "cwd": str(place.folder)}
     monkeypatch.setattr(entry, "_read", json.dumps(told).encode)
     monkeypatch.setattr(entry, "_has_work", lambda *_: True)
-    monkeypatch.setattr(hearing, "answer", lambda *_: hearing.Reply(blocked="never"))
+    monkeypatch.setattr(events, "answer", lambda *_: events.Reply(blocked="never"))
     assert entry.main([event]) == 0
     assert capfd.readouterr().out == ""
     assert entry.main(["PreToolUse"]) == 0

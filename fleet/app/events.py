@@ -73,16 +73,16 @@ TWICE_MS = 3_000
 
 def answer(call: Call, payload: Payload) -> Reply:
     """Return what the agent is told of an event, and the person beside it; what the event calls for is done."""
-    hearing = _Hearing(call, payload)
-    reply = hearing.reply_to_event()
+    event = _HostEvent(call, payload)
+    reply = event.reply()
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = hearing.workspace_warning() or hearing.promoted_since() or reply.note
+        reply.note = event.workspace_warning() or event.promoted_since() or reply.note
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
 
 
-class _Hearing:
+class _HostEvent:
     """One event of a host's, and what it touches here."""
 
     def __init__(self, call: Call, payload: Payload) -> None:
@@ -92,7 +92,7 @@ class _Hearing:
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
 
-    def reply_to_event(self) -> Reply:
+    def reply(self) -> Reply:
         """Return what the agent is told of this event."""
         event = self._payload.event
         if event in ("SessionStart", "SubagentStart"):
