@@ -248,6 +248,8 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
         NoError: there is no such id.
         DiskError: nothing was acknowledged.
     """
+    with suppress(FleetError):  # what the remote cannot be asked for is told below
+        sharing.fetch(workspace, agent)  # marks name only what is known here, and others may have worded it since
     purged, texts = _purge_here(workspace, agent, wanted)
     reflecting.forget(workspace, purged)
     with workspace.locked():

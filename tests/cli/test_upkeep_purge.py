@@ -60,6 +60,16 @@ def test_the_first_word_said_again_elsewhere_does_not_bring_it_back(leaked):
     assert SECRET not in tip(leaked)
 
 
+def test_what_others_sent_since_the_last_sync_is_purged_with_it(leaked):
+    leaked.correct("tank", SECRET.upper())  # the same lesson, worded otherwise
+    leaked.run("tank", "sync")
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    assert SECRET.upper() not in tip(leaked)
+    leaked.run("tank", "sync")
+    for agent in ("tank", "velma"):
+        assert leaked.seen(agent) == {"harmless, by velma": 1, "harmless, by tank": 1}, "it is retired for everybody"
+
+
 def test_own_files_are_told_and_not_touched(leaked):
     log = leaked.folder / "velma/agents/velma/corrections.md"
     memory = log.with_name("memory.md")
