@@ -14,8 +14,9 @@ from fleet.learn import counting, restore
 from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
 from fleet.learn.importer import LogPage
-from fleet.learn.purge import Purge
+from fleet.learn.purge import Purge, follow_marks
 from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.line import Line
 from fleet.reflect import evidence
 from fleet.reflect.clusters import Weighing
 from fleet.share.git import Address, GitRemote, Repository, check_branch
@@ -271,9 +272,13 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         promoted.extend(_settled(workspace))
         _drop_secrets(workspace)
 
+    def look(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
+        follow_marks(workspace, fetched)
+        restore.give_up_names(workspace, fetched, before)
+
     return Hooks(
         settle=settle,
-        look=lambda lines, before: restore.give_up_names(workspace, lines, before),
+        look=look,
         render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
     )
 

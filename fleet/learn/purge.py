@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.learn import corrections_md
-from fleet.model import edits
+from fleet.model import edits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Carried, Line
@@ -199,12 +199,33 @@ class Purge:
                     yield at, (bound.entry.pattern, bound.entry.right)
 
 
+def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
+    """Purge what we said again of a value that somebody else purged under the name by which we said it first.
+
+    A replica whose clock ran ahead says its edits again under another name (``edits.say_again``), and may not know of
+    the purge by then. The caller holds the write lock, and takes the tree in afterwards: then the value is gone.
+    """
+    ours = {*workspace.current_replicas(), *workspace.former_replicas()}
+    for line in fetched:
+        is_about_ours = any(name in ours for name, _ in line.purges())
+        known = workspace.patterns.line(line.id) if is_about_ours else None
+        again = known.said_again(line, ours) if known is not None else Line(line.id)
+        if not again.is_empty():
+            writer = workspace.writer(names.agent_of(min(again.w)))
+            redacted = {field: _redaction(value) for field, value in again.said()}
+            writer.append(PATTERNS, [edits.purge(again, redacted, writer.name, writer.tick())])
+
+
+def _redaction(value: Any) -> Any:
+    return [] if isinstance(value, list) else REDACTED
+
+
 def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     """Return the delta that purges and retires a record."""
     redacted: dict[str, Any] = {}
     for field, value in line.said():
         if _is_text(field, value):
-            redacted[field] = [] if isinstance(value, list) else REDACTED
+            redacted[field] = _redaction(value)
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
 

@@ -27,7 +27,7 @@ about equal keys, NaN, large integers and lone surrogates: whatever they differ 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -179,6 +179,18 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def without_purged(self, marked: "Line") -> "Line":
         """Return a line without what the marks in another one cover."""
         return Line(self.id, _without_purged(self.w, marked.purges()))
+
+    def said_again(self, marked: "Line", writers: Collection[str]) -> "Line":
+        """Return the edits of some writers that say what a mark in another line covers under another of these names."""
+        marks = {key: stamp for key, stamp in marked.purges().items() if key[0] in writers}
+        found: dict[str, Column] = {}
+        for (name, field), stamp in marks.items():
+            purged = self.w.get(name, NOTHING).set.get(field, ("~", None))
+            for other in self.w.keys() & writers if purged[0] <= stamp else ():
+                edit = self.w[other].set.get(field)
+                if edit is not None and edit[1] == purged[1] and edit[0] > marks.get((other, field), ""):
+                    found[other] = _join_columns(found.get(other, NOTHING), Column(set={field: edit}))
+        return Line(self.id, found)
 
     def stamps(self) -> Iterator[str]:
         """Yield every stamp in a line, marks' too, in no order and more than once."""

@@ -54,8 +54,9 @@ class Hooks(msgspec.Struct, frozen=True):
     Attributes:
         settle: writes what the agents' logs owe to the shards, after the last fetched tree was taken in.
         look: looks at the fetched lines that name replicas of ours, given the record of an id in the tree before: a
-            folder that was put back from a snapshot, or runs on two machines, gives up its replicas' names. The write
-            lock is held, and nothing of the fetched tree is taken in yet.
+            folder that was put back from a snapshot, or runs on two machines, gives up its replicas' names, and what
+            is purged of ours is purged wherever we said it. The write lock is held, and nothing of the fetched tree is
+            taken in yet.
         render: makes the pages that go with an edition, given what reads a path of the tree as it will be.
     """
 

@@ -463,9 +463,10 @@ class Workspace:
         """Say again, under new replicas, the edits that were stamped when the clock ran ahead."""
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({each.name for each in self.replicas().replicas if not each.is_lease})
+        late = self.db.late()  # before a stamp is issued: it is larger than all that the rows admit
         self.clock.forget()
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
-        for each in self.db.late():
+        for each in late:
             record = self.patterns.line(each)
             for name in old:
                 me = fresh[names.agent_of(name)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import learning, lessons, sharing, undoing
+from fleet.app import learning, lessons, moving, sharing, undoing
 from fleet.learn import corrections, restore
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
@@ -22,6 +22,7 @@ from tests.sim.world import POWERS, START_MS, CrashError, SimFiles, SimRemote, S
 
 LESSON = "Quote every path"
 MINUTE_MS = 60_000
+YEAR_MS = 365 * 24 * 60 * MINUTE_MS
 DAY = "2026-11-20"
 
 
@@ -232,6 +233,35 @@ def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correct
     assert found is not None
     told = {edited: found.value("category") == "shell", retired: not found.is_present, judged: found.count("helped")}
     assert told[change]
+
+
+# --- a clock that ran ahead -----------------------------------------------------------------------------------------
+
+
+def test_a_value_that_was_purged_while_it_was_said_again_under_another_name_is_purged_there_too(tmp_path):
+    server = MemoryServer()
+    velma, tank = Agent(tmp_path, "velma", server), Agent(tmp_path, "tank", server)
+    velma.now_ms += 10 * YEAR_MS
+    velma.correct(LESSON)
+    workspace = velma.open()
+    lessons.edit(workspace, "velma", pattern_id(LESSON), ["correct=the word is qzsecret"])
+    workspace.close()
+    velma.sync()
+    tank.sync()
+    workspace = tank.open()
+    moving.purge(workspace, "tank", pattern_id(LESSON), yes=True)
+    workspace.close()
+    tank.sync()
+    velma.now_ms -= 10 * YEAR_MS
+    velma.correct("Something new")
+    [before, now] = [each.name for each in velma.open().replicas().replicas]
+    said = velma.open().patterns.line(pattern_id(LESSON))
+    assert said.w[now].set["correct"][1] == said.w[before].set["correct"][1]
+    assert said.w[now].set["correct"][0][:4] == DAY[:4]
+    for agent in (velma, tank, velma):
+        agent.sync()
+    clan = [path.read_bytes() for path in tmp_path.glob("*/clan-learnings/**/*") if path.is_file()]
+    assert not any(b"qzsecret" in data for data in (*server.tree().values(), *clan))
 
 
 # --- what stands here and in the tree -------------------------------------------------------------------------------
