@@ -205,13 +205,14 @@ def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
     A replica whose clock ran ahead says its edits again under another name (``edits.say_again``), and may not know of
     the purge by then. The caller holds the write lock, and takes the tree in afterwards: then the value is gone.
     """
-    ours = {*workspace.current_replicas(), *workspace.former_replicas()}
-    for line in fetched:
+    current = workspace.current_replicas()
+    ours = {*current, *workspace.former_replicas()}
+    for line in fetched if current else ():
         is_about_ours = any(name in ours for name, _ in line.purges())
         known = workspace.patterns.line(line.id) if is_about_ours else None
         again = known.said_again(line, ours) if known is not None else Line(line.id)
         if not again.is_empty():
-            writer = workspace.writer(names.agent_of(min(again.w)))
+            writer = workspace.writer(names.agent_of(current[0]))
             redacted = {field: _redaction(value) for field, value in again.said()}
             writer.append(PATTERNS, [edits.purge(again, redacted, writer.name, writer.tick())])
 
