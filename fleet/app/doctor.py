@@ -26,7 +26,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
-from fleet.share.sync import stale
+from fleet.share.sync import stale_warning
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.ingest import clan_sources
@@ -66,7 +66,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "last_sync": workspace.state.get("last_sync"),
         "sync_failed": workspace.state.get("sync_failed"),
         "fetched": workspace.state.get("fetched"),
-        "stale": stale(workspace),
+        "stale": stale_warning(workspace),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "clock": workspace.clock.wrong(),
         "patterns": finding.counted(workspace),

@@ -199,7 +199,7 @@ def reflect(
         raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
 
 
-def _read(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
+def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
     """Return what a reflector reads of a session, and the record of the pass so far."""
     made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
     left_out = "; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
@@ -216,21 +216,19 @@ def _read(workspace: Workspace, session: Session, run: str, reflector: str) -> t
 
 
 def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
+    """Return what came of one pass: asked within the day's cap, written and recorded; an answer on record is used."""
     began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
     if why := _done_already(workspace, agent, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
     choice, left, note = Choice(workspace), _interrupted_answer(lines, key), ""
-    run = (
-        left.run
-        if left is not None
-        else f"{KIND}-{workspace.wall()[:10].replace('-', '')}-{key}{_rerun_suffix(lines, key)}"
-    )
+    day = workspace.wall()[:10].replace("-", "")
+    run = left.run if left is not None else f"{KIND}-{day}-{key}{_rerun_suffix(lines, key)}"
     who = choice.named
     if named := choice.unagreed():
         who = RULES
         note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
-    made, record = _read(workspace, session, run, who)
+    read, record = _begin_record(workspace, session, run, who)
     if not session.events:
         return _finish(workspace, agent, replace(record, outcome="skipped"))
     if left is not None:
@@ -238,13 +236,13 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     elif deferred := _reserve(workspace, agent, choice, record, lines):
         return deferred
     else:
-        answer = _ask(workspace, agent, session, made, record)
+        answer = _ask(workspace, agent, session, read, record)
     parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
     record = replace(
         record,
         model=answer.model,
         usd=answer.usd,
-        tokens_in=answer.tokens_in or (made.tokens if who != RULES else 0),
+        tokens_in=answer.tokens_in or (read.tokens if who != RULES else 0),
         tokens_out=answer.tokens_out,
         raw=answer.text,
         outcome="skipped" if parsed.reflection is None else parsed.reflection.outcome,
@@ -262,9 +260,9 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
 def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
     """Return what a pass would read, and what the rules would write of it."""
     choice = Choice(workspace)
-    made, record = _read(workspace, session, "", choice.named)
+    read, record = _begin_record(workspace, session, "", choice.named)
     usd = 0.0 if choice.named == RULES else choice.settings.max_usd
-    record = replace(record, tokens_in=made.tokens, usd=usd)
+    record = replace(record, tokens_in=read.tokens, usd=usd)
     if not session.events:
         return Reflected(session.id, record, why=record.why)
     said = rules.reflect(session)

@@ -140,7 +140,7 @@ class _State:
         self.won: dict[str, Event] = {}
 
     def of(self, session: str) -> list[_Streak]:
-        """Return the open streaks of a session and its subagents, ``<session>/<subagent>``; of all of them for ""."""
+        """Return the streaks of a session and its subagents, ``<session>/<subagent>``; of all of them for ""."""
         subagents = f"{session}/"
         return [
             streak

@@ -155,14 +155,14 @@ def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
             raise BusyError(
                 "another process brings this clan's records up to date; the log is counted with the next command"
             )
-        owes = _Backlog(writer)
-        while not owes.append_records():
+        backlog = _Backlog(writer)
+        while not backlog.append_records():
             pass
-        owed = owes.lines()
+        missing = backlog.lines()
         # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
-        writer.write(owed, is_durable=False)
-    owes.note()
-    return len(owed)
+        writer.write(missing, is_durable=False)
+    backlog.note()
+    return len(missing)
 
 
 def reconcile_all(workspace: Workspace) -> int:

@@ -154,7 +154,7 @@ class AgentMemory:
             BusyError: somebody else is writing the memory.
             DiskError: the memory is as it was.
         """
-        self.rewrite(lambda memory: _whole(memory).released(ids))
+        self.rewrite(lambda memory: _without_trouble(memory).released(ids))
 
     def take_out_retired(self, lessons: Lessons) -> dict[str, str]:
         """Take out of an agent's memory what is retired; return what left, id to words. The caller holds the lock.
@@ -340,7 +340,7 @@ class Promotions:
         due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
 
         def with_lesson(memory: Memory) -> Memory:
-            _check_place(_whole(memory), pattern, self._lessons.kin([pattern]), instead_of)
+            _check_place(_without_trouble(memory), pattern, self._lessons.kin([pattern]), instead_of)
             less = memory.without(instead_of, agent) if instead_of else memory
             more = less.with_lesson(self._row(pattern, right, due), agent)
             if why := self._no_room(more, pattern.id):
@@ -363,7 +363,7 @@ class Promotions:
         asked = [one.id for one in self._memory.waiting() if one.id in ids]
 
         def without(memory: Memory) -> Memory:
-            inside = [each for each in _whole(memory).lessons() if each in ids]
+            inside = [each for each in _without_trouble(memory).lessons() if each in ids]
             if not inside and not asked:
                 raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
             found = [pattern for each in ids if (pattern := self._lessons.get(each)) is not None] if inside else []
@@ -402,7 +402,7 @@ def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str], instead
         raise NoError(f"{unknown[0]} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
 
 
-def _whole(memory: Memory) -> Memory:
+def _without_trouble(memory: Memory) -> Memory:
     if memory.trouble:
         raise NoError(f"{memory.trouble}. Nothing was changed")
     return memory

@@ -136,7 +136,7 @@ class Outbox:
             # Nothing of a record leaves that is private, also what does not say so itself.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _by_shard(entry, mine):
-                why = [PRIVATE] if is_private else reasons(part)
+                why = [PRIVATE] if is_private else gate(part)
                 raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
                 if why:
                     out.withheld += [_Withheld(path, raw, "; ".join(why)) for raw in raws]
@@ -148,7 +148,7 @@ class Outbox:
         named = Members.parse(self._workspace.files.read(self._workspace.clan / MEMBERS))
         if named and named != Members.parse(self._content(MEMBERS)):
             data = named.render()
-            if why := in_texts([data.decode()]):
+            if why := gate_texts([data.decode()]):
                 out.withheld.append(_Withheld(MEMBERS, data, "; ".join(why)))
             else:
                 out.files[MEMBERS] = data
@@ -334,23 +334,23 @@ def _id_in(raw: bytes) -> bytes:
 PRIVATE = "scope is private"
 
 
-def reasons(entry: Entry) -> list[str]:
+def gate(entry: Entry) -> list[str]:
     """Return why an entry must not be sent; empty when it may go."""
     if isinstance(entry, Line):
         said = [*entry.said()]
         if ("scope", "private") in said:
             return [PRIVATE]
-        return in_texts([text for pair in said for text in _texts(pair)])
+        return gate_texts([text for pair in said for text in _texts(pair)])
     if isinstance(entry, Discovery):
-        return in_texts([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
+        return gate_texts([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
     # Decoded, since JSON's escapes would hide a secret; and as it stands, since a newer version may read it so.
     found = json.loads(entry.raw)
     if _says_private(found):
         return [PRIVATE]
-    return in_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
+    return gate_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
 
 
-def in_texts(texts: list[str]) -> list[str]:
+def gate_texts(texts: list[str]) -> list[str]:
     """Return why texts must not be sent."""
     kinds = sorted({kind for text in texts for kind in screening.screen(text).secrets})
     found = [f"holds a secret ({', '.join(kinds)})"] if kinds else []

@@ -356,11 +356,11 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
         back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
     if back:
         workspace.warn(_set_back_text(back))
-    if told := stale(workspace):
+    if told := stale_warning(workspace):
         workspace.warn(told)
 
 
-def stale(workspace: Workspace) -> str:
+def stale_warning(workspace: Workspace) -> str:
     """Return the staleness warning as of the last sync, or "".
 
     Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.

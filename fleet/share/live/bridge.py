@@ -144,7 +144,7 @@ class Bridge:
         for name, here in self.workspace.db.said(names).items():
             key, told = key_of(name, self.writer), self._said(name)
             news = _news(told, here)
-            if news is None or (name in taken_back and not self._is_told(news, told)) or outgoing.reasons(news):
+            if news is None or (name in taken_back and not self._is_told(news, told)) or outgoing.gate(news):
                 continue
             own = self._own.get(name)
             whole = _joined(_parsed(key, own).said if own else None, news)

@@ -234,7 +234,7 @@ class Live:
             "agent": self._agent,
             "replica": bridge.writer,
             "since": self._since,
-            "on": "" if outgoing.in_texts([on]) else on,
+            "on": "" if outgoing.gate_texts([on]) else on,
             **({LARGE: 1 + len(DIGITS)} if len(bridge.documents) > 1 or bridge.is_large else {}),
         }
         return self._presence.set(bridge.documents[BASE].client_id, state)
