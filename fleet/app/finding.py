@@ -13,7 +13,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, united
-from fleet.recall.wording import ROW_CHARS_MAX, Listing, not_working
+from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
@@ -64,7 +64,7 @@ def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
     """Return lessons that were looked up for a prompt as lines for an agent; no database is asked."""
     policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
     records = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
-    return [Listing().lesson(fold(each, policy), ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]
+    return [Renderer().lesson(fold(each, policy), ROW_CHARS_MAX) for each in records if isinstance(each, codec.Line)]
 
 
 def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:

@@ -19,7 +19,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, Policy, fold, is_blocked
 from fleet.model.withheld import BULK, OWN, Held
-from fleet.recall.wording import Listing
+from fleet.recall.wording import Renderer
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
@@ -406,7 +406,7 @@ class Asked(NamedTuple):
         """Return a line for each of the two: its words, who said so, how often it was seen."""
         rows = []
         for number, each in enumerate((self.one, self.other), 1):
-            told = [Listing().author(each.by), f"seen {each.count('seen'):,}", Listing().edits(each)]
+            told = [Renderer().author(each.by), f"seen {each.count('seen'):,}", Renderer().edits(each)]
             filed = ", ".join(filter(None, told))
             rows.append(f"  {number}  {each.text}  ({filed}; {each.id})")
         return rows

@@ -40,7 +40,7 @@ _COMPLETE = "reflection.complete"
 """Name of the event that a pass has come to its end."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
-_CHOSEN = ("claude", "codex", "gemini")
+_HOST_MODELS = ("claude", "codex", "gemini")
 _DRAWN_MAX = 200
 _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
@@ -105,7 +105,7 @@ class Choice:
         set_ = workspace.config.reflect
         self.settings = set_.in_environment(os.environ)
         mine = workspace.state.get(_HOST_CHOICE)
-        self.named: str = set_.reflector if set_.reflector != RULES else mine if mine in _CHOSEN else RULES
+        self.named: str = set_.reflector if set_.reflector != RULES else mine if mine in _HOST_MODELS else RULES
 
     @property
     def is_open(self) -> bool:
@@ -114,8 +114,8 @@ class Choice:
 
     def choose(self, reflector: str) -> None:
         """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
-        if reflector not in (*_CHOSEN, RULES):
-            raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_CHOSEN)}, or {RULES}")
+        if reflector not in (*_HOST_MODELS, RULES):
+            raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_HOST_MODELS)}, or {RULES}")
         self._workspace.state.put(**{_HOST_CHOICE: reflector})
         if reflector != RULES:
             self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())

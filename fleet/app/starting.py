@@ -33,7 +33,7 @@ from fleet.recall.wording import (
     LESSONS_MAX,
     ROW_CHARS_MAX,
     STANDING,
-    Listing,
+    Renderer,
     session_context,
 )
 from fleet.reflect import evidence, housekeeping, memory_md
@@ -118,7 +118,7 @@ class SessionStart:
         if not session:
             with suppress(DiskError):  # a read-only disk: it is made each time
                 _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
-                rows = _trigger_table(table, Listing(workspace.emoji(), short))
+                rows = _trigger_table(table, Renderer(workspace.emoji(), short))
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
         return made
 
@@ -250,7 +250,7 @@ class SessionStart:
         return lines
 
 
-def _trigger_table(patterns: Iterable[Pattern], rows: Listing) -> list[list[str]]:
+def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
 
     Those that were given one come before those whose words name a step, and within both the best-evidenced.
@@ -444,5 +444,5 @@ def _check_decision(decision: str, until: str, today: str) -> None:
 
 def _words_of(known: Pattern) -> str:
     right = readable(known.correct)
-    filed = ", ".join(filter(None, [Listing().author(known.by), Listing().edits(known), known.id]))
+    filed = ", ".join(filter(None, [Renderer().author(known.by), Renderer().edits(known), known.id]))
     return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"

@@ -13,7 +13,7 @@ from fleet.cli import output
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import Listing, not_working
+from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable
 
 _ON_A_TERMINAL = 100
@@ -57,7 +57,7 @@ def _gossip(
         elif not found and any(wanted):
             output.say("no discovery is like that; without the filters there may be some")
         else:
-            for row in Listing(workspace.emoji()).gossip(found).rstrip().splitlines():
+            for row in Renderer(workspace.emoji()).gossip(found).rstrip().splitlines():
                 output.say_row((row, "" if row.startswith(" ") else "bold"))
 
 
@@ -115,7 +115,7 @@ def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
         gone += f"  (merged into {into})"
     if why := not_working(each):
         gone += f"  (not working: {why})"
-    told = "; ".join(filter(None, [Listing().author(each.by), Listing().edits(each)]))
+    told = "; ".join(filter(None, [Renderer().author(each.by), Renderer().edits(each)]))
     filed = f"  ({told})" if told else ""
     said = f"{each.text}{filed}{gone}"
     style = "red" if why else "" if each.is_present and not into else "dim"

@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import UNREADABLE, Listing, day
+from fleet.recall.wording import UNREADABLE, Renderer, day
 from fleet.store.query import Passages, Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -306,7 +306,7 @@ class _Lessons:
         each = self._known[key]
         rest = _PART.join(filter(None, (each.correct, each.value("title"), each.category, *each.tags)))
         who, seen = names.agent_of(each.by), each.count("seen")
-        return _Hit(PATTERN, key, "", each.text, rest, who, each.at, seen, not each.is_present, Listing().edits(each))
+        return _Hit(PATTERN, key, "", each.text, rest, who, each.at, seen, not each.is_present, Renderer().edits(each))
 
 
 class _Findings:

@@ -64,8 +64,8 @@ def _newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
     return sorted(discoveries, key=lambda entry: (entry.at, entry.id), reverse=True)
 
 
-class Listing:
-    """Lines that tell of lessons and discoveries, with the names of those who wrote them.
+class Renderer:
+    """Renderer of lessons and discoveries as list lines, with the names of those who wrote them.
 
     Args:
         members: the agents' emoji by name.
@@ -198,7 +198,7 @@ class Pages:
     """
 
     def __init__(self, members: Mapping[str, str] = {}) -> None:
-        self._rows = Listing(members)
+        self._rows = Renderer(members)
 
     def lessons(
         self,
@@ -526,7 +526,7 @@ def session_context(
     room = chars_max - 2 * len(delimiter + "\n") - len(_OPENING) - len(said) - len(asked)
     listed = [each for each in patterns if each.is_listed and each.state != "retired"]
     shares = _Shares(by, rest_max // 3)
-    rows = Listing(members, short)
+    rows = Renderer(members, short)
     lists = (
         _waiting(waiting),
         _lessons("New since your last session:", news, None, rows, shares),
@@ -599,7 +599,7 @@ def _lessons(
     heading: str,
     best: Sequence[Pattern],
     known: int | None,
-    told: Listing,
+    told: Renderer,
     shares: _Shares,
 ) -> _Section:
     # Long ones at the end, all still in their order: one page of text must not crowd out ten lessons.
@@ -613,7 +613,7 @@ def _is_long(pattern: Pattern) -> bool:
     return len(pattern.text) + len(pattern.correct) > _LESSON_CHARS_LONG
 
 
-def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], told: Listing) -> _Section:
+def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], told: Renderer) -> _Section:
     newest = sorted(_newest_first(discoveries), key=lambda entry: entry.id not in fresh)
     rows = [told.discovery(entry) for entry in newest]
     return _Section("Newest discoveries:", rows, len(newest), ("discovery", "discoveries"), "fleet gossip")

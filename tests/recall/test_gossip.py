@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fleet import RELEASED_MS
 from fleet.app.finding import Wanted
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
-from fleet.recall.wording import Listing
+from fleet.recall.wording import Renderer
 from fleet.store.lines import DISCOVERIES
 from fleet.store.workspace import Workspace, World
 
@@ -34,7 +34,7 @@ def test_a_small_gossip_is_golden():
         finding(1, context="CI on arm64", tags=("ci", "arm"), confidence="high", type="workaround"),
         finding(2, solution=""),
     ]
-    assert Listing(MEMBERS).gossip(joined) == (
+    assert Renderer(MEMBERS).gossip(joined) == (
         "2026-11-03 · 🔍 velma · tip · d-0000000000000002\n"
         "  problem 2\n"
         "2026-11-02 · 🔍 velma · workaround · high confidence · ci, arm · d-0000000000000001\n"
@@ -46,7 +46,7 @@ def test_a_small_gossip_is_golden():
 def test_the_newest_come_first_in_whatever_order_they_are_given():
     entries = [finding(n) for n in range(5, 25)]
     for told in (entries, entries[::-1]):
-        ids = [row.rpartition(" · ")[2] for row in Listing().gossip(told).splitlines() if row[0] != " "]
+        ids = [row.rpartition(" · ")[2] for row in Renderer().gossip(told).splitlines() if row[0] != " "]
         assert ids == [f"d-{n:016x}" for n in range(24, 4, -1)]
 
 
@@ -59,7 +59,7 @@ def workspace(tmp_path):
 
 
 def shown(workspace: Workspace) -> str:
-    return Listing().gossip(Wanted().discoveries(workspace, 20))
+    return Renderer().gossip(Wanted().discoveries(workspace, 20))
 
 
 def log(workspace: Workspace, *entries: Discovery) -> None:
@@ -88,11 +88,11 @@ def test_what_is_retracted_is_not_told(workspace):
 
 
 def test_nothing_to_tell_tells_how_to_log():
-    assert "fleet discover" in Listing().gossip([])
+    assert "fleet discover" in Renderer().gossip([])
 
 
 def test_a_discovery_without_a_stamp_or_a_writer_is_told():
-    assert Listing().discovery(Discovery(id="d-" + "0" * 16, problem="p")) == "- p (d-0000000000000000)"
+    assert Renderer().discovery(Discovery(id="d-" + "0" * 16, problem="p")) == "- p (d-0000000000000000)"
 
 
 def assert_plain(told: str, entries: int) -> None:
@@ -111,10 +111,10 @@ def test_no_text_makes_a_line_of_its_own_or_an_escape(fields):
     joined = []
     for number, (type_, context, problem, solution, confidence, tags) in enumerate(fields):
         entry = finding(number, type=type_, context=context, problem=problem, solution=solution)
-        assert "\n" not in Listing({"velma": type_}).discovery(entry)
+        assert "\n" not in Renderer({"velma": type_}).discovery(entry)
         more = {"problem": problem, "solution": solution, "confidence": confidence, "context": context}
         joined.append(finding(number, tags=tuple(tags), **more))
-    assert_plain(Listing({"velma": fields[0][0]}).gossip(joined), len(fields))
+    assert_plain(Renderer({"velma": fields[0][0]}).gossip(joined), len(fields))
 
 
 def test_the_naughty_strings_stay_in_their_lines():
@@ -122,13 +122,13 @@ def test_the_naughty_strings_stay_in_their_lines():
         pytest.skip(f"no {NAUGHTY}: the shared corpora are not beside this tree")
     strings = [text for text in json.loads(NAUGHTY.read_text()) if text]
     joined = [finding(n, problem=text, type=text, tags=(text,)) for n, text in enumerate(strings)]
-    assert_plain(Listing().gossip(joined), len(strings))
+    assert_plain(Renderer().gossip(joined), len(strings))
 
 
 def test_a_secret_is_redacted_even_when_something_invisible_or_a_colour_splits_it():
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
     for split in ("", "\u200b", "\x1b[31m"):
         text = secret[:9] + split + secret[9:]
-        told = Listing().gossip([finding(1, problem=text, context=text, tags=(text,))])
+        told = Renderer().gossip([finding(1, problem=text, context=text, tags=(text,))])
         assert told.count("[REDACTED:") == 3
         assert secret not in told

@@ -8,7 +8,7 @@ from fleet.app.starting import _trigger_table
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.recall.triggers import due, framed, parse
-from fleet.recall.wording import Listing
+from fleet.recall.wording import Renderer
 from tests.records import AT, pattern
 
 
@@ -95,7 +95,7 @@ def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
         lesson(6, trigger="not a trigger"),
         lesson(7, "Pull before `git push`", seen=9),
     ]
-    assert [(row[0][-1], row[1]) for row in _trigger_table(lines, Listing())] == [
+    assert [(row[0][-1], row[1]) for row in _trigger_table(lines, Renderer())] == [
         ("2", "Bash"),
         ("1", "Bash:git push*"),
         ("7", "Bash:git push*"),
@@ -104,7 +104,7 @@ def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
 
 def test_rows_are_screened_one_line_and_capped():
     secret = "ghp_" + "a1B2" * 9
-    [row] = _trigger_table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)], Listing())
+    [row] = _trigger_table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)], Renderer())
     assert secret not in row[2]
     assert "\x1b" not in row[2]
     assert "\n" not in row[2]
