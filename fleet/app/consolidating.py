@@ -34,7 +34,7 @@ DAYS_MAX = 366
 """So many days of logs are looked at, at most."""
 DAYS_REFLECTED = 120
 """A session's end looks so far back in the daily logs for what has come up before."""
-_ROUNDS = 3
+_TRIES_MAX = 3  # so often it is planned anew, where somebody wrote the same files meanwhile
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
@@ -694,7 +694,7 @@ def _apply(
 
     ``plan``: returns the edits, and what they do in one line.
     """
-    for _ in range(_ROUNDS):
+    for _ in range(_TRIES_MAX):
         edits, told = plan()
         changed = tuple(each for each in edits if each.before != each.after)
         if not changed:

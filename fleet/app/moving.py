@@ -37,7 +37,7 @@ EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
 NO_REMOTE = "no remote is named"
 _PLACES_SHOWN_MAX = 40
-_PUSHES_MAX = 5
+_TRIES_MAX = 5  # so often the branch is converted anew, where somebody pushed meanwhile
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
         remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:
             return ["no remote is named: there is no branch to convert"]
-        for _ in range(_PUSHES_MAX):
+        for _ in range(_TRIES_MAX):
             mark = remote.fetch("")
             files = workspace.tree.paths(mark)
             news = converting.converted_tree({path: workspace.tree.read(blob.oid) for path, blob in files.items()})

@@ -274,7 +274,7 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
     for agent in workspace.agents_here():
         leave(workspace, agent, pattern_id)
         with workspace.locked():
-            AgentMemory(workspace, agent).wait([], [pattern_id], ())
+            AgentMemory(workspace, agent).note_waiting([], [pattern_id], ())
 
 
 def stats(workspace: Workspace) -> Stats:

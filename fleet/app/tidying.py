@@ -47,7 +47,7 @@ from fleet.text import dates
 KIND = "tidy"
 _MEMORY_GROUP = "memory"
 _NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
-_ROUNDS_MAX = 3
+_TRIES_MAX = 3  # so often it is planned anew, where somebody wrote the same files meanwhile
 _DAY_MS = 86_400_000
 _DIFF_ROWS = 60
 _MEMORY_BYTES_MAX = 64 * 1024
@@ -124,7 +124,7 @@ def tidy(
 
 
 def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
-    for _ in range(_ROUNDS_MAX):
+    for _ in range(_TRIES_MAX):
         plan = notebook.plan()
         found = Tidied(plan, total=len(notebook.notes))
         if is_trial or not plan.changes:

@@ -41,7 +41,7 @@ REFLECTION = "reflection"
 SKILL_DAYS = 7
 _MEMORY = "memory.md"
 _SKILL_CHARS_MIN = 50
-_PLAN_TRIES = 5
+_TRIES_MAX = 5  # so often it is planned anew, where somebody wrote the same files meanwhile
 _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
 
@@ -208,7 +208,7 @@ class Writing:
 
     def _apply(self, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
         """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
-        for _ in range(_PLAN_TRIES):
+        for _ in range(_TRIES_MAX):
             if not (made.edits or made.items or firsts or fields):  # what waits goes with an undo, too
                 return made
             whole = Run(

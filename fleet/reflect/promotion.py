@@ -27,7 +27,7 @@ from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
-_READS_MAX = 5
+_TRIES_MAX = 5  # so often a memory is read again, where an editor saved it meanwhile
 _APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$"
 
 
@@ -180,7 +180,7 @@ class AgentMemory:
             BusyError: somebody else is writing it all the time.
             DiskError: the memory is as it was.
         """
-        for _ in range(_READS_MAX):
+        for _ in range(_TRIES_MAX):
             data, memory = self._read()
             after = change(memory)
             if after is memory or self._swap(data, after):
@@ -189,7 +189,7 @@ class AgentMemory:
             f"{self._path} is being written by somebody else; run the command again, or wait for the next `fleet sync`"
         )
 
-    def wait(
+    def note_waiting(
         self, held_up: Sequence[Waiting], looked: Iterable[str], known: Collection[str], *, is_all: bool = False
     ) -> tuple[Waiting, ...]:
         """Note what waits now: of what was not looked at, what waited before, unless it entered since; return it."""
@@ -263,7 +263,7 @@ class Promotions:
             return plan.memory if plan.promoted else memory
 
         self._memory.rewrite(with_due)
-        waits = self._memory.wait(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
+        waits = self._memory.note_waiting(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
         return Outcome(tuple(plan.promoted), waits)
 
     def _plan(
@@ -349,7 +349,7 @@ class Promotions:
             return more
 
         self._memory.rewrite(with_lesson)
-        self._memory.wait([], [pattern.id, *instead_of], ())
+        self._memory.note_waiting([], [pattern.id, *instead_of], ())
         return due
 
     def leave(self, ids: Sequence[str]) -> None:
@@ -371,7 +371,7 @@ class Promotions:
             return memory.without([*inside, *asked], self._writer.agent)
 
         self._memory.rewrite(without)
-        self._memory.wait([], ids, ())
+        self._memory.note_waiting([], ids, ())
 
     def _publish(self, patterns: Iterable[Pattern]) -> None:
         """Tell the clan of what it does not know to be published. What is private is nobody else's affair."""
