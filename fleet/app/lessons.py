@@ -165,7 +165,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
 def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
 ) -> _Changed:
-    """Make one edit to the records of a lesson that is in, or is not: it is in while any of its records is."""
+    """Make one edit to each record of a lesson that is (``is_in``) or is not present: it is while any of them is."""
     # What the logs owe goes first: an add that is still owed must not undo this edit later.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:

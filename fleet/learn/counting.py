@@ -315,7 +315,7 @@ class _Backlog:
         return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
 
     def lines(self) -> list[Line]:
-        """Return one line for each pattern and replica that has newer records, and for what no column words.
+        """Return a line for each pattern and replica with newer records, and for each lesson whose words no column has.
 
         Lines of private lessons are among them: ``Writer.write`` tells them apart.
         """
@@ -414,7 +414,7 @@ class _Backlog:
         return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
 
     def _lost_words(self, known: Line, records: Sequence[Record]) -> Line:
-        """Return text and right way of a lesson that no column words: they were lost, and the log still has them."""
+        """Return text and right way of a lesson if no column has them: they were lost, and the log still has them."""
         here = fold(known).fields
         if here.get("text") and here.get("correct"):
             return Line(known.id)
