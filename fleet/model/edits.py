@@ -101,17 +101,21 @@ def _at(own: Column, add: str, at: str) -> dict[str, str]:
 def _worded(
     line: Line, fields: Mapping[str, Any], me: str, stamp: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, Any]]]:
-    """Return the wordings that no column has, as first wordings; where they were purged, as edits."""
+    """Return the wordings that no column has, as first wordings; where they were purged, as edits.
+
+    Where anybody's were purged, and other words stand in their place, none is told: it would not be shown, and stay.
+    """
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
     marks, shown = line.purges(), fold(line).fields
+    purged = {field for _, field in marks}
     for field, value in fields.items():
         said = [column.first[field] for column in line.w.values() if field in column.first]
         said += [shown[field]] if field in shown else []
         if (me, field) in marks:
             if not said:
                 edits[field] = (stamp, value)
-        elif canonical(value) not in {canonical(each) for each in said}:
+        elif (field not in purged or field not in shown) and canonical(value) not in map(canonical, said):
             first[field] = value
     return first, edits
 

@@ -1,5 +1,6 @@
 """What one writer said: read from a record without a look at its inner shape."""
 
+import pytest
 from hypothesis import given
 
 from crdt import clock
@@ -69,6 +70,16 @@ def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
         own = [column.add, *(stamp for stamp, _ in column.set.values())]
         assert newest.get(writer, "") == max(own)
     assert set(whole.stamps()) >= set(newest.values())
+
+
+@pytest.mark.parametrize("me", [ANNA, BERT, CLEO])
+def test_nobody_tells_a_purged_wording_behind_the_words_that_stand_in_its_place(me):
+    known = Line(IDS[0], {ANNA: Column(add=STAMPS[0], first={"text": "secret"})})
+    purged = codec.join(known, edits.purge(known, {"text": "[REDACTED]"}, BERT, STAMPS[1]))
+    again = codec.join(purged, edits.confirm(purged, me, STAMPS[2], fields={"text": "secret", "correct": "r"}))
+    assert b"secret" not in codec.encode(again)
+    assert fold(again).count("seen") == 1
+    assert fold(again).fields == {"text": "[REDACTED]", "correct": "r"}
 
 
 def test_who_was_purged_words_it_again_as_an_edit_where_nobody_else_has():
