@@ -8,6 +8,7 @@ Which run is being taken back is noted before anything is changed, so that whoev
 left.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
@@ -171,6 +172,7 @@ class _Undoing:
     def __init__(self, workspace: Workspace, run: Run) -> None:
         self._workspace, self._run = workspace, run
         self._agent = run.agent or workspace.agent(or_guest=True)
+        self._seen_before = {each.id: _seen_before(each) for each in reversed(run.fields) if each.name == "seen"}
         self._did: list[str] = []
         self._left: list[str] = []
 
@@ -188,8 +190,7 @@ class _Undoing:
         for field in back.fields:
             if field.name == "entry":
                 self._mark_entry(field)
-            elif field.name == "part":
-                self._mark_part(field)
+        self._mark_parts([field for field in back.fields if field.name == "part"])
         if any((back.lessons, back.retired, back.fields)):
             counting.reconcile_all(self._workspace)
         self._retire_and_restore(back)
@@ -216,13 +217,16 @@ class _Undoing:
         elif said is None:
             self._left.append(f"{field.id} counts as it did: somebody took its record out of the log")
 
-    def _mark_part(self, field: Field) -> None:
-        """Have an imported record count no more, or again: as far as this agent told it."""
-        part, line = str(field.after or field.before), self._whole(field.id) or Line(field.id)
-        mine = self._workspace.policy().mine
-        ours = [each for each in line.by_writer() if each in mine and names.agent_of(each) == self._agent]
+    def _mark_parts(self, fields: Sequence[Field]) -> None:
+        """Have imported records count no more, or again, all in one write: as far as this agent told them."""
+        if not fields:
+            return
+        mine, told_back = self._workspace.policy().mine, list[Line]()
         with self._workspace.writing(self._agent) as writer:
-            told_back = [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
+            for field in fields:
+                part, line = str(field.after or field.before), self._whole(field.id) or Line(field.id)
+                ours = [each for each in line.by_writer() if each in mine and names.agent_of(each) == self._agent]
+                told_back += [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
             writer.write([each for each in told_back if not each.is_empty()])
 
     # --- lessons
@@ -278,9 +282,8 @@ class _Undoing:
     def _confirmed_since(self, known: Pattern) -> str:
         """Return who met the lesson since, apart from the run: their word is not taken back with it."""
         run = self._run
-        before = next((_seen_before(each) for each in run.fields if (each.id, each.name) == (known.id, "seen")), None)
-        if before is not None:
-            more = known.count("seen") - before
+        if known.id in self._seen_before:
+            more = known.count("seen") - self._seen_before[known.id]
             return f"it was seen {more:,} more since" if more > 0 else ""
         mine = f"{self._agent}."
         others = sorted(writer for writer, at in known.adds.items() if at > run.at and not writer.startswith(mine))

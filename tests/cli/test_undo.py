@@ -291,6 +291,22 @@ def test_an_import_is_taken_back_but_not_what_was_known_before_it(w):
     assert "retired" not in states.values()
 
 
+def test_an_import_of_many_is_taken_back_in_a_few_writes(w, monkeypatch):
+    page = w.folder / "lessons.md"
+    page.write_text("".join(f"- Always check the log of host {number} before a restart\n" for number in range(60)))
+    w.run("w", "import", str(page))
+    writing, taken = Workspace.writing, list[str]()
+
+    def counted(self: Workspace, agent: str, *more: float):
+        taken.append(agent)
+        return writing(self, agent, *more)
+
+    monkeypatch.setattr(Workspace, "writing", counted)
+    with closing(Workspace(w.folder / "w")) as workspace:
+        assert len(undoing.undo(workspace).did) == 60
+    assert len(taken) < 10, "20,000 lessons took longer than six minutes"
+
+
 def test_with_nothing_to_take_back_it_says_no(w):
     assert "no command here" in w.run("w", "undo", expect=1).stderr
     assert "no run here is called that" in w.run("w", "undo", "sleep-2026", expect=1).stderr
