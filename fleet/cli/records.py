@@ -126,7 +126,8 @@ def _undo(
             shown = found if everything else found[:_LISTED]
             _list_runs(shown, [undoing.about(workspace, each) for each, _ in shown], len(found), as_json=as_json)
             return
-        done = undoing.undo(workspace, run)
+        with output.waiting("Taking back"):
+            done = undoing.undo(workspace, run)
         told = done._asdict() | {"run": done.run.id, "kind": done.run.kind, "told": done.run.told}
         output.tell(told, _undone_rows(done), as_json=as_json)
 

@@ -387,7 +387,8 @@ def _doctor(
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
-        worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
+        with output.waiting("Looking"):
+            worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
         if as_json:

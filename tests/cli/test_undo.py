@@ -479,3 +479,9 @@ def test_a_merge_that_keeps_somebodys_words_edits_nothing(stage):
     assert "text was kept by a merge" in shown
     stage.run(who, "edit", row["id"], "--set", "text=Say it otherwise")
     assert "text: edited by" in stage.run(who, "start").stdout
+
+
+@pytest.mark.parametrize(("words", "sign"), [(("undo",), "Taking back"), (("doctor",), "Looking")])
+def test_what_may_take_long_shows_on_a_terminal_that_it_is_at_work(w, words, sign):
+    w.correct("w", LESSON)
+    assert sign in w.on_a_terminal(*words, stream="stderr")
