@@ -212,13 +212,18 @@ def demote(line: Line, me: str, stamp: str, cut: str) -> Line:
 def say_again(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, said again by the one that replaces it; None for none.
 
-    Only its edits beyond the cut, and no add and no count: those are folded whatever their stamp says.
+    Only its edits beyond the cut, and no add and no count: those are folded whatever their stamp says. What it had
+    replaced, and is stamped later than they are now, is named in ``over`` with them.
     """
     ahead = {field: edit for field, edit in line.w.get(old, NOTHING).set.items() if edit[0] > cut}
     if not ahead:
         return None
-    again = {field: (stamp, value) for field, (_, value) in ahead.items()}
-    return _delta(line, me, Column(set=again, over={old: {field: edit[0] for field, edit in ahead.items()}}))
+    over: dict[str, dict[str, str]] = {}
+    for writer, column in sorted(line.w.items()):
+        edited = {field: column.set[field][0] for field in ahead.keys() & column.set.keys()}
+        replaced = {field: at for field, at in edited.items() if min(cut, stamp) < at <= ahead[field][0]}
+        over |= {writer: replaced} if replaced and writer != me else {}
+    return _delta(line, me, Column(set={field: (stamp, value) for field, (_, value) in ahead.items()}, over=over))
 
 
 # --- it is purged ---------------------------------------------------------------------------------------------------

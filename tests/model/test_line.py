@@ -72,6 +72,18 @@ def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
     assert set(whole.stamps()) >= set(newest.values())
 
 
+def test_what_an_edit_from_the_future_had_replaced_does_not_come_back_when_that_is_said_again():
+    cut, now = STAMPS[0], STAMPS[0]
+    late = {ANNA: (STAMPS[2], "anna's"), BERT: (STAMPS[3], "bert's")}
+    known = Line(IDS[0], {who: Column(add=now, set={"category": edit}) for who, edit in late.items()})
+    said = edits.say_again(known, BERT, CLEO, now, cut)
+    assert said is not None
+    assert fold(codec.join(known, said)).value("category") == "bert's"
+    said = edits.say_again(known, ANNA, CLEO, now, cut)
+    assert said is not None
+    assert fold(codec.join(known, said)).value("category") == "bert's", "it was later, and stays so"
+
+
 @pytest.mark.parametrize("me", [ANNA, BERT, CLEO])
 def test_nobody_tells_a_purged_wording_behind_the_words_that_stand_in_its_place(me):
     known = Line(IDS[0], {ANNA: Column(add=STAMPS[0], first={"text": "secret"})})
