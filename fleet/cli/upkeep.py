@@ -154,6 +154,8 @@ def _propose(
     rows = [{"number": at, **each._asdict()} for at, each in offer.found.items()]
     if not as_json:
         _tell_proposals(rows, offer.sessions)
+        if not offer.sessions and not paths:
+            note(f"no session of this project is younger than {days:g} days: `--days` looks further back")
         if asks and not accepted and rows and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)

@@ -22,14 +22,13 @@ from fleet.model import edits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Carried, Line
-from fleet.model.pattern import AUTHOR_OF_IMPORT, fold
+from fleet.model.pattern import AUTHOR_OF_IMPORT, REDACTED, fold
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.tree import Paths
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
-REDACTED = "[REDACTED:purged]"
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
 """So many lessons are purged of secrets by one look: the others by the next one, and none is shown meanwhile."""

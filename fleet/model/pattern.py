@@ -31,6 +31,8 @@ from fleet.model.withheld import Withheld
 _FEEDBACK = frozenset({"helped", "hurt"})
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
+REDACTED = "[REDACTED:purged]"
+"""What stands in place of each purged text: a lesson that reads so says nothing."""
 SCOPE, PRIVATE = "scope", "private"
 """Field that says who knows a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
@@ -171,7 +173,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_listed(self) -> bool:
         """True where the lesson is in and can be read."""
-        return bool(self.live) and bool(self.text)
+        return bool(self.live) and self.text not in ("", REDACTED)
 
     @property
     def last_seen(self) -> str:

@@ -70,6 +70,17 @@ def test_what_others_sent_since_the_last_sync_is_purged_with_it(leaked):
         assert leaked.seen(agent) == {"harmless, by velma": 1, "harmless, by tank": 1}, "it is retired for everybody"
 
 
+def test_a_purged_lesson_that_somebody_confirms_before_they_know_is_shown_to_nobody(leaked):
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    leaked.correct("tank", SECRET)
+    for agent in ("tank", "velma", "tank"):
+        leaked.run(agent, "sync")
+    for agent in ("tank", "velma"):
+        assert leaked.seen(agent) == {"harmless, by velma": 1, "harmless, by tank": 1}
+        assert "REDACTED" not in leaked.run(agent, "start").stdout
+    assert SECRET not in tip(leaked)
+
+
 def test_own_files_are_told_and_not_touched(leaked):
     log = leaked.folder / "velma/agents/velma/corrections.md"
     memory = log.with_name("memory.md")
