@@ -294,7 +294,7 @@ class _Backlog:
         They go to the end of the file: a person's lines stay as they are.
         """
         fresh = [
-            (bound, self._workspace.same_text(self._writer.agent, lesson))
+            (bound, self._counted_under(bound.entry, self._workspace.same_text(self._writer.agent, lesson)))
             for bound in self._read.bound
             if bound.record is None and (lesson := _lesson_text(bound.entry))
         ]
@@ -309,6 +309,18 @@ class _Backlog:
             self._page = self._workspace.files.read(self._path)
         self._read = _read_since(_Counted(), self._page)
         return is_same
+
+    def _counted_under(self, entry: Entry, pattern: str) -> str:
+        """Return the record of a merged set that counts an entry already, by another copy of the log; else ``pattern``.
+
+        Two that are merged read alike: without this each would count the entry once.
+        """
+        patterns = self._workspace.patterns
+        for each in patterns.group(pattern):
+            key, line = _part_key(self._writer.agent, entry.heading_mark, each, 0), patterns.line(each)
+            if line is not None and line.part("seen", key):
+                return each
+        return pattern
 
     def _record(self, bound: Bound, pattern: str) -> Record:
         head = ("head", bound.entry.heading_mark)
@@ -475,9 +487,13 @@ def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
             keys[record.id] = record.id.removeprefix("c-")
         elif record.id not in keys:
             head = dict(record.extra).get("head", "")
-            keys[record.id] = _hash(f"{agent}\0{head}\0{record.pattern}\0{times[head, record.pattern]}".encode())[:16]
+            keys[record.id] = _part_key(agent, head, record.pattern, times[head, record.pattern])
             times[head, record.pattern] += 1
     return keys
+
+
+def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
+    return _hash(f"{agent}\0{head}\0{pattern}\0{number}".encode())[:16]
 
 
 def _clean(text: str) -> str:

@@ -32,7 +32,7 @@ _FEEDBACK = frozenset({"helped", "hurt"})
 MERGED_INTO = "merged_into"
 """Field by which one record says that it is the same lesson as another."""
 REDACTED = "[REDACTED:purged]"
-"""What stands in place of each purged text: a lesson that reads so says nothing."""
+"""Text in place of each that was purged: a lesson that reads so says nothing."""
 SCOPE, PRIVATE = "scope", "private"
 """Field that says who knows a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."

@@ -235,6 +235,35 @@ def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correct
     assert told[change]
 
 
+# --- an entry in two copies of a log --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("told", "other"), [(LESSON, "Something else"), ("Something else", LESSON)])
+def test_an_entry_by_hand_counts_once_though_its_lesson_was_merged_before_a_copy_of_the_log_counted_it(
+    told, other, tmp_path
+):
+    server = MemoryServer()
+    velma = Agent(tmp_path, "velma", server)
+    velma.correct(told)
+    velma.correct(other)
+    velma.sync()
+    with (velma.root / "agents/velma/corrections.md").open("a") as file:
+        file.write(f"\n## 2026-11-21 — by hand\n**Pattern:** {told}\n")
+    (tmp_path / "copies").mkdir()
+    copy = Agent(tmp_path / "copies", "velma", server)
+    shutil.copytree(velma.root, copy.root, dirs_exist_ok=True)
+    copy.now_ms = velma.now_ms
+    velma.sync()
+    workspace = velma.open()
+    lessons.merge(workspace, "velma", pattern_id(told), pattern_id(other), force=True)
+    workspace.close()
+    velma.sync()
+    for agent in (copy, velma):
+        agent.sync()
+    found = [each.open().patterns.lesson(pattern_id(told)) for each in (velma, copy)]
+    assert [each.count("seen") for each in found if each is not None] == [3, 3]
+
+
 # --- a clock that ran ahead -----------------------------------------------------------------------------------------
 
 
