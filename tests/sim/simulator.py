@@ -477,9 +477,17 @@ class Simulation:
         assert self._covers_tree(machine), "after a sync files here lack what the tree holds"
         machine.is_hurt = machine.is_unsure = machine.is_back = False
         for each in machine.logged:
-            each[1] = True
+            each[1] = self._has_left(machine, each[0])
         self.check_nothing_went_back(machine)
         self.check_private(machine)
+
+    def _has_left(self, machine: Machine, what: Any) -> bool:
+        """Tell whether a sync sent what was done: what was undone before it was sent stays here, with its undo."""
+        if not isinstance(what, tuple) or what[0] != "undone":
+            return True
+        tree, record = machine.tree, self.open(machine).patterns.line(pattern_id(what[1]))
+        sent = held_in({path: tree.read(oid) for path, (oid, _) in tree.paths(tree.head()).items()})
+        return record is not None and sent.covers(record)
 
     def _covers_tree(self, machine: Machine) -> bool:
         """Tell whether the files here say all that the fetched tree does."""
