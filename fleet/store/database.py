@@ -24,7 +24,7 @@ from fleet.store.files import inode
 
 T = TypeVar("T")
 
-SCHEMA_NUMBER = 3
+SCHEMA_NUMBER = 4
 BUSY_S = 20.0
 
 _SCHEMA = """
@@ -36,7 +36,10 @@ CREATE TABLE pattern (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line B
   text TEXT NOT NULL, alike TEXT NOT NULL, into_id TEXT NOT NULL, listed INTEGER NOT NULL, published INTEGER NOT NULL,
   retired INTEGER NOT NULL, triggered INTEGER NOT NULL, agents INTEGER NOT NULL, sessions INTEGER NOT NULL,
   seen INTEGER NOT NULL, last TEXT NOT NULL, newest TEXT NOT NULL, ripens TEXT NOT NULL, purges INTEGER NOT NULL,
-  generation INTEGER NOT NULL);
+  generation INTEGER NOT NULL,
+  -- A key of canonical JSON stands in no text: there its quotes are escaped.
+  used INTEGER AS (instr(line, '"state":[') OR instr(line, '"shown":') OR instr(line, '"relapsed":')
+  OR instr(line, '"hurt":')));
 CREATE INDEX pattern_sight ON pattern (published DESC, seen DESC, last DESC, id) WHERE listed;
 CREATE INDEX pattern_evidence ON pattern (published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id)
   WHERE listed AND NOT retired;
@@ -48,6 +51,7 @@ CREATE INDEX pattern_newest ON pattern (newest);
 CREATE INDEX pattern_ripens ON pattern (ripens) WHERE ripens != '';
 CREATE INDEX pattern_purges ON pattern (id) WHERE purges;
 CREATE INDEX pattern_generation ON pattern (generation);
+CREATE INDEX pattern_used ON pattern (id) WHERE listed AND used;
 CREATE VIRTUAL TABLE words USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE TABLE discovery (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line BLOB NOT NULL, hash BLOB NOT NULL,
   base BLOB, at TEXT NOT NULL, retracts TEXT NOT NULL, generation INTEGER NOT NULL);

@@ -34,10 +34,6 @@ _TRIGGERED = (
     "triggered AND listed AND NOT retired "
     "ORDER BY triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 )
-# A key of canonical JSON stands in no text: there its quotes are escaped.
-_USED = (
-    """(instr(line, '"state":[') OR instr(line, '"shown":') OR instr(line, '"relapsed":') OR instr(line, '"hurt":'))"""
-)
 # Of all that has a word only the best are looked up: a lookup of each would cost more than to find and to rank it.
 _FOUND = (
     "WITH hit (number, rank) AS (SELECT rowid, bm25(words, 2.0, 1.0) FROM words WHERE words MATCH ?) "
@@ -233,7 +229,7 @@ class Patterns(_Table):
         Merged records are one; all merged sets are among them.
         """
         grouped = self.groups()
-        alone = [each for each in self._folded(f"{_LINE} WHERE listed AND ({_USED})") if each.id not in grouped]
+        alone = [each for each in self._folded(f"{_LINE} WHERE listed AND used") if each.id not in grouped]
         return [*alone, *self._united("sight")]
 
     def records(self) -> Iterator[Pattern]:

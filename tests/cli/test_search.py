@@ -167,7 +167,7 @@ def test_a_damaged_database_is_no_obstacle(stage):
     stage.join("velma")
     lesson = stage.correct("velma", "Quote every path")
     for data in (b"rubbish" * 5000, b""):
-        (stage.folder / "velma/.fleet/state-3.db").write_bytes(data)
+        (stage.folder / "velma/.fleet/state-4.db").write_bytes(data)
         done = stage.run("velma", "search", "quote", "--kind", "pattern", "--json")
         assert [hit["id"] for hit in json.loads(done.stdout)["results"]] == [lesson]
         assert ("nothing is lost" in done.stderr) == bool(data), "an empty one is as good as none"

@@ -153,7 +153,7 @@ def test_what_the_database_alone_has_is_put_back_before_it_is_made_anew(stage):
     assert "doctor --fix" in doctor(stage, expect=1)["rows"]["do"]
     doctor(stage, "--fix")
     assert doctor(stage)["rows"]["level"] == "ok"
-    for file in local(stage).glob("state-3.db*"):
+    for file in local(stage).glob("state-4.db*"):
         file.unlink()
     assert [stage.run("velma", *words, "--json").stdout for words in (("gossip",), ("patterns",))] == before
 

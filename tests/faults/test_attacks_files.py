@@ -476,7 +476,7 @@ LINKED = {
     "the page": "clan-learnings/patterns.md",
     "the clock": ".fleet/clock",
     "the locks": ".fleet/locks",
-    "the database": ".fleet/state-3.db",
+    "the database": ".fleet/state-4.db",
     "what this machine alone knows": ".fleet/local.db",
     "the copy of the remote": ".fleet/git",
     "the quarantine": ".fleet/quarantine",

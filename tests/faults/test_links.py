@@ -41,7 +41,7 @@ PLACES = [
     ".fleet/locks/write.lock",
     ".fleet/quarantine",
     ".fleet/replica.toml",
-    ".fleet/state-3.db",
+    ".fleet/state-4.db",
 ]
 
 

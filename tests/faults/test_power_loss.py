@@ -32,7 +32,7 @@ from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1
 STEP = 9
-DATABASE, LOCAL = ".fleet/state-3.db", ".fleet/local.db"
+DATABASE, LOCAL = ".fleet/state-4.db", ".fleet/local.db"
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 

@@ -132,7 +132,7 @@ def test_without_an_answer_from_the_remote_the_next_sync_brings_it(leaked):
     done = leaked.purge("velma", leaked.pattern)
     assert done.why_not
     told = {path.partition(",")[0] for path, _ in done.remains}
-    assert set(leaked.holders("velma")) <= told == {".fleet/git", ".fleet/state-3.db", "agents/velma/corrections.md"}
+    assert set(leaked.holders("velma")) <= told == {".fleet/git", ".fleet/state-4.db", "agents/velma/corrections.md"}
     away.rename(leaked.remote)
     leaked.sync("velma")
     assert SECRET not in leaked.tip()

@@ -229,7 +229,7 @@ class Machine:
 
     @property
     def _database(self) -> Path:
-        return self.root / ".fleet" / "state-3.db"
+        return self.root / ".fleet" / "state-4.db"
 
     def _lose(self, synced: bytes) -> None:
         """Lose what may be lost: lines, and what the database had not yet brought to its place, or all of it."""
