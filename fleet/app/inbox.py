@@ -11,7 +11,7 @@ is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and `
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -105,13 +105,13 @@ def gather(workspace: Workspace) -> list[Entry]:
     owner = workspace.replicas().default_agent or here[0]
     waits = Inboxes(workspace).waiting()
 
-    table = [
-        (owner, PAIRS, [_of_pair(each) for each in reviewing.asked(workspace)]),
-        (owner, {"bulk"}, [_of_held(each) for each in reviewing.waiting(workspace)]),
-    ]
-    for agent in here:
-        said = AgentMemory(workspace, agent).standing().waiting
-        with workspace.snapshot() if said else nullcontext():
+    with workspace.snapshot():
+        table = [
+            (owner, PAIRS, [_of_pair(each) for each in reviewing.asked(workspace)]),
+            (owner, {"bulk"}, [_of_held(each) for each in reviewing.waiting(workspace)]),
+        ]
+        for agent in here:
+            said = AgentMemory(workspace, agent).standing().waiting
             table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
     for agent, kinds, items in table:
         mine = [each for each in waits if each.agent == agent and each.item.kind in kinds]

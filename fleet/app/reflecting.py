@@ -180,10 +180,11 @@ def promote_all(workspace: Workspace) -> list[Due]:
     for agent in workspace.agents_here():
         try:
             with workspace.writing(agent) as writer:
-                lessons = _compared(workspace, agent)
-                _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
-                if workspace.config.promotion.mode != "off":
-                    promoted += _promote_promising(writer, lessons).promoted
+                with workspace.snapshot():  # nobody else writes meanwhile
+                    lessons = _compared(workspace, agent)
+                    _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
+                    if workspace.config.promotion.mode != "off":
+                        promoted += _promote_promising(writer, lessons).promoted
                 if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
                     Exposures(writer.workspace.state).roll_up(writer)
         except FleetError as why:
@@ -195,10 +196,9 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
     workspace, noted = writer.workspace, f"promoted.{writer.agent}"
     since = workspace.state.get(noted)
-    with workspace.snapshot():
-        generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
-        changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
-        looked = _promising(writer, lessons, changed, is_all=is_all)
+    generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
+    changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
+    looked = _promising(writer, lessons, changed, is_all=is_all)
     done = _promote_due(writer, looked, lessons, is_all=is_all)
     if str(generation) != since:
         workspace.state.put(**{noted: str(generation)})

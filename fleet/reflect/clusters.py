@@ -264,17 +264,19 @@ class Weighing:
 
         ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
         """
-        patterns, (made_of, kept) = self._workspace.patterns, self._asked()
-        mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
-        kept_mark, found = _read(kept)
-        if kept_mark != mark:
-            with self._workspace.db.snapshot():
-                words, known = _words_of(patterns, own), self.compared()
-                cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-                found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]), known)
-            with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
-                set_meta(writing, _META, json.dumps([mark, found]))
-                set_meta(writing, _COMPARED, known.encoded())
+        patterns = self._workspace.patterns
+        with self._workspace.db.snapshot():
+            made_of, kept = self._asked()
+            mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
+            kept_mark, found = _read(kept)
+            if kept_mark == mark:
+                return found
+            words, known = _words_of(patterns, own), self.compared()
+            cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
+            found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]), known)
+        with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
+            set_meta(writing, _META, json.dumps([mark, found]))
+            set_meta(writing, _COMPARED, known.encoded())
         return found
 
     def compared(self) -> Compared:

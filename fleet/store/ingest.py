@@ -167,7 +167,7 @@ class Ingest:
         self._changed = changed
         self._withhold = withhold
         self._generation = 0
-        self._is_snapshot = False
+        self._snapshot: bool | None = None  # inside one: whether it is up to date
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Ingest:
 
         Inside a ``snapshot`` they are as they were at its beginning.
         """
-        if not self._is_snapshot:
+        if self._snapshot is None:
             self.refresh()
         return self._answered(act)
 
@@ -192,20 +192,23 @@ class Ingest:
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        Yields whether they are up to date: False where another process is at it and not done within ``wait_s``.
+        A snapshot within another is that one. Yields whether it is up to date: False where another process is at it and
+        not done within ``wait_s``.
         """
-        is_current = self.refresh(wait_s)
-        with self.as_they_are():
+        with self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot) as is_current:
             yield is_current
 
-    @contextmanager
-    def as_they_are(self) -> Iterator[None]:
+    def as_they_are(self) -> AbstractContextManager[bool]:
         """Let queries answer from the rows as they are while the block runs: what came since is not asked for."""
-        before, self._is_snapshot = self._is_snapshot, True
+        return self._holding(is_current=False)
+
+    @contextmanager
+    def _holding(self, is_current: bool) -> Iterator[bool]:
+        before, self._snapshot = self._snapshot, is_current
         try:
-            yield
+            yield is_current
         finally:
-            self._is_snapshot = before
+            self._snapshot = before
 
     def refresh(self, wait_s: float = BUSY_S) -> bool:
         """Join what was written since the last refresh.
