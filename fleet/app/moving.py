@@ -242,7 +242,7 @@ def id_to_purge(workspace: Workspace, wanted: str) -> str:
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
-    """Overwrite a lesson, or take a discovery back, and bring that to the remote if there is one.
+    """Overwrite a lesson, with all records that it is merged with, or take a discovery back; and tell the remote.
 
     Raises:
         NoError: there is no such id.
@@ -251,7 +251,8 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
     with suppress(FleetError):  # what the remote cannot be asked for is told below
         sharing.fetch(workspace, agent)  # marks name only what is known here, and others may have worded it since
     purged, texts = _purge_here(workspace, agent, wanted)
-    reflecting.forget(workspace, purged)
+    for each in purged:
+        reflecting.forget(workspace, each)
     with workspace.locked():
         Purge(workspace).scrub(texts)
         Runs(workspace).forget(texts)
@@ -265,10 +266,11 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
-    return _Purged(purged, why_not, Purge(workspace).remains(purged, texts))
+    return _Purged(purged[0], why_not, Purge(workspace).remains(purged, texts))
 
 
-def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[str, list[str]]:
+def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str], list[str]]:
+    """Purge on this machine; return the ids, first the one that was named, and the texts that are to be gone."""
     with workspace.locked():  # the databases will be deleted: what rows alone know stands in a file before
         workspace.take(workspace.tree.head())
     if wanted.startswith("d-"):
@@ -277,12 +279,15 @@ def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[str, lis
             Findings(workspace, agent).retract(entry.id)
         with workspace.locked():
             Purge(workspace).forget_unsent(entry.id)
-        return entry.id, [entry.context, entry.problem, entry.solution, *entry.tags]
+        return [entry.id], [entry.context, entry.problem, entry.solution, *entry.tags]
     # What the logs owe goes first: the marks name every value that is known here.
     counting.reconcile_all(workspace)
     known = find(workspace, wanted)
     with workspace.writing(agent) as writer:
-        return known.id, Purge(workspace).lesson(writer, known.id)
+        # A merge tells the words of one record in another: both are the lesson.
+        ids = [known.id, *(each for each in workspace.patterns.group(known.id) if each != known.id)]
+        texts = {text for each in ids for text in Purge(workspace).lesson(writer, each)}
+        return ids, sorted(texts)
 
 
 def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:

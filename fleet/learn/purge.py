@@ -150,9 +150,9 @@ class Purge:
         kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
         self._put(path, kept, data)
 
-    def remains(self, purged: str, texts: Iterable[str]) -> list[tuple[str, int]]:
+    def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
-        entries = list(self._entries_of(purged))
+        entries = [entry for each in purged for entry in self._entries_of(each)]
         # What the logs told is known even where a purge before this one took it out of the record.
         needles = _needles({*texts, *(text for _, told in entries for text in told)})
         found = {place for place, _ in entries}
@@ -170,7 +170,7 @@ class Purge:
             fetched = tree.read(blob.oid)
             if any(needle in fetched for needle in needles):
                 found.add((f".fleet/git, {name} as last fetched", 0))
-        carried = self._workspace.db.carried(purged)
+        carried = [entry for each in purged for entry in self._workspace.db.carried(each)]
         found |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
         return sorted(found)
 

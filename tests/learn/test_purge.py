@@ -102,6 +102,19 @@ def leaked(clan):
     return clan
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("named", ["secret", "other"])
+def test_a_purge_covers_all_records_that_are_one_lesson_with_the_one_that_is_named(leaked, is_first, named):
+    ids = {"secret": leaked.pattern, "other": leaked.correct("velma", OTHER)}
+    pair = [ids["secret"], ids["other"]] if is_first else [ids["other"], ids["secret"]]
+    lessons.merge(leaked["velma"], "velma", *pair, force=True)
+    leaked.sync("velma")
+    done = leaked.purge("velma", ids[named])
+    assert SECRET not in leaked.tip()
+    assert leaked.holders("velma") == []
+    assert {path for path, _ in done.remains} == {"agents/velma/corrections.md"}
+
+
 def test_where_nobody_else_wrote_for_days_a_purge_is_one_all_the_same(leaked):
     done = leaked.purge("velma", leaked.pattern)
     assert not done.why_not
