@@ -217,16 +217,11 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
     """Write the changes, and move the lesson where its scope says that it belongs."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
     scope = next((each.value for each in wanted if each.field == SCOPE), None)
-    was_private = workspace.private(writer.agent, known.id) is not None
-    if scope == PRIVATE:
-        writer.hide(known)
-    elif scope is not None and was_private:
-        writer.publish(known.id, str(scope))
+    if scope is not None:
+        counting.CountedLog(workspace, writer.agent).move(known.id, str(scope))
     rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(known.id), writer.tick()
     writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
-    if scope is not None:
-        counting.reconcile(writer, is_anew=True)
 
 
 def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:

@@ -21,7 +21,7 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import PRIVATE, SCOPE, Pattern, fold
+from fleet.model.pattern import SCOPE, Pattern, fold
 from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inboxes
@@ -323,11 +323,7 @@ class _Undoing:
                 edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
                 writer.write([edit])
                 return
-            if field.after == PRIVATE:
-                writer.hide(known)
-            else:
-                writer.publish(known.id, str(field.after or ""))
-            counting.reconcile(writer, is_anew=True)
+            CountedLog(self._workspace, self._agent).move(known.id, str(field.after or ""))
 
     def _set_noted(self, field: Field) -> None:
         """Set what a pass of housekeeping noted of a lesson in the agent's private file."""

@@ -22,13 +22,15 @@ from fleet.model import line as lines
 from fleet.model.errors import BusyError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import fold
+from fleet.model.pattern import PRIVATE, fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import dates, screening
 
 WAIT_S = 0.3
 """So long a correction waits for another process that counts, or brings the rows up to date."""
 MINUTE_MS = 60_000
+_MOVING = "moving"
+"""Key in ``local.db`` of what is being made private, or the clan's: the agent, the lesson's id and the new scope."""
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
@@ -75,6 +77,21 @@ class CountedLog:
     def forget_count(self) -> None:
         """Forget how far the log is counted: ``reconcile`` counts all of it again, nothing twice."""
         self._workspace.db.note(_note_key(self._agent), "")
+
+    def move(self, each: str, scope: str) -> None:
+        """Make a lesson private, or the clan's, and count it where it stands from now on. The log is counted already.
+
+        The caller holds the write lock. What is being moved is noted first: whoever counts next finishes what a crash
+        left, before any of it is sent.
+        """
+        state, writer = self._workspace.state, self._workspace.writer(self._agent)
+        state.put(**{_MOVING: f"{self._agent} {each} {scope}"})
+        if scope == PRIVATE:
+            writer.hide(each)
+        else:
+            writer.publish(each, scope)
+        reconcile(writer, is_anew=True)
+        state.put(**{_MOVING: ""})
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
@@ -169,6 +186,10 @@ def reconcile_all(workspace: Workspace) -> int:
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
+    if moving := workspace.state.get(_MOVING):
+        agent, each, scope = moving.split(" ", 2)
+        with workspace.locked():
+            CountedLog(workspace, agent).move(each, scope)
     owed = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):

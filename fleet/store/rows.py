@@ -350,9 +350,9 @@ class Rows:
         base, row = found.base(each), found.rows[each]
         if base is not None:
             self._put(base, line.encode(base), row)
-            return
-        self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
-        self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
+        else:
+            self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
+            self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
         self._set_covered([each])
 
     def refold(self) -> None:

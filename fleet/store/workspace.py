@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, Refused, join
-from fleet.model.pattern import PRIVATE, SCOPE, Pattern, Policy, fold
+from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
 from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
@@ -484,6 +484,8 @@ class Workspace:
 
 
 _NO_PART = "0" * 16
+_NOT_LOGGED = ("shown", "helped", "hurt")
+"""Counters of which no log tells: whoever takes their totals out of a file says them elsewhere."""
 _TAKEN_BACK = ("add", "first", "n", "parts", "rem", "set", "over")
 
 
@@ -531,12 +533,13 @@ class Writer:
         self.append_private([each for each in deltas if is_mine[each.id]])
         self.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
 
-    def hide(self, known: Pattern) -> None:
+    def hide(self, each: str) -> None:
         """Make a lesson private: what did not go out yet leaves the shared files, what did stays with the clan.
 
         The caller counts the log again afterwards: occurrences that leave with it are parts from now on.
         """
         workspace, me = self.workspace, self.name
+        known = fold(self.line(each), workspace.policy())
         shared = workspace.patterns.line(known.id) or Line(known.id)
         fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
         stamp = self.tick() if known.is_present else ""
@@ -546,6 +549,8 @@ class Writer:
         for name in own:
             kept = shared.parted(name, ("parts", "rem"))[1]
             made = join(made, kept) if kept is not None else made
+            for counter in _NOT_LOGGED:
+                made = join(made, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))
         self.append_private([made])
         for name in own:
             workspace.db.take_back(known.id, name, _TAKEN_BACK)

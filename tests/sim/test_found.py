@@ -14,6 +14,7 @@ from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Column, Line, encode
 from fleet.model.names import pattern_id
+from fleet.model.pattern import fold
 from fleet.store import config
 from fleet.store.ingest import Ingest
 from fleet.store.workspace import Workspace, World
@@ -233,6 +234,58 @@ def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correct
     assert found is not None
     told = {edited: found.value("category") == "shell", retired: not found.is_present, judged: found.count("helped")}
     assert told[change]
+
+
+# --- what becomes private -------------------------------------------------------------------------------------------
+
+
+def _hidden_though_power_fails(folder: Path, crash_at: int) -> tuple[bool, int, bool]:
+    """Return whether power failed while a lesson was made private, how often it was seen, and whether it left."""
+    server = MemoryServer()
+    velma = Agent(folder, "velma", server)
+    velma.correct(LESSON)
+    workspace, each = velma.open(), pattern_id(LESSON)
+    POWERS[velma.root].steps_left, is_crashed = crash_at, False
+    try:
+        lessons.edit(workspace, "velma", each, ["scope=private"])
+    except CrashError:
+        is_crashed = True
+    POWERS[velma.root].steps_left = -1
+    workspace.close()
+    velma.sync()
+    found = velma.open().whole("velma", each)
+    seen = fold(found).count("seen") if found is not None else 0
+    return is_crashed, seen, any(LESSON.encode() in data for data in server.tree().values())
+
+
+@pytest.mark.parametrize("crash_at", range(13))
+def test_a_crash_while_a_lesson_is_made_private_loses_no_occurrence_and_lets_it_not_leave(crash_at, tmp_path):
+    is_crashed, seen, has_left = _hidden_though_power_fails(tmp_path, crash_at)
+    assert (is_crashed, seen, has_left) == (crash_at < 12, 1, False)
+
+
+def test_a_database_made_anew_is_the_one_that_is_there_where_only_a_part_of_what_became_private_had_left(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    velma.sync()
+    velma.correct(LESSON)
+    workspace = velma.open()
+    lessons.edit(workspace, "velma", pattern_id(LESSON), ["scope=private"])
+    assert workspace.db.differences() == []
+
+
+def test_what_helped_has_helped_when_it_is_private_and_when_it_is_the_clans_again(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    workspace, each = velma.open(), pattern_id(LESSON)
+    lessons.feedback(workspace, "velma", each, is_helped=True)
+    found = []
+    for scope in ("private", "clan"):
+        lessons.edit(workspace, "velma", each, [f"scope={scope}"])
+        lessons.feedback(workspace, "velma", each, is_helped=True)
+        whole = workspace.whole("velma", each)
+        found += [fold(whole).count(name) for name in ("helped", "seen")] if whole is not None else []
+    assert found == [2, 1, 3, 1]
 
 
 # --- an entry in two copies of a log --------------------------------------------------------------------------------
