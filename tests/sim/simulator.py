@@ -31,7 +31,7 @@ from fleet.share.remote import Mark, RemoteUnavailable
 from fleet.store import config
 from fleet.store import workspace as workspaces
 from fleet.store.database import SCHEMA_NUMBER
-from fleet.store.lines import KINDS
+from fleet.store.lines import KINDS, Entry
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryServer
@@ -59,6 +59,8 @@ SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
+WIDER_FROM = 1_000_000
+"""Seeds from here on are those of wider histories (``wider.py``): what older ones stand for stays as it is."""
 OTHER_SCHEMA = SCHEMA_NUMBER + 1
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
@@ -146,12 +148,17 @@ class Simulation:
         for _ in range(self.steps):
             self.now_ms += self.rng.choice([1, 1, 50, 1_000, 60_000, HOUR_MS])
             machine = self.rng.choice(self.machines)
-            action = self.rng.choice(actions)
-            self.note(action.__name__, machine.root.name)
-            self.happened[action.__name__] += action(machine) is not False
+            self.step(self.rng.choice(actions), machine)
         self.heal()
         self.close()
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+    def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
+        """Let something happen; tell whether it came to pass."""
+        self.note(action.__name__, machine.root.name)
+        is_done = action(machine) is not False
+        self.happened[action.__name__] += is_done
+        return is_done
 
     def begin(self) -> None:
         """Let most machines know something that most others know as well."""
@@ -295,7 +302,7 @@ class Simulation:
         """Write an entry with an editor, maybe without the final newline."""
         self._put_in_place(machine)
         lesson = self.rng.choice(LESSONS)
-        path = machine.root / "agents" / machine.agent / "corrections.md"
+        path = self.log_of(machine)
         path.parent.mkdir(parents=True, exist_ok=True)
         end = self.rng.choice(["", "\n", "\n\n"])
         old = path.read_bytes() if path.exists() else b""
@@ -306,6 +313,10 @@ class Simulation:
             )
         self.ledger.maybe[lesson] += 1
         self._acknowledge(machine, lesson)
+
+    def log_of(self, machine: Machine) -> Path:
+        """Return where a person finds an agent's log."""
+        return machine.root / "agents" / machine.agent / "corrections.md"
 
     def discover(self, machine: Machine) -> None:
         """Log a discovery."""
@@ -878,7 +889,7 @@ class Simulation:
         assert not workspace.db.differences(), "a database that is made anew is another one"
         self.check_private(machine)
 
-    def staying(self, machine: Machine) -> list[Line]:
+    def staying(self, machine: Machine) -> list[Entry]:
         """Return what was stated and undone on a machine before any of it left."""
         workspace = self.open(machine)
         gone = workspace.db.taken_back(workspace.policy().mine)
@@ -894,6 +905,9 @@ class Simulation:
             least = sum(self.ledger.seen[each] for each in alike)
             most = least + sum(self.ledger.maybe[each] for each in alike)
             assert least <= seen <= most, f"{alike}: seen {seen}, acknowledged {least}, at most {most}"
+        self._check_presence(held)
+
+    def _check_presence(self, held: Held) -> None:
         for lesson in LESSONS:
             line, least = held.records.get(pattern_id(lesson)), self.ledger.seen[lesson]
             if least and line is not None and line.id not in self.ledger.retired:
@@ -953,8 +967,11 @@ def _holds(data: bytes, words: str) -> bool:
     return False
 
 
-def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] = Simulation) -> str:
-    """Run one seed in a fresh folder; return the hash of its trace."""
+def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] | None = None) -> str:
+    """Run one seed in a fresh folder, of the kind that it is of by its number; return the hash of its trace."""
+    from tests.sim.wider import Wider  # which is built on this
+
+    kind = kind or (Wider if seed >= WIDER_FROM else Simulation)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with simulated():

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.simulator import Simulation, history
+from tests.sim.simulator import WIDER_FROM, Simulation, history
+from tests.sim.wider import Wider
 
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "100"))
-PROMISING = range(40)
+BATCH = 10
+PROMISING = (*range(20), *range(WIDER_FROM, WIDER_FROM + 20))
 """Histories that are lived by the test of what all of them hold."""
-FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", PROMISING.stop))
+FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", len(PROMISING)))
 LAST_SEED = HISTORIES if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HISTORIES
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
-BATCH = 10
 FAILED_ONCE = (30176, 41534, 50513, 65488, 200823, 206073, 301300, 400157, 500838, 604654)
 """What was sent, then undone with a second word of it that was not: the undo never left. A mark that rows knew. And
 what was undone before it was sent, and whose file was deleted: the database alone knew it, for good. What a power
@@ -36,7 +37,15 @@ PROMISED = (
     *("compact", "rewind", "revert", "merge", "sent again", "put back", "crashed", "jump", "copy", "bring_back"),
     *("keep_private", "purge", "carry", "supersede", "edit", "edit_by_hand", "delete_by_hand", "lose_database"),
     *("lose_git", "change_schema", "run_twice", "write_by_hand", "retire", "undo"),
+    *("undo_any", "import_page", "save", "restore_saved", "unmerge", "merge_secret", "reword", "turn_scope", "state"),
+    *("retract", "block", "give_feedback", "set_memory", "move_homes", "crash_in"),
 )
+
+
+def batch(start: int) -> range:
+    """Return some seeds: every other batch is of wider histories, but where seeds are named."""
+    shift = WIDER_FROM * ("FLEET_SIM_SEED" not in os.environ and start // BATCH % 2)
+    return range(start + shift, min(start + BATCH, LAST_SEED) + shift)
 
 
 @pytest.fixture
@@ -46,9 +55,9 @@ def folder(tmp_path):
     return memory / f"fleet-sim-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path / "sim"
 
 
-@pytest.mark.parametrize("start", range(FIRST_SEED, LAST_SEED, BATCH))
-def test_after_healing_all_machines_hold_the_same_and_nothing_acknowledged_is_lost(start, folder):
-    for seed in range(start, min(start + BATCH, LAST_SEED)):
+@pytest.mark.parametrize("seeds", [*map(batch, range(FIRST_SEED, LAST_SEED, BATCH))], ids=lambda seeds: seeds.start)
+def test_after_healing_all_machines_hold_the_same_and_nothing_acknowledged_is_lost(seeds, folder):
+    for seed in seeds:
         print(f"seed {seed}")
         once = history(seed, folder)
         if seed % TWICE == 0:
@@ -84,14 +93,23 @@ def test_the_histories_hold_what_they_promise(folder):
     happened: Counter[str] = Counter()
     for seed in PROMISING:
         print(f"seed {seed}")
-        once = history(seed, folder, kind=lambda seed, folder: Counting(seed, folder, happened))
+        kind = CountingWider if seed >= WIDER_FROM else Counting
+        once = history(seed, folder, kind=lambda seed, folder, kind=kind: kind(seed, folder, happened))
         if seed % TWICE == 0:
             assert history(seed, folder) == once, f"seed {seed} differs from itself"
     assert not [what for what in PROMISED if not happened[what]], happened
 
 
 class Counting(Simulation):
-    """Counts into a hand that outlives it."""
+    """A history that counts into a hand that outlives it."""
+
+    def __init__(self, seed: int, folder: Path, happened: Counter[str]) -> None:
+        super().__init__(seed, folder)
+        self.happened = happened
+
+
+class CountingWider(Wider):
+    """A wider history that counts into a hand that outlives it."""
 
     def __init__(self, seed: int, folder: Path, happened: Counter[str]) -> None:
         super().__init__(seed, folder)

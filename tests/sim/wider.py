@@ -1,0 +1,596 @@
+"""Wider histories: what people and agents do to a record beside logging, editing and syncing it.
+
+They take any run back, import pages, part what was merged, share what was private, block each other, restore older
+backups, purge what was merged, state what was flagged, move their files, and take findings back. The ledger of the
+plain histories goes on; what these steps promise stands in ``Promises``.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from crdt import clock
+from fleet.app import learning, lessons, moving, reviewing, undoing
+from fleet.learn import corrections, restore
+from fleet.learn.corrections import Correction
+from fleet.learn.signals import Flag, Signals
+from fleet.model.discovery import Discovery
+from fleet.model.errors import FleetError, NoError, RefusedError
+from fleet.model.line import Line
+from fleet.model.names import pattern_id
+from fleet.model.pattern import MERGED_INTO, SCOPE, Merges, fold, united
+from fleet.store.lines import Entry
+from fleet.store.runs import UNDO, Run, Runs
+from fleet.store.workspace import Workspace
+from tests.sim.people import Held
+from tests.sim.simulator import LESSONS, MEMORY_OFF, Simulation, _holds
+from tests.sim.world import POWERS, CrashError, Machine, SimFiles
+
+PAGES = 3
+IMPORTED = 2
+"""So often each lesson of a page was seen, as the page says."""
+MEMORY_ON = '[promotion]\nmode = "auto"\nown = 2\nclan_seen = 2\nclan_agents = 1\nclan_sessions = 1\nothers = "auto"\n'
+PLACES = ("agents", "tools/agents", "notes")
+
+
+class Saved(NamedTuple):
+    """A backup: whose, and how often anything had become private by then."""
+
+    path: Path
+    agent: str
+    hidden: int
+
+
+@dataclass
+class Promises:
+    """What the wider steps promise, beside the ledger of the plain ones.
+
+    Attributes:
+        worded: words in which somebody may log a lesson.
+        imported: (folder, page) of the imports that stand.
+        pages: numbers of the pages that anybody ever imported.
+        runs: id of the run of an import to its folder and page.
+        helped: (id of a lesson, number) of each time that it helped.
+        retracted: ids of the discoveries that were taken back.
+        public: words that were private once, and are nobody's secret by now.
+        hidden: how often anything became private.
+        saved: backups.
+    """
+
+    worded: list[str] = field(default_factory=lambda: list(LESSONS))
+    imported: set[tuple[str, int]] = field(default_factory=set)
+    pages: set[int] = field(default_factory=set)
+    runs: dict[str, tuple[str, int]] = field(default_factory=dict)
+    helped: set[tuple[str, int]] = field(default_factory=set)
+    retracted: set[str] = field(default_factory=set)
+    public: set[str] = field(default_factory=set)
+    hidden: int = 0
+    saved: list[Saved] = field(default_factory=list)
+
+
+class Wider(Simulation):
+    """A history in which everything may happen to a record that the program offers."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.promised = Promises()
+
+    def actions(self) -> list[Callable[[Machine], object]]:
+        """Return what may happen, as often as it does."""
+        wider = [
+            *[self.undo_any] * 5,
+            *[self.import_page, self.turn_scope, self.restore_saved, self.crash_in] * 3,
+            *[self.unmerge, self.merge_lessons, self.merge_secret, self.retract, self.block, self.save] * 2,
+            *[self.flag, self.state, self.reword, self.word_a_secret, self.keep_private] * 2,
+            *(self.give_feedback, self.unblock, self.set_memory, self.move_homes, self.decide),
+            *(self.purge, self.purge_discovery),
+        ]
+        return super().actions() + wider * 2
+
+    def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
+        """Let something happen, and where there is nothing to do something else."""
+        return super().step(action, machine) or super().step(self.rng.choice(self.actions()), machine)
+
+    def open(self, machine: Machine) -> Workspace:
+        """Open a machine's workspace, and bring what lies in an earlier place of the homes."""
+        workspace = super().open(machine)
+        if workspace.left_behind():
+            restore.bring(workspace)
+        return workspace
+
+    # --- the plain steps in a wider world -----------------------------------------------------------------------------
+
+    def correct(self, machine: Machine, lesson: str = "") -> None:
+        """Log a correction, perhaps in words that somebody gave a lesson later."""
+        super().correct(machine, lesson or self.rng.choice(self.promised.worded))
+
+    def discover(self, machine: Machine) -> bool:
+        """Log a discovery; what was taken back stays so."""
+        try:
+            super().discover(machine)
+        except RefusedError:
+            return False
+        return True
+
+    def word_a_secret(self, machine: Machine) -> bool:
+        """Log a lesson with a secret in it, or word another one into it."""
+        self.ledger.maybe[f"Log in with qzsecret{machine.agent}"] += 1
+        return super().word_a_secret(machine)
+
+    def purge(self, machine: Machine) -> bool:
+        """Purge a secret, with all that was called one lesson with it."""
+        machine.is_hurt = True
+        secrets = {words[1] for words in self.ledger.words}
+        groups = self.open(machine).patterns.groups()
+        self.ledger.retired.update(each for one in secrets for each in groups.get(one, [one]))
+        is_done = super().purge(machine)
+        self._note_marks(machine)
+        return is_done
+
+    def _some_lesson(self, machine: Machine, *, is_in: bool = True) -> str:
+        lesson, workspace = super()._some_lesson(machine, is_in=is_in), self.open(machine)
+        return lesson if lesson and workspace.private(machine.agent, lesson) is None else ""
+
+    def log_of(self, machine: Machine) -> Path:
+        """Return where a person finds an agent's log."""
+        return self.open(machine).home(machine.agent) / "corrections.md"
+
+    def _note_marks(self, machine: Machine) -> None:
+        for each, record in self.known_by(machine).records.items():
+            for (writer, name), stamp in record.purges().items():
+                self._do(machine, self.ledger.purged, (each, name, writer, stamp))
+
+    def merge_lessons(self, machine: Machine) -> bool:
+        """Call two lessons one."""
+        purged = self._purged_here(machine)
+        is_done = super().merge_lessons(machine)
+        self._note_words_anew(machine, purged)
+        return is_done
+
+    def keep_private(self, machine: Machine) -> bool:
+        """Log a lesson that never leaves until somebody shares it, or once more one that is there."""
+        if machine.others or not self.has_private:
+            return False
+        words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
+        lesson, known = _private(words), words in self.ledger.private
+        workspace, each = self.open(machine), pattern_id(lesson)
+        self.ledger.maybe[lesson] += 1
+        corrections.Corrections(workspace, machine.agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
+        self._acknowledge(machine, lesson)
+        if words in self.promised.public:
+            return False
+        if workspace.private(machine.agent, each) is None:
+            self.ledger.retired.add(each)
+            lessons.edit(workspace, machine.agent, each, ["scope=private"])
+            machine.kept.records.pop(each, None)
+            self.promised.hidden += 1
+        self.ledger.private.add(words)
+        self.check_private(machine)
+        return not known
+
+    def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:
+        super()._sync(machine, meanwhile, compact=compact)
+        notes = self.open(machine).notes(machine.agent)
+        hidden = {each.id for each in notes.records()} if self.has_private else set()
+        for each in machine.logged:
+            if isinstance(each[0], str) and hidden.intersection(self._one_with(pattern_id(each[0]))):
+                each[1] = False  # what is private went nowhere
+
+    # --- a run is taken back ------------------------------------------------------------------------------------------
+
+    def undo_any(self, machine: Machine) -> bool:
+        """Take back a run of any kind and age, or take that back."""
+        if machine.others or machine.is_back:
+            return False
+        workspace = self.open(machine)
+        gone = {run.id: (run, by) for run, by in undoing.listed(workspace) if run.kind != UNDO}
+        mine = {each for each, told in self.ledger.logged.items() if told[0] == str(machine.root)}
+        found = sorted(gone.keys() - mine)
+        if not found:
+            return False
+        run, by = gone[self.rng.choice(found)]
+        self._loosen(machine, run)
+        purged = self._purged_here(machine)
+        try:
+            done = undoing.undo(workspace, by or run.id)
+        except NoError:
+            return False
+        self.note("undone", done.run.kind, bool(by))
+        self.happened[f"undone {run.kind}"] += 1
+        if run.id in self.promised.runs and by:
+            self._do(machine, self.promised.imported, self.promised.runs[run.id])
+        for each in (*run.lessons, *run.retired):
+            if each.startswith("d-"):
+                self._do(machine, self.promised.retracted, each)
+        self._note_words_anew(machine, purged)
+        return True
+
+    def _loosen(self, machine: Machine, run: Run) -> None:
+        """Note what may be otherwise as soon as a run is being taken back."""
+        if run.id in self.ledger.logged:  # a copy of the folder in which it was logged takes it back, too
+            _, lesson, is_undone = self.ledger.logged.pop(run.id)
+            self.ledger.seen[lesson] -= not is_undone
+            self.ledger.maybe[lesson] += 1
+        if run.id in self.promised.runs:
+            self.promised.imported.discard(self.promised.runs[run.id])
+        touched = {*run.lessons, *run.retired, *(each.id for each in run.fields)}
+        self.ledger.discoveries -= touched
+        for each in touched:
+            self.ledger.retired.update(self._one_with(each))
+        for each in run.fields:
+            if each.name == MERGED_INTO:
+                self.ledger.merged.update((each.id, str(into)) for into in (each.before, each.after) if into)
+            if each.name == SCOPE:
+                self._make_public(each.id)
+                self.promised.hidden += 1
+                machine.kept.records.pop(each.id, None)
+
+    def _one_with(self, each: str) -> list[str]:
+        """Return the ids of all that was ever called one lesson with this one."""
+        return next((group for group in Merges.connected(self.ledger.merged) if each in group), [each])
+
+    # --- what comes from elsewhere ------------------------------------------------------------------------------------
+
+    def import_page(self, machine: Machine) -> bool:
+        """Import a page that others may import as well: each of its records counts once."""
+        number = self.rng.randrange(PAGES)
+        page = self.folder / f"page{number}.jsonl"
+        said = [{"pattern": each, "correction": "r", "seen": IMPORTED, "date": "2026-11-19"} for each in _told(number)]
+        page.write_text("".join(json.dumps(each) + "\n" for each in said))
+        self.promised.pages.add(number)
+        workspace = self.open(machine)
+        before = {each.id for each in Runs(workspace).listed()}
+        done = moving.import_files(workspace, machine.agent, [page])
+        runs = [each.id for each in Runs(workspace).listed() if each.id not in before]
+        self.promised.runs |= dict.fromkeys(runs, (str(machine.root), number))
+        # What somebody had imported and taken back stays so, and that is said.
+        if not machine.others and done.patterns_new == len(said):
+            self._do(machine, self.promised.imported, (str(machine.root), number))
+        self.note("imported", done.patterns_new)
+        return bool(done.patterns_new)
+
+    def save(self, machine: Machine) -> bool:
+        """Write a backup."""
+        if machine.others:
+            return False
+        path = self.folder / f"backup{self.new_number()}.tar.gz"
+        moving.backup(self.open(machine), path)
+        self.promised.saved.append(Saved(path, machine.agent, self.promised.hidden))
+        return True
+
+    def restore_saved(self, machine: Machine) -> bool:
+        """Join a backup, perhaps an old one or another agent's, into a folder."""
+        # What became private since stands in it as everybody's.
+        found = [each for each in self.promised.saved if each.hidden == self.promised.hidden]
+        if not found or machine.others:
+            return False
+        saved = self.rng.choice(found)
+        purged = self._purged_here(machine)
+        moving.restore_backup(self.open(machine), saved.path)
+        self.happened["restored another's"] += saved.agent != machine.agent
+        self._note_words_anew(machine, purged)
+        return True
+
+    # --- lessons change -----------------------------------------------------------------------------------------------
+
+    def unmerge(self, machine: Machine) -> bool:
+        """Part what was called one lesson."""
+        workspace = self.open(machine)
+        pointing = sorted(workspace.patterns.pointing())
+        if not pointing:
+            return False
+        purged = self._purged_here(machine)
+        try:
+            lessons.unmerge(workspace, machine.agent, self.rng.choice(pointing))
+        except NoError:
+            return False
+        self._note_words_anew(machine, purged)
+        return True
+
+    def merge_secret(self, machine: Machine) -> bool:
+        """Call a lesson with a secret in it one with another: the other may have its words from then on."""
+        secrets = {words[1] for words in self.ledger.words}
+        workspace = self.open(machine)
+        known = [each.id for each in workspace.patterns.records() if each.id in secrets and each.is_listed]
+        other = self._some_lesson(machine)
+        if not known or not other:
+            return False
+        pair = [self.rng.choice(known), other]
+        self.rng.shuffle(pair)
+        self.ledger.merged.add((pair[0], pair[1]))
+        purged = self._purged_here(machine)
+        try:
+            lessons.merge(workspace, machine.agent, *pair, force=True)
+        except NoError:
+            return False
+        self._note_words_anew(machine, purged)
+        return True
+
+    def reword(self, machine: Machine) -> bool:
+        """Give a lesson other words: new ones, or those of another lesson."""
+        lesson = self._some_lesson(machine)
+        if not lesson:
+            return False
+        text = self.rng.choice([f"Reworded {self.new_number()} about `tool-x`", self.rng.choice(LESSONS)])
+        self.ledger.merged.add((lesson, pattern_id(text)))
+        self.promised.worded.append(text)
+        lessons.edit(self.open(machine), machine.agent, lesson, [f"text={text}"])
+        return True
+
+    def turn_scope(self, machine: Machine) -> bool:
+        """Share what is private, or keep for oneself what is the clan's."""
+        alike = [each for each in self.machines if each.agent == machine.agent]
+        if machine.others or machine.is_back or not self.has_private or len(alike) > 1:
+            return False
+        workspace = self.open(machine)
+        hidden = [each.id for each in workspace.notes(machine.agent).records() if each.scope == "private"]
+        if hidden and self.rng.random() < 0.5:
+            each, scope = self.rng.choice(hidden), "clan"
+            self._make_public(each)
+        else:
+            each, scope = self._some_lesson(machine), "private"
+            self.promised.hidden += 1
+            machine.kept.records.pop(each, None)
+        if not each:
+            return False
+        self.ledger.retired.update(self._one_with(each))
+        for text, seen in self.ledger.seen.items():
+            if pattern_id(text) in self._one_with(each):  # the remote may have what is taken for unsent here
+                self.ledger.maybe[text] += seen
+        lessons.edit(workspace, machine.agent, each, [f"scope={scope}"])
+        self.happened[f"scope {scope}"] += 1
+        return True
+
+    def _make_public(self, each: str) -> None:
+        shared = {words for words in self.ledger.private if pattern_id(_private(words)) == each}
+        self.ledger.private -= shared
+        self.promised.public |= shared
+
+    def give_feedback(self, machine: Machine) -> bool:
+        """Say that a lesson helped."""
+        lesson = self._some_lesson(machine)
+        if not lesson or machine.others or machine.is_back:
+            return False
+        lessons.feedback(self.open(machine), machine.agent, lesson, is_helped=True)
+        self._do(machine, self.promised.helped, (lesson, self.new_number()))
+        return True
+
+    def flag(self, machine: Machine) -> None:
+        """Log a signal, whose lesson is still to be stated."""
+        signal = Flag("human", f"no, not like this: {self.new_number()}")
+        Signals(self.open(machine), machine.agent).flag(signal, session=str(self.now_ms))
+
+    def state(self, machine: Machine) -> bool:
+        """State the lesson of a signal: it counts like a correction."""
+        workspace = self.open(machine)
+        waiting = Signals(workspace, machine.agent).waiting(everything=True)
+        if not waiting:
+            return False
+        entry, lesson = self.rng.choice(waiting).id, self.rng.choice(self.promised.worded)
+        self.ledger.maybe[lesson] += 1
+        before = {each.id for each in Runs(workspace).listed()}
+        learning.state_lesson(workspace, machine.agent, entry, lesson, "r", session=str(self.now_ms))
+        if self._acknowledge(machine, lesson):
+            fresh = {each.id for each in Runs(workspace).listed()} - before
+            self.ledger.logged |= dict.fromkeys(fresh, (str(machine.root), lesson, False))
+        return True
+
+    def decide(self, machine: Machine) -> bool:
+        """Answer what waits for a person: a pair of lessons, or what is left out here."""
+        workspace = self.open(machine)
+        held = sorted({f"{each.kind}:{each.group}" for each in workspace.trust.asked()})
+        if held:
+            reviewing.answer(workspace, machine.agent, self.rng.choice(held), self.rng.choice(["take", "leave"]))
+            self.happened["answered what is left out"] += 1
+            return True
+        pairs = reviewing.asked(workspace)
+        if not pairs:
+            return False
+        asked = self.rng.choice(pairs)
+        self.ledger.merged.add((asked.one.id, asked.other.id))
+        self.ledger.retired.update((asked.one.id, asked.other.id))
+        purged = self._purged_here(machine)
+        reviewing.answer(workspace, machine.agent, asked.pair, self.rng.choice(reviewing.ANSWERS[asked.kind]))
+        self._note_words_anew(machine, purged)
+        return True
+
+    # --- discoveries --------------------------------------------------------------------------------------------------
+
+    def _some_finding(self, machine: Machine) -> str:
+        found = self.open(machine).discoveries
+        gone = found.retracted()
+        known = [each.id for each in found.all() if not each.retracts and each.id not in gone]
+        return self.rng.choice(known) if known else ""
+
+    def retract(self, machine: Machine) -> bool:
+        """Take a discovery back, for good."""
+        found = self._some_finding(machine)
+        self.ledger.discoveries.discard(found)  # what never left stays here with what takes it back
+        if found:
+            learning.retract(self.open(machine), machine.agent, found)
+            self._do(machine, self.promised.retracted, found)
+        return bool(found)
+
+    def purge_discovery(self, machine: Machine) -> bool:
+        """Purge a discovery: it is taken back, and goes where it was not sent."""
+        found = self._some_finding(machine)
+        if found:
+            machine.is_hurt = True
+            self.ledger.discoveries.discard(found)
+            machine.kept.told.pop(found, None)
+            moving.purge(self.open(machine), machine.agent, found, yes=True)
+            self._do(machine, self.promised.retracted, found)
+        return bool(found)
+
+    # --- a machine's own settings -------------------------------------------------------------------------------------
+
+    def block(self, machine: Machine) -> bool:
+        """Block somebody here, from the beginning or from a day on; the record stays what it is."""
+        workspace = self.open(machine)
+        writers = {each for record in self.known_by(machine).records.values() for each in record.by_writer()}
+        names = sorted(writers | {each.partition(".")[0] for each in writers})
+        if not names:
+            return False
+        try:
+            since = self.rng.choice(["", "2026-11-21", "2026-11-22"])
+            reviewing.block(workspace, machine.agent, self.rng.choice(names), since=since)
+        except FleetError:  # of a replica that writes here
+            return False
+        return True
+
+    def unblock(self, machine: Machine) -> bool:
+        """Let a blocked one count again."""
+        workspace = self.open(machine)
+        blocked = [each.name for each in workspace.trust.blocked()]
+        if blocked:
+            reviewing.unblock(workspace, self.rng.choice(blocked))
+        return bool(blocked)
+
+    def set_memory(self, machine: Machine) -> None:
+        """Let lessons enter memories by themselves, or not."""
+        self._configure(
+            machine,
+            lambda told: told.replace(*((MEMORY_OFF, MEMORY_ON) if MEMORY_OFF in told else (MEMORY_ON, MEMORY_OFF))),
+        )
+
+    def move_homes(self, machine: Machine) -> bool:
+        """Have the agents' files in another place, where somebody has worked."""
+        self._put_in_place(machine)
+        if not (machine.root / ".fleet" / "replica.toml").exists():
+            return False
+        place = self.rng.choice(PLACES)
+        self._configure(machine, lambda told: f'[files]\nhome = "{place}"\n' + told[told.index("[keep]") :])
+        return True
+
+    def _configure(self, machine: Machine, change: Callable[[str], str]) -> None:
+        self._put_in_place(machine)
+        self.shut(machine)
+        file = machine.root / "fleet.toml"
+        file.write_text(change(file.read_text()))
+
+    # --- power fails --------------------------------------------------------------------------------------------------
+
+    def crash_in(self, machine: Machine) -> bool:
+        """Lose power at some durable step of one of these commands."""
+        acts = [self.undo_any, self.import_page, self.turn_scope, self.restore_saved, self.unmerge, self.retract]
+        acts += [self.merge_lessons, self.state, self.purge, self.purge_discovery, self.keep_private, self.move_homes]
+        act = self.rng.choice(acts)
+        purged = self._purged_here(machine)
+        files, power = self.open(machine).files, POWERS[machine.root]
+        assert isinstance(files, SimFiles)
+        power.steps_left, power.torn_share = self.rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 16, 24]), self.rng.random()
+        try:
+            act(machine)
+        except CrashError:
+            self.note("crashed in", act.__name__)
+            self.happened[f"crashed in {act.__name__}"] += 1
+            self.shut(machine)
+            if self.rng.random() < 0.5:
+                files.forget_unsure()
+            power.steps_left = -1
+            self._note_words_anew(machine, purged)
+            self._note_marks(machine)
+            return True
+        finally:
+            power.steps_left = -1
+        return False
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _purged_here(self, machine: Machine) -> set[str]:
+        """Return the words that were purged wherever they stood, as far as this machine knows."""
+        known = self.known_by(machine).records
+        marks = {each: record.purges() for each, record in known.items()}
+        found: dict[str, bool] = {}
+        for words, each, name, writer, stamp in self.ledger.words:
+            is_gone = marks.get(each, {}).get((writer, name), "") >= stamp
+            found[words] = found.get(words, True) and is_gone
+        return {words for words, is_gone in found.items() if is_gone}
+
+    def _note_words_anew(self, machine: Machine, purged: set[str]) -> None:
+        """Note where else secret words stand by now; none may that were purged before."""
+        words, known = {each[0] for each in self.ledger.words}, set(self.ledger.words)
+        for each, record in self.known_by(machine).records.items() if words else ():
+            for said in _said(each, record, sorted(words)):
+                if said not in known:
+                    assert said[0] not in purged, f"purged words are said again: {said}"
+                    self.ledger.words.append(said)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def staying(self, machine: Machine) -> list[Entry]:
+        """Return what was said and taken back on a machine before any of it left."""
+        workspace = self.open(machine)
+        gone, waits = workspace.discoveries.retracted(), workspace.db.outgoing()
+        told = [each for each in waits if isinstance(each, Discovery) and {each.id, each.retracts} & gone]
+        return [*super().staying(machine), *told]
+
+    def check_machine(self, machine: Machine) -> None:
+        """What was taken back stays so, and no memory holds what is retired or purged."""
+        super().check_machine(machine)
+        workspace = self.open(machine)
+        for each in workspace.trust.blocked():  # who is blocked takes nothing back here
+            workspace.trust.unblock(each.name)
+        shown = {each.id for each in workspace.discoveries.all()} - workspace.discoveries.retracted()
+        back = self.promised.retracted & shown
+        assert not back, f"discoveries were taken back, and are shown on {machine.root.name}: {back}"
+
+    def check_counts(self, held: Held) -> None:
+        """Compare with the ledger, what is private here and there counted in."""
+        whole = Held(dict(held.records), held.told, held.carried)
+        for machine in self.machines:
+            workspace = self.open(machine)
+            for agent in workspace.agents_here():
+                if workspace.notes_file(agent).is_file():
+                    for each in workspace.notes(agent).records():
+                        whole.add(workspace.notes(agent).line(each.id))
+        least, most = self._expected()
+        for ids in [*Merges.connected([*self.ledger.merged, *((each, each) for each in (*least, *most))])]:
+            found = [fold(line) for each in ids if (line := whole.records.get(each)) is not None]
+            seen = united(found).count("seen") if found else 0
+            low, high = sum(least[each] for each in ids), sum(most[each] for each in ids)
+            assert low <= seen <= high, f"{ids}: seen {seen}, acknowledged {low}, at most {high}"
+        for each, _ in self.promised.helped:
+            line, times = whole.records.get(each), sum(one == each for one, _ in self.promised.helped)
+            helped = fold(line).count("helped") if line is not None else 0
+            assert helped >= times, f"{each} helped {times} times, and {helped} are known"
+        self._check_presence(held)
+
+    def _expected(self) -> tuple[Counter[str], Counter[str]]:
+        least, most = Counter[str](), Counter[str]()
+        for text, seen in self.ledger.seen.items():
+            least[pattern_id(text)] += seen
+        for text, seen in self.ledger.maybe.items():
+            most[pattern_id(text)] += seen
+        for number in self.promised.pages:
+            stands = number in {page for _, page in self.promised.imported}
+            for text in _told(number):
+                least[pattern_id(text)] += IMPORTED * stands
+                most[pattern_id(text)] += IMPORTED * (not stands)
+        for each, seen in least.items():
+            most[each] += seen
+        return least, most
+
+
+def _private(words: str) -> str:
+    return f"The code of the {words} is written under the mat"
+
+
+def _told(number: int) -> list[str]:
+    """Return the lessons of a page."""
+    return LESSONS[2 * number : 2 * number + 2]
+
+
+def _said(each: str, record: Line, words: list[str]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield where a record says one of some words: these, its id, the field, the writer and the stamp."""
+    for writer, part in record.by_writer().items():
+        column = part.w[writer]
+        told = [(name, clock.ZERO, value) for name, value in column.first.items()]
+        told += [(name, stamp, value) for name, (stamp, value) in column.set.items()]
+        for name, stamp, value in told:
+            for each_word in words if isinstance(value, str) else ():
+                if _holds(value.encode() + b" ", each_word):
+                    yield each_word, each, name, writer, stamp
