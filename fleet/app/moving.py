@@ -256,10 +256,9 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
     with workspace.locked():
         Purge(workspace).scrub(texts)
         Runs(workspace).forget(texts)
+        workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     for named in workspace.agents_here():
         starting.SessionStart(workspace, named).make()  # what lay ready held the old words
-    with workspace.locked():
-        workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
         # Until now the tree that was fetched had the words, and so had the rows beside it.
@@ -270,7 +269,6 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
 
 
 def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str], list[str]]:
-    """Purge on this machine; return the ids, first the one that was named, and the texts that are to be gone."""
     with workspace.locked():  # the databases will be deleted: what rows alone know stands in a file before
         workspace.take(workspace.tree.head())
     if wanted.startswith("d-"):
@@ -286,8 +284,7 @@ def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str
     with workspace.writing(agent) as writer:
         # A merge tells the words of one record in another: both are the lesson.
         ids = [known.id, *(each for each in workspace.patterns.group(known.id) if each != known.id)]
-        texts = {text for each in ids for text in Purge(workspace).lesson(writer, each)}
-        return ids, sorted(texts)
+        return ids, [text for each in ids for text in Purge(workspace).lesson(writer, each)]
 
 
 def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:

@@ -318,12 +318,12 @@ class _Undoing:
         if not self._is_due(field, now):
             return
         with self._workspace.writing(self._agent) as writer:
-            if field.name != SCOPE:
+            if field.name == SCOPE:
+                CountedLog(self._workspace, self._agent).move(known.id, str(field.after or ""))
+            else:
                 line, cut = self._whole(field.id) or Line(field.id), self._workspace.policy().cut
                 edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
                 writer.write([edit])
-                return
-            CountedLog(self._workspace, self._agent).move(known.id, str(field.after or ""))
 
     def _set_noted(self, field: Field) -> None:
         """Set what a pass of housekeeping noted of a lesson in the agent's private file."""

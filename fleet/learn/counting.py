@@ -79,10 +79,9 @@ class CountedLog:
         self._workspace.db.note(_note_key(self._agent), "")
 
     def move(self, each: str, scope: str) -> None:
-        """Make a lesson private, or the clan's, and count it where it stands from now on. The log is counted already.
+        """Make a lesson private, or the clan's, and count it where it stands. The caller holds the write lock.
 
-        The caller holds the write lock. What is being moved is noted first: whoever counts next finishes what a crash
-        left, before any of it is sent.
+        What is being moved is noted first: whoever counts next finishes what a crash left, before any of it is sent.
         """
         state, writer = self._workspace.state, self._workspace.writer(self._agent)
         state.put(**{_MOVING: f"{self._agent} {each} {scope}"})
@@ -90,7 +89,8 @@ class CountedLog:
             writer.hide(each)
         else:
             writer.publish(each, scope)
-        reconcile(writer, is_anew=True)
+        self.forget_count()
+        reconcile(writer)
         state.put(**{_MOVING: ""})
 
     def edited(self) -> list[Record]:
@@ -149,12 +149,10 @@ class CountedLog:
         return by_kind[True] - by_kind[False]
 
 
-def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
+def reconcile(writer: Writer) -> int:
     """Count what an agent's log has and the records lack: to be done before any other add is issued.
 
     Entries that were written by hand get their record, at the end of the file. The caller holds the write lock.
-
-    ``is_anew``: all of the log again, since a lesson moved to where it is counted otherwise.
 
     Returns:
         How many lines were written to the shard.
@@ -165,8 +163,6 @@ def reconcile(writer: Writer, *, is_anew: bool = False) -> int:
     workspace = writer.workspace
     if workspace.is_guest(writer.agent):
         return 0
-    if is_anew:
-        CountedLog(workspace, writer.agent).forget_count()
     with workspace.snapshot(WAIT_S) as is_current:
         if not is_current:
             raise BusyError(

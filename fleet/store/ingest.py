@@ -521,7 +521,7 @@ class Ingest:
         """Return the files of the tree and ``here``, but for those that are just what the tree has."""
         known = set(fold.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
-        for path in sorted(oids.keys() | here.keys(), key=_editions_first):
+        for path in sorted(oids.keys() | here.keys(), key=lambda path: ("/" in path, path)):  # editions first
             oid = oids.get(path, "")
             if (path, oid, here.get(path, "")) in known:
                 continue
@@ -618,31 +618,26 @@ class Ingest:
         else:
             self._files.remove(file)
 
-    def take_back(self, each: str, writer: str, parts: Sequence[str]) -> Line | None:
-        """Take parts of one writer's column, as far as the tree has not got them, out of files and rows; return them.
+    def take_back(self, each: str, writer: str, parts: Sequence[str]) -> None:
+        """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
 
         The caller holds the write lock, and says them again elsewhere.
         """
         self.refresh()
-        taken: list[Line] = []
         with self._changing() as fold:
             if not fold.waits(each):
-                return None
-            base = fold.base(each)
+                return
+            base, is_changed = fold.base(each), False
             for source in self._sources():
                 if source.kind is PATTERNS and each.encode() in (data := self._files.read(source.file)):
-                    kept, gone = _parted(data, each, base, writer, parts)
-                    taken += gone
+                    kept = _parted(data, each, base, writer, parts)
+                    is_changed = is_changed or kept != data
                     self._put(source.file, iter([kept]))
                     fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
-            if taken:
+            if is_changed:
                 fold.set_back(each)
             fold.end()
         self.refresh()
-        found = None
-        for piece in taken:
-            found = piece if found is None else line.join(found, piece)
-        return found
 
     # --- what is here ------------------------------------------------------------------------------------------------
 
@@ -835,28 +830,22 @@ def _contents(
             _note_blob(connection, path, oid, *reader.read_whole())
 
 
-def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Sequence[str]) -> tuple[bytes, list[Line]]:
-    """Return a file's bytes without parts of one writer's column of a record, and these; what ``base`` has stays."""
-    kept, gone = [], []
+def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
+    """Return a file's bytes without parts of one writer's column of a record; what ``base`` has stays."""
+    kept = []
     for raw in data.split(b"\n"):
         entry = Read().entry(PATTERNS, raw, "", 0) if raw else None
         if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
             kept.append(raw)
-            continue
-        rest, taken = entry.parted(writer, parts)
-        gone += [taken] if taken is not None else []
-        kept += [] if rest.is_empty() else [line.encode(rest)]
-    return b"\n".join(kept), gone
+        elif not (rest := entry.parted(writer, parts)[0]).is_empty():
+            kept.append(line.encode(rest))
+    return b"\n".join(kept)
 
 
 def _oids(tree: GitTree, commit: str) -> dict[str, str]:
     """Return path -> id of the content of the line files in a tree, shards first: the edition is by far the longest."""
     paths = {path: oid for path, (oid, _) in tree.paths(commit).items() if Kind.of(path)}
     return dict(sorted(paths.items(), key=lambda item: ("/" not in item[0], item[0])))
-
-
-def _editions_first(path: str) -> tuple[bool, str]:
-    return "/" in path, path
 
 
 def _kind(path: str) -> Kind:

@@ -484,8 +484,7 @@ class Workspace:
 
 
 _NO_PART = "0" * 16
-_NOT_LOGGED = ("shown", "helped", "hurt")
-"""Counters of which no log tells: whoever takes their totals out of a file says them elsewhere."""
+_NOT_LOGGED = ("shown", "helped", "hurt")  # no log tells of these: whoever takes them out of a file says them elsewhere
 _TAKEN_BACK = ("add", "first", "n", "parts", "rem", "set", "over")
 
 
