@@ -3,8 +3,9 @@
 A lesson's ``trigger`` (``fleet edit ID --set trigger=...``) is a list between commas. Each entry is a tool, or a tool,
 a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__github__*``. In tools and patterns ``*``,
 ``?`` and ``[...]`` mean what they mean to a shell. A command's pattern is held against the whole command and against
-each command in it (``cd x && git push`` has two), from its beginning; a file's against its whole path and against its
-end. ``Edit`` stands for every tool that writes a file. Nothing before the colon means any tool.
+each command in it (``cd x && git push`` has two), from its beginning, also without a path and what merely runs it
+(``sudo``, ``xargs``, ``bash -c``); a file's against its whole path and against its end. ``Edit`` stands for every tool
+that writes a file. Nothing before the colon means any tool.
 
 Matching imports little of the standard library: it runs before a tool call, on a table that lies ready
 (:class:`fleet.recall.ready.Ready`).
@@ -29,8 +30,6 @@ OPENING = (
 )
 
 _EDITING = frozenset({"edit", "multiedit", "notebookedit", "write"})
-_BEFORE = frozenset({"sudo", "env", "time", "nohup", "exec", "command", "then", "do", "else", "npx", "bunx", "uvx"})
-_RUNNING = ("python -m ", "python3 -m ", "uv run ", "poetry run ", "pipenv run ", "bundle exec ", "pnpm exec ")
 _SEPARATORS = ("&&", "||", ";", "|", "\n", "&", "$(", "`", "(")
 
 Trigger = tuple[tuple[str, str], ...]
@@ -71,8 +70,9 @@ def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -
     ``rows``: a table as it was read from its file: anything may stand there.
     ``told``: ids that this session has seen at such a moment.
     """
-    called, commands, path = tool.lower(), _commands(command), path[-SUBJECT_CHARS_MAX:]
     entries = [each for each in rows if _is_entry(each)] if isinstance(rows, list) else []
+    commands = _commands(command) if entries and command else []
+    called, path = tool.lower(), path[-SUBJECT_CHARS_MAX:]
     shown = [trigger for pattern_id, trigger, _ in entries if pattern_id in told]
     found: list[tuple[str, str]] = []
     for pattern_id, trigger, row in entries:
@@ -121,24 +121,16 @@ def _glob(subject: str, pattern: str) -> bool:
 
 
 def _commands(command: str) -> list[str]:
-    """Return the whole command and each command in it. No shell's grammar: it may find one too many in a quote."""
+    """Return the whole command and each command in it, as it stands and without what runs it.
+
+    It may find one too many in a quote.
+    """
+    from fleet.text import shell  # 5 ms that an edit need not spend
+
     whole = command[:SUBJECT_CHARS_MAX].strip()
     parts = whole
     for separator in _SEPARATORS:
         parts = parts.replace(separator, "\0")
-    inner = [_bare(part) for part in parts.split("\0")[:PARTS_MAX]]
-    return [whole, *(part for part in inner if part and part != whole)] if whole else []
-
-
-def _bare(part: str) -> str:
-    """Return a command without what merely stands before it: ``sudo``, ``CI=1``, ``python -m``."""
-    part = part.strip()
-    while part:
-        if part.startswith(_RUNNING):
-            part = part.split(" ", 2)[2].strip()
-            continue
-        first, _, rest = part.partition(" ")
-        if first not in _BEFORE and not (first.partition("=")[0].isidentifier() and "=" in first):
-            return part
-        part = rest.strip()
-    return ""
+    found = [whole, *(part.strip() for part in parts.split("\0")[:PARTS_MAX])]
+    bare = [" ".join(words) for each in found for words in shell.Command(each).programs]
+    return list(dict.fromkeys(filter(None, [*found, *bare])))

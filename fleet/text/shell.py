@@ -77,12 +77,13 @@ class Command:
     Attributes:
         family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
             first that is a build or a test by default; else of the first that does not merely prepare.
+        programs: words of each simple command in it, the program first, without its path and what wraps it.
         waits: whether it lets time pass before it looks, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
         self._line = line
-        self._programs = pieces = list(_programs(line))
+        self.programs = pieces = list(_programs(line))
         by_default = [words for words in pieces if _is_any(words, BUILDS)]
         chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
         self.family = _named(chosen[0])
@@ -100,12 +101,12 @@ class Command:
     @property
     def only_looks(self) -> bool:
         """True where it changes nothing that another one could depend on: it reads, prints or checks."""
-        return bool(self._programs) and not _writes(self._line) and all(map(_looks, self._programs))
+        return bool(self.programs) and not _writes(self._line) and all(map(_looks, self.programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
         """Tell whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
         known = BUILDS if builds is None else tuple(builds)
-        return any(_is_any(words, known) for words in self._programs)
+        return any(_is_any(words, known) for words in self.programs)
 
     def outcome(self, printed: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
         """Return whether it did what it should; None where nobody can tell.

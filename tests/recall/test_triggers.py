@@ -24,6 +24,16 @@ from tests.records import AT, pattern
         ("Bash:git push*", "Bash", "sudo CI=1 git push", "", True),
         ("Bash:pytest*", "Bash", "CI=1 python -m pytest -q", "", True),
         ("Bash:tsc*", "Bash", "cd web && npx tsc", "", True),
+        *(
+            ("Bash:rm *", "Bash", command, "", True)
+            for command in (
+                *("/bin/rm x", "command rm x", "sudo -u bob rm x", "env A=b rm x", "\\rm x", "eval 'rm x'"),
+                *("bash -c 'rm x'", 'sudo sh -ec "cd /; /bin/rm x"', "ls | xargs -n 1 rm -f", "nohup nice -n 5 rm x &"),
+                *("echo $(sudo /bin/rm x)", "timeout 5 rm x", "if true; then rm x; fi", "A=b rm x", "{ rm x; }"),
+            )
+        ),
+        *(("Bash:rm *", "Bash", command, "", False) for command in ("rmdir x", "git rm x", "ls rm", "command -v rmx")),
+        ("Bash:python3 setup.py*", "Bash", "cd x && python3 setup.py build", "", True),
         ("Bash:ruff check*", "Bash", "uv run ruff check .", "", True),
         ("Bash:git push", "Bash", "git push -f", "", False),
         ("Bash:*--force*", "Bash", "git push --force", "", True),
