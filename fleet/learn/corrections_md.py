@@ -130,6 +130,7 @@ class Entry(NamedTuple):
             this and ``right`` are what was stated later, at the end of the page.
         is_undone: it was taken back.
         beside: lines below the heading, from 1, that stand behind the end of a value: they are no part of the entry.
+        unread: line and text of each value of a field that says something else already.
         category: what the lesson is about, one word or two; empty if it has none.
         trigger: the step before which the lesson is shown; empty if it was given none.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
@@ -156,6 +157,7 @@ class Entry(NamedTuple):
     trigger: str = ""
     is_undone: bool = False
     beside: tuple[int, ...] = ()
+    unread: tuple[tuple[int, str], ...] = ()
 
     @property
     def is_bare(self) -> bool:
@@ -382,6 +384,7 @@ class _Block:
         self.statement = statement  # the heading is no entry's, but what was learned from one
         self.body: list[str] = []  # what stands before the first field
         self.values: dict[str, list[list[str]]] = {}
+        self.fields: list[tuple[int, str, list[str]]] = []  # the same in order, each with the number of its line
         self.current: list[str] | None = None  # the value that further lines belong to; None: the body
         self.is_long = True  # the value goes on to the next field
         self.has_gap = False  # a blank line, or fleet's comment, is the last that was read of the value
@@ -396,6 +399,7 @@ class _Block:
         if is_text and (label := _label(row.text)):
             self.current = [label[1]]
             self.values.setdefault(label[0], []).append(self.current)
+            self.fields.append((row.number, label[0], self.current))
             self.is_long = label[0] in _LONG
             self.has_gap = self.is_list = self.is_over = False
         elif is_text and _is_rule(row.text):
@@ -436,6 +440,13 @@ class _Block:
             if text and not (name == "pattern" and (is_placeholder(text) or self._is_torn(text))):
                 return text
         return ""
+
+    def unread(self) -> tuple[tuple[int, str], ...]:
+        """Return line and text of what ``value`` passes over, since the field says something else already."""
+        if len(self.fields) == len(self.values):
+            return ()
+        said = ((number, _joined(lines), self.value(name)) for number, name, lines in self.fields)
+        return tuple((line, text) for line, text, read in said if text not in ("", read) and not is_placeholder(text))
 
     def _is_torn(self, pattern: str) -> bool:
         """Tell a signal's placeholder of which a crash left the beginning: as a lesson, it would be everybody's."""
@@ -793,6 +804,7 @@ def _entry(block: _Block) -> Entry:
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
         trigger=fold(block.value("trigger")),
         beside=tuple(block.beside),
+        unread=block.unread(),
     )
 
 

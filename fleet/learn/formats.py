@@ -103,6 +103,7 @@ LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
 
 _TO_BE_INFERRED = "its pattern is still to be inferred"
 _UNDONE = "it was undone"
+_SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
 _TIMES = ("ts", "timestamp", "created", "created_at", "createdAt", "date", "at", "logged", "learned_at", "updated_at")
 _SAYS = (
     *("lesson", "rule", "insight", "learning", "takeaway", "principle", "learned", "summary", "memory", "fact", "text"),
@@ -483,7 +484,9 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
 
 def read_beside(log: bytes) -> Iterator[Item]:
     """Yield what stands in an agent's own log beside the entries that are counted: what a person wrote in any form."""
-    yield from _read_notes(corrections_md.FILE_NAME, corrections_md.blank_entries(log, is_waiting_own=True)[0])
+    lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
+    yield from (Left(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
+    yield from _read_notes(corrections_md.FILE_NAME, lines)
 
 
 def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:

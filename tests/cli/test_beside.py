@@ -65,6 +65,16 @@ def test_lessons_in_another_form_are_taken_once_and_the_text_stays(w):
     assert found["Quote every variable in a shell script"]["id"] == pattern
 
 
+def test_a_second_value_of_a_field_of_one_entry_is_named_and_taken_for_nothing(w):
+    one, other = "Always use awk over sed", "Never parse HTML by regular expressions"
+    said = f"## 2026-11-20 Parsing\n**Wrong:** sed\n**Right:** awk\n**Pattern:** {one}\n**Pattern:** {other}\n"
+    log(w).write_text(f"# Corrections\n\n{said}**Right:** awk\n**Category:** shell\n**Category:** tools\n")
+    told = w.run("w", "sync").stderr
+    assert {*known(w)} == {one}
+    assert {(each["line"], each["text"]) for each in status(w)["not_taken"]} == {(7, other), (10, "tools")}
+    assert "says something else in that field already" in told
+
+
 def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headings_are_not(w):
     log(w).write_text(PAGE)
     told = w.run("w", "sync").stderr
