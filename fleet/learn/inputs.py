@@ -158,6 +158,8 @@ def _check_name(field: str) -> None:
 
 
 def _tags(given: str) -> Change:
+    if re.search(r'["\[\]{}]', given):
+        raise UsageError("tags are words with commas between: --set tags=ci,git. Nothing was changed")
     screened = [Text.enter("set tags", tag) for tag in given.split(",")]
     return Change("tags", sorted({tag.text for tag in screened if tag.text}), secrets_in(screened))
 

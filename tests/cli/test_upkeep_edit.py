@@ -69,6 +69,8 @@ def test_a_value_is_text_but_for_importance_and_tags(stage, said, value):
         ("correct=" + "x" * 8193, 3, "limit"),
         ("tags=" + ",".join(map(str, range(33))), 3, "more than 32 tags"),
         ("importance=nan", 2, "from 0 to 1"),
+        ('tags=["a","b"]', 2, "commas"),
+        ('tags="a","b"', 2, "commas"),
     ],
 )
 def test_what_cannot_be_set_is_refused_and_nothing_changes(stage, said, code, told):
