@@ -11,7 +11,7 @@ is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and `
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -21,7 +21,7 @@ from fleet.app import consolidating, learning, reflecting, reviewing, starting, 
 from fleet.app.reviewing import Asked
 from fleet.learn.corrections import Correction
 from fleet.model import names
-from fleet.model.errors import NoError, UsageError
+from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
@@ -81,12 +81,16 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     """Return the best-evidenced of what waits (0: all), of a kind and agent if named, and note that it was shown."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
-    expired = [] if workspace.is_read_only else gather(workspace)
+    expired: list[Entry] = []
+    try:
+        expired = [] if workspace.is_read_only else gather(workspace)
+    except DiskError as why:
+        workspace.warn(f"listed is what waited before; what came since is missing: {why}")
     agents = [agent] if agent else Inboxes(workspace).agents
     waiting = Inboxes(workspace, agents).waiting(kind)
     shown = tuple(waiting[:count] if count else waiting)
-    if not workspace.is_read_only:
-        Inboxes(workspace).show(shown)
+    with suppress(DiskError):
+        Inboxes(workspace).show(() if workspace.is_read_only else shown)
     return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired))
 
 

@@ -104,6 +104,17 @@ def test_what_reads_works_where_nothing_can_be_written(frozen, name):
     assert files(frozen.folder / "disk/w") == before
 
 
+def test_the_inbox_lists_what_waited_before_and_says_that_what_came_since_is_missing(frozen):
+    for words, told in ((("inbox",), "nothing waits"), (("inbox", "--json"), '"waiting":[]')):
+        done = frozen.run("disk/w", *words)
+        assert told in done.stdout
+        assert "what came since is missing" in done.stderr
+    frozen.thaw()
+    done = frozen.run("disk/w", "inbox")
+    assert "one lesson?" in done.stdout
+    assert "missing" not in done.stderr
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_what_writes_gives_one_clear_error_and_works_when_it_may(frozen, name):
     words = named(frozen, WRITES[name])
