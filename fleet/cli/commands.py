@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -158,8 +159,6 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
-        except BrokenPipeError as gone:  # here, since the parser would leave with a code that says "no"
-            raise _NobodyReadsError from gone
 
 
 def _module(name: str) -> Any:
@@ -227,10 +226,6 @@ class _InterruptedError(FleetError):
     exit_code = EXIT_INTERRUPTED
 
 
-class _NobodyReadsError(Exception):
-    """The reader of our output has gone, as in ``fleet patterns | head``."""
-
-
 app = typer.Typer(
     cls=_Commands,
     name="fleet",
@@ -246,7 +241,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(_module("help").version())
+        chosen.put(_module("help").version())
         raise typer.Exit
 
 
@@ -271,16 +266,22 @@ def _before(
 
 
 def run(words: list[str]) -> int:
-    """Parse the words and run the command; return its exit code.
-
-    Raises:
-        BrokenPipeError: nobody reads our output any more.
-    """
+    """Parse the words and run the command; return its exit code, ours where it changed nothing and cannot answer."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a C locale must not stop an emoji, or a lesson in Chinese
             reconfigure(encoding="utf-8", errors="backslashreplace")
     chosen.owes_json = "--json" in itertools.takewhile(lambda word: word != "--", words)
+    code = _run(words)
+    with suppress(typer.Exit):
+        chosen.put()
+    if not chosen.untold:
+        return code
+    note(f"the answer cannot be written ({chosen.untold}){'; what was given is done' * chosen.has_changed}")
+    return code if chosen.has_changed else code or FleetError.exit_code
+
+
+def _run(words: list[str]) -> int:
     try:
         if COMPLETING in os.environ:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
@@ -291,8 +292,6 @@ def run(words: list[str]) -> int:
         code = left.code if isinstance(left.code, int) else FleetError.exit_code
         misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has told
         return _failed(misused(), code, is_told=True) if misused else code
-    except _NobodyReadsError:
-        raise BrokenPipeError from None
     except OSError as why:
         told = f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept"
         return _failed(told, FleetError.exit_code)

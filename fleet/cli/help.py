@@ -38,12 +38,12 @@ def _help(
     asked, above = " ".join(words or ()), ctx.find_root()
     if asked in ("", "all") or (asked in GROUPS and asked not in MODULES):
         above.meta[ALL] = asked
-        print(above.get_help())
+        output.chosen.put(above.get_help())
         if asked == "all":
             output.say(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if (words or [""])[0] in MODULES:
-        print(_help_of(above, words or []))
+        output.chosen.put(_help_of(above, words or []))
         if page := next((each for each in (asked, f"{asked}s") if each in topics()), ""):
             output.say(f"\nThe page about it: fleet help {page}.md")
         return

@@ -111,6 +111,22 @@ class _Chosen(msgspec.Struct):
     session: str = ""
     owes_json: bool = False
     """One JSON document was asked for, and is not printed yet."""
+    has_changed: bool = False
+    """The command changed something here."""
+    untold: str = ""
+    """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
+
+    def put(self, *rows: str) -> None:
+        """Print rows to stdout; none: write what was printed and is not written yet."""
+        try:
+            print(*rows, sep="\n") if rows else sys.stdout.flush()
+        except OSError as why:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if isinstance(
+                why, BrokenPipeError
+            ):  # the reader has gone, as in `fleet patterns | head`: that is its right
+                raise typer.Exit from why
+            self.untold = why.strerror or str(why)
 
     def root(self) -> Path:
         """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
@@ -157,6 +173,7 @@ class _Chosen(msgspec.Struct):
             command: "" for none. What a schedule gives (``FLEET_SCHEDULED=1``) is none either.
             began: when, as a stamp.
         """
+        self.has_changed |= bool(command)
         if not command or os.environ.get("FLEET_SCHEDULED") == "1":
             return
         with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
@@ -193,6 +210,7 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
     finally:
         for warning in workspace.warnings:
             note(f"warning: {warning}")
+        chosen.has_changed |= workspace.has_changed
         workspace.close()
 
 
@@ -215,7 +233,7 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
 
 def say(text: str) -> None:
     """Print to stdout, cleaned."""
-    print(cleaned(text))
+    chosen.put(cleaned(text))
 
 
 def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
@@ -229,7 +247,7 @@ def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
         wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
         shown[-1] = (f"\n{' ' * hang}".join(wrapped), style)
-    print("".join(painted(text, style) for text, style in shown))
+    chosen.put("".join(painted(text, style) for text, style in shown))
 
 
 def painted(text: str, style: str) -> str:
@@ -245,7 +263,8 @@ def _has_colours() -> bool:
 
 def note(text: str) -> None:
     """Print to stderr, safe for a terminal, without secrets."""
-    print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
+    with suppress(OSError):  # the command goes on
+        print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
 
 
 def tell(found: Any, text: str | Sequence[str], *, as_json: bool) -> None:
@@ -266,7 +285,7 @@ def tell_secrets(kinds: tuple[str, ...]) -> None:
 def say_json(found: Any) -> None:
     """Print one JSON document, cleaned."""
     chosen.owes_json = False
-    print(as_json(cleaned(found)))
+    chosen.put(as_json(cleaned(found)))
 
 
 def as_json(found: Any) -> str:

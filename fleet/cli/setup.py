@@ -75,7 +75,8 @@ def _init(
     if host not in ("", "none"):
         install.check_host(host)
     named = output.chosen.agent_named(agent)
-    if _is_asked() and not ephemeral:
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
@@ -83,7 +84,7 @@ def _init(
     for about, question in setup.doubts(root, remote, branch).items():
         # A script that names another remote means it: it is told, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
-    made = setup.found(root, named, remote, branch, home or _another_home(root), ephemeral=ephemeral)
+    made = setup.found(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         done.append(f".gitignore: {', '.join(local)}")
@@ -96,7 +97,7 @@ def _init(
         done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     for line in done:
         say(line)
-    _offer_author(workspace, author)
+    _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=made.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
@@ -105,28 +106,23 @@ def _init(
         _tell_found(workspace)
     if not ephemeral:
         who = workspace.agent(named)
-        _offer_files(workspace, who, take_in=take_in)
-        _offer_host(workspace, host)
+        _offer_files(workspace, who, take_in=take_in, asks=asks)
+        _offer_host(workspace, host, asks=asks)
         _tell_next(workspace)
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
 
 
-def _another_home(root: Path) -> str:
+def _another_home(root: Path, *, asks: bool) -> str:
     """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
     if not (proposed := setup.proposed_home(root)):
         return ""
-    if _is_asked():
+    if asks:
         told = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
         return str(typer.prompt(told, default=proposed)).strip()
     say(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
     return proposed
-
-
-def _is_asked() -> bool:
-    """Return True where a person sits at a terminal and answers."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _ask_agent(root: Path) -> str:
@@ -147,11 +143,11 @@ def _ask_remote(root: Path) -> str:
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
 
 
-def _offer_author(workspace: Workspace, named: str) -> None:
+def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
     """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
-    if not named and _is_asked() and share.remote and not is_settled:
+    if not named and asks and share.remote and not is_settled:
         if not (known := Repository(workspace.root).identity()):
             return
         is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
@@ -161,9 +157,9 @@ def _offer_author(workspace: Workspace, named: str) -> None:
         say(f"commits are made as {who}" if who else "commits bear no person's name")
 
 
-def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> None:
+def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks: bool) -> None:
     """Take in what lies here: the files of a project that hold lessons; of past sessions, say what they propose."""
-    if take_in is None and (not _is_asked() or workspace.state.get("files_asked")):
+    if take_in is None and (not asks or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
     there = moving.preview_import(workspace) if take_in is not False else None
@@ -178,10 +174,10 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None) -> N
         say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 
-def _offer_host(workspace: Workspace, host: str) -> None:
+def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     file = install.SettingsFile.of(workspace.root)
     is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
-    if not host and _is_asked() and not is_settled:
+    if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
         told = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
         host = CLAUDE_CODE if typer.confirm(told, default=True) else "none"
@@ -266,7 +262,7 @@ def _install(
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
-        print(install.plugin_folder())
+        say(str(install.plugin_folder()))
         return
     file = _file(project=project, user=user)
     _tell(

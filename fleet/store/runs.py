@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
 from fleet.store.workspace import Workspace
 
 UNDO = "undo"
@@ -39,7 +39,7 @@ NOTED_MAX = 300
 
 _GIVEN = "given"
 """Key in ``local.db`` of the last command that changed something here and left no run."""
-_PLAN, _DONE = ".plan", ".json"
+_PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _GONE = "was removed since; nothing was put back"
 _CHANGED = "was changed while the plan was carried out; it stays as it is"
@@ -179,19 +179,32 @@ class Runs:
         """Note what the block does as a run that can be taken back; a block that says and changes nothing leaves none.
 
         What the block did is safe by itself, and never fails for this note: without room for it, it cannot be undone
-        by ``fleet undo``, and that is said. The block may write ``files``; ``kind`` is one of ``COMMANDS``.
+        by ``fleet undo``, and that is said. An empty file says meanwhile that it began, and stays where no note came of
+        it, so that nobody takes the run before it for the last one. The block may write ``files``; ``kind`` is one of
+        ``COMMANDS``.
         """
         noted, before, trouble = Noted(), dict[str, bytes | None](), ""
+        begun = self._folder / f"{self._workspace.wall()} fleet {kind}{_BEGUN}"
+        with suppress(FleetError):
+            self._files.note(begun, b"")
         try:
             paths = [each.relative_to(self._workspace.root).as_posix() for each in files]
             before = {path: self._read(path) for path in paths}
         except FleetError as why:
             trouble = str(why)
-        yield noted
+        try:
+            yield noted
+        except (UsageError, NoError, RefusedError):
+            with suppress(FleetError):
+                self._files.remove(begun)
+            raise
         try:
             edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
-            if not trouble and (edits or noted.lessons or noted.fields or noted.retired):
-                noted.run = self._note(agent, kind, noted, edits)
+            if edits or noted.lessons or noted.fields or noted.retired:
+                self._workspace.has_changed = True
+                noted.run = noted.run if trouble else self._note(agent, kind, noted, edits)
+            if not trouble:
+                self._files.remove(begun)
         except FleetError as why:
             trouble = trouble or str(why)
         if trouble:
@@ -217,7 +230,8 @@ class Runs:
 
     def given(self) -> tuple[str, str]:
         """Return the last command that changed something here and left no run, and when; "" twice for none."""
-        at, _, command = self._workspace.state.get(_GIVEN).partition(" ")
+        begun = [path.stem for path in self._folder.glob(f"*{_BEGUN}")]
+        at, _, command = max([self._workspace.state.get(_GIVEN), *begun]).partition(" ")
         return command, at
 
     def forget(self, texts: Iterable[str]) -> None:
@@ -318,7 +332,7 @@ class Runs:
                 self._files.remove(self._workspace.root / each.path)
             else:
                 self._files.replace(self._workspace.root / each.path, each.after)
-        done = msgspec.structs.replace(run, left=left)
+        done, self._workspace.has_changed = msgspec.structs.replace(run, left=left), True
         self._files.replace(self._path(run.id), msgspec.json.encode(done))
         self._files.remove(self._path(run.id, _PLAN))
         return done

@@ -75,6 +75,7 @@ class Workspace:
         files: all writes below the root.
         place: of the agents' homes, relative to the root.
         warnings: what a person should be told, collected while we work.
+        has_changed: whether a command changed something here that a second try would do again.
         db: the database of the clan's lines.
         state: what this machine alone knows.
     """
@@ -91,6 +92,7 @@ class Workspace:
         self.place = self.files.homes = self.config.files.home or homes.Homes(root).current()
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
+        self.has_changed = False
         if noted := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
                 self.files.replace(root / homes.FILE, noted)

@@ -33,12 +33,12 @@ def project(stage: Stage, where: str) -> None:
     stage.git("remote", "add", "origin", str(stage.remote), where=where)
 
 
-def on_a_terminal(stage: Stage, where: str, answers: list[tuple[str, str]]) -> str:
+def on_a_terminal(stage: Stage, where: str, answers: list[tuple[str, str]], *words: str) -> str:
     """Run ``fleet init`` on a terminal; type each answer once its question stands there. Return all that was shown."""
     pid, handle = pty.fork()
     if pid == 0:
         os.chdir(stage.folder / where)
-        os.execve(sys.executable, [sys.executable, "-m", "fleet", "init"], stage.environment(TERM="dumb"))
+        os.execve(sys.executable, [sys.executable, "-m", "fleet", "init", *words], stage.environment(TERM="dumb"))
     shown, seen, until = "", 0, time.monotonic() + 30
     with suppress(OSError):  # it has ended
         while time.monotonic() < until:
@@ -88,6 +88,16 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(stage: S
     assert "agents/more.py" in news
     assert not [each for each in news if each.startswith((".fleet/", "agents/velma", "fleet-agents", "clan-learnings"))]
     assert "[Y/n]" not in on_a_terminal(stage, "velma", [])  # asked once
+
+
+def test_with_a_yes_to_all_nothing_is_asked_on_a_terminal_and_nobody_is_named_as_author(stage: Stage):
+    project(stage, "velma")
+    shown = on_a_terminal(stage, "velma", [], "--yes", "--agent", "velma", "--remote", "origin")
+    assert "?" not in shown
+    assert "next: " in shown
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    assert "@localhost" in stage.git("log", "-1", "--format=%ae", "fleet", where="clan.git")
 
 
 def test_all_of_it_by_flags_and_a_commit_says_who_learned_what(stage: Stage):

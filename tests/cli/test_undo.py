@@ -1,13 +1,15 @@
 """``fleet undo``: the last command, or any run, is taken back; what was written or said since stays."""
 
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from fleet.app import reflecting, undoing
+from fleet.app import learning, reflecting, undoing
 from fleet.cli import commands
+from fleet.learn.corrections import Correction
+from fleet.model.errors import DiskError
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
@@ -148,6 +150,41 @@ def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
     assert known(w) == {LESSON: known(w)[LESSON], OTHER: "retired"}
     w.run("w", "undo", expect=1)
     assert known(w)[LESSON] != "retired"
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, DiskError])
+def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before_it(w, monkeypatch, fault):
+    w.correct("w", LESSON)
+
+    def fail(*_: object) -> str:
+        raise fault("now")
+
+    with monkeypatch.context() as patch, closing(Workspace(w.folder / "w")) as workspace, suppress(KeyboardInterrupt):
+        patch.setattr(Runs, "_note", fail)
+        learning.correct(workspace, "velma", Correction("w", "r", OTHER))
+    told = w.run("w", "undo", expect=1).stderr
+    assert "the last command here was `fleet correct`" in told
+    assert "`fleet undo correct-" in told, "and how the one before it is taken back"
+    assert known(w) == {LESSON: "candidate", OTHER: "candidate"}
+    w.correct("w", "Say what is left")
+    assert undo(w)["kind"] == "correct"
+    w.run("w", "undo", expect=1)
+
+
+def test_what_an_undo_of_private_leaves_says_where_its_counts_come_from(w):
+    id_ = w.correct("w", LESSON)
+    w.run("w", "edit", id_, "--set", "scope=private")
+    undo(w)
+    assert "1 written by hand, imported, or counted while it was private" in w.run("w", "show", id_).stdout
+
+
+def test_what_was_refused_or_changed_nothing_stands_in_nobodys_way(w):
+    id_ = w.correct("w", LESSON)
+    w.run("w", "discover", "--problem", "p", "--solution", "x" * 100_000, expect=3)
+    w.run("w", "restore", id_, expect=1)
+    w.run("w", "edit", id_, "--set", f"text={LESSON}")
+    assert undo(w)["kind"] == "correct"
+    assert not list((w.folder / "w/.fleet/runs").glob("*.begun"))
 
 
 def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_anybody_said():
