@@ -36,6 +36,12 @@ class _Changed(NamedTuple):
     others: list[str]
     changed: str
 
+    def as_found(self) -> dict[str, Any]:
+        """Return it as ``--json`` has it."""
+        lesson = self.pattern
+        named = {"id": lesson.id, "text": lesson.text, "seen": lesson.count("seen")}
+        return named | {"others": self.others, "changed": self.changed}
+
 
 class _Edited(NamedTuple):
     """Result of an edit.

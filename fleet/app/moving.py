@@ -169,22 +169,25 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
     return archive.backup(workspace, target, overwrite=overwrite)
 
 
-def prepare(root: Path, source: Path) -> None:
-    """Make a workspace where there is none: the backup says what it was like.
+def prepare(root: Path, source: Path, agree: Callable[[], None]) -> None:
+    """Make a workspace where there is none, as the backup says, once ``agree`` has asked a person and did not raise.
+
+    The backup is read to its end before: nobody is asked about one that cannot be restored.
 
     Raises:
         NoError: it does not say.
         RefusedError: it is damaged, or no backup.
     """
-    if (root / config.FILE_NAME).exists():
-        return
     found = [each.data for each in archive.members(source) if each.path == config.FILE_NAME and not each.refused]
-    if not found:
+    is_there = (root / config.FILE_NAME).exists()
+    if not found and not is_there:
         raise NoError(
             f"{root} is no workspace, and {source} does not say how to make one. Run `fleet init` there first"
         )
-    root.mkdir(parents=True, exist_ok=True)
-    Files(root).replace(root / config.FILE_NAME, found[0])
+    agree()
+    if not is_there:
+        root.mkdir(parents=True, exist_ok=True)
+        Files(root).replace(root / config.FILE_NAME, found[0])
 
 
 def restore_backup(workspace: Workspace, source: Path) -> Restored:

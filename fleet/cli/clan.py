@@ -1,8 +1,10 @@
 """Commands that share: sync, whole editions and their page, a pause, and leaving a clan."""
 
 import sys
+from itertools import chain
 from typing import Annotated
 
+import msgspec
 import typer
 
 from fleet.app import pages, reflecting, sharing
@@ -23,20 +25,21 @@ def _sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
     agent: output.Agent = "",
+    as_json: output.Json = False,
 ) -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         if dry_run:
-            _tell_outgoing(sharing.dry_run(workspace, who))
+            _tell_outgoing(sharing.dry_run(workspace, who), as_json=as_json)
             return
-        if _is_paused(workspace, "synced"):
+        if _is_paused(workspace, "synced", as_json=as_json):
             return
         with output.waiting("Syncing"):
             done = _synced(workspace, who, yes=yes)
-        _tell_synced(done)
-        for line in reflecting.to_review(reflecting.current_clusters(workspace)):
-            output.say(line)
+        review = reflecting.to_review(reflecting.current_clusters(workspace))
+        output.tell(msgspec.to_builtins(done) | {"review": review}, [*_synced_told(done), *review], as_json=as_json)
+        _note_synced(done)
         if done.is_partial or (done.why and not done.remote):
             raise typer.Exit(EXIT_REFUSED)
 
@@ -53,20 +56,22 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
         return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 
-def _is_paused(workspace: Workspace, done: str) -> bool:
+def _is_paused(workspace: Workspace, done: str, *, as_json: bool) -> bool:
     """Tell whether sharing is paused here, and say so: what was asked for was not done."""
     held = workspace.state.paused(workspace.wall())
     if held:
-        say(f"not {done}: sharing is paused {held}. Everything is kept here; `fleet resume` ends the pause")
+        told = f"not {done}: sharing is paused {held}. Everything is kept here; `fleet resume` ends the pause"
+        output.tell({"paused": held}, told, as_json=as_json)
     return held is not None
 
 
-def _tell_outgoing(out: Outgoing) -> None:
+def _tell_outgoing(out: Outgoing, *, as_json: bool) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
-    for path, lines in out.lines.items():
+    found = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
+    withheld = [{"path": each.path, "reason": each.reason} for each in out.withheld]
+    output.tell({"lines": found, "withheld": withheld}, list(chain.from_iterable(found.values())), as_json=as_json)
+    for path, lines in found.items():
         note(f"{path}: {counted(len(lines), 'line')}")
-        for raw in lines:
-            say(raw.decode("utf-8", "backslashreplace"))
     for each in out.withheld:
         note(f"stays here: a line of {each.path} {each.reason}")
     note(f"{counted(out.count, 'line')} would go out; nothing was sent")
@@ -74,17 +79,22 @@ def _tell_outgoing(out: Outgoing) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _tell_synced(done: Synced) -> None:
+def _synced_told(done: Synced) -> list[str]:
     if not done.remote and done.why:
-        say(f"nothing was sent: {done.why}. All is kept here; mend the file, and `fleet sync` again")
+        rows = [f"nothing was sent: {done.why}. All is kept here; mend the file, and `fleet sync` again"]
     elif not done.remote:
-        say("nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one")
+        rows = ["nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one"]
     else:
         verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"
         came = [counted(done.patterns_in, "lesson")] if done.patterns_in else []
         came += [counted(done.discoveries_in, "discovery", "discoveries")] if done.discoveries_in else []
         told = f"{' and '.join(came)} new or changed in" if came else "nothing new came in"
-        say(f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {told}")
+        rows = [f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {told}"]
+    rows += ["wrote a new edition of patterns.jsonl and patterns.md"] if done.edition else []
+    return [*rows, *(f"promoted into memory.md: {text}" for text in done.promoted)]
+
+
+def _note_synced(done: Synced) -> None:
     for number, what in (
         (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
         (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
@@ -101,10 +111,6 @@ def _tell_synced(done: Synced) -> None:
             f"{counted(len(done.put_back), 'file')} here lacked lines that the clan's tree holds: deleted, or an older "
             f"copy came back; they were put back ({', '.join(done.put_back[:3])}). To take a lesson out: `fleet retire`"
         )
-    if done.edition:
-        say("wrote a new edition of patterns.jsonl and patterns.md")
-    for text in done.promoted:
-        say(f"promoted into memory.md: {text}")
 
 
 @app.command("compact")
@@ -112,7 +118,7 @@ def _compact(yes: output.Confirmed = False, agent: output.Agent = "", as_json: o
     """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
-        if _is_paused(workspace, "compacted"):
+        if _is_paused(workspace, "compacted", as_json=as_json):
             return
         with output.waiting("Compacting"):
             done = _synced(workspace, who, yes=yes, compact=True)
@@ -139,20 +145,23 @@ def _pause(
     minutes: Annotated[
         int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
     ] = None,
+    as_json: output.Json = False,
 ) -> None:
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
     with output.opened() as workspace:
         held = sharing.Membership(workspace).pause(minutes)
-        say(f"sharing is paused {held}; lessons are still logged, and wait here")
+        told = f"sharing is paused {held}; lessons are still logged, and wait here"
+        output.tell({"paused": held}, told, as_json=as_json)
 
 
 @app.command("resume")
-def _resume() -> None:
+def _resume(as_json: output.Json = False) -> None:
     """End a pause. Nothing is sent by this itself."""
     with output.opened() as workspace:
         was_paused = workspace.state.paused(workspace.wall()) is not None
         workspace.state.resume()
-        say("sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused")
+        told = "sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused"
+        output.tell({"paused": ""}, told, as_json=as_json)
 
 
 @app.command("leave")

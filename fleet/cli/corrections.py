@@ -152,16 +152,11 @@ def _unstated(workspace: Workspace) -> list[output.Offer]:
 
 
 def _tell_waiting(found: list[signals.Waiting], *, as_json: bool) -> None:
-    if as_json:
-        rows = [output.cleaned({"id": each.id, "when": each.when, "title": each.title}) for each in found]
-        output.say_json({"waiting": rows})
-        return
-    for each in found:
-        output.say(f"{each.id}  {each.when or 'no date':<17}  {output.cleaned(each.title)}")
-    if found:
+    waiting = [{"id": each.id, "when": each.when, "title": each.title} for each in found]
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {output.cleaned(each.title)}" for each in found]
+    output.tell({"waiting": waiting}, rows or "no correction waits for its lesson", as_json=as_json)
+    if found and not as_json:
         output.note(f'state each: fleet learn {found[0].id} --pattern "..."')
-    else:
-        output.say("no correction waits for its lesson")
 
 
 def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:

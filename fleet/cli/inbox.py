@@ -48,7 +48,9 @@ def _inbox(
         typer.Argument(
             metavar="[ID...]",
             help="Of items; i-...",
-            autocompletion=output.completing(lambda workspace, _: _offers(workspace)),
+            autocompletion=output.completing(
+                lambda workspace, _: [(each.item.id, each.item.title) for each in Inboxes(workspace).waiting()]
+            ),
         ),
     ] = None,
     kind: Annotated[
@@ -77,11 +79,13 @@ def _inbox(
                 "--all KIND; nothing was changed"
             )
         who = output.agent_in(workspace, agent)
-        wanted = ids or _all_of(workspace, kind)
+        every = () if ids else inbox.listing(workspace, "" if kind == "every" else kind, count=0).entries
+        wanted = ids or [each.item.id for each in every]
         done, failed = list[Decision](), list[FleetError]()
         for each in wanted:
             try:
-                done.append(_decide(workspace, who, each, action, answer or why))
+                decide = inbox.approve if action == _APPROVE else inbox.reject
+                done.append(decide(workspace, who, each, answer or why))
             except FleetError as no:
                 if ids and len(ids) == 1:
                     raise
@@ -89,22 +93,6 @@ def _inbox(
         _tell(done, failed, as_json=as_json)
         if failed:
             raise typer.Exit(failed[0].exit_code)
-
-
-def _offers(workspace: Workspace) -> list[output.Offer]:
-    found = Inboxes(workspace).waiting()
-    return [(each.item.id, each.item.title) for each in found]
-
-
-def _all_of(workspace: Workspace, kind: str) -> list[str]:
-    found = inbox.listing(workspace, "" if kind == "every" else kind, count=0)
-    return [each.item.id for each in found.entries]
-
-
-def _decide(workspace: Workspace, agent: str, prefix: str, action: str, more: str) -> Decision:
-    if action == _APPROVE:
-        return inbox.approve(workspace, agent, prefix, more)
-    return inbox.reject(workspace, agent, prefix, more)
 
 
 def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
@@ -142,20 +130,9 @@ def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) ->
 
 
 def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
-    item = entry.item
-    return {
-        "id": item.id,
-        "kind": item.kind,
-        "agent": entry.agent,
-        "title": item.title,
-        "evidence": list(item.evidence),
-        "weight": item.weight,
-        "diff": inbox.diff_of(workspace, entry),
-        "since": item.at,
-        "until": entry.last_day(),
-        "run": item.run,
-        "session": item.session,
-    }
+    said = {name: getattr(entry.item, name) for name in ("id", "kind", "title", "evidence", "weight", "run", "session")}
+    found = {"agent": entry.agent, "diff": inbox.diff_of(workspace, entry)}
+    return said | found | {"since": entry.item.at, "until": entry.last_day()}
 
 
 def _head(entry: Entry) -> str:
@@ -210,7 +187,8 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         elif pressed in keys:
             action, answer = keys[pressed]
             try:
-                done.append((at, _decide(workspace, agent, entry.item.id, action, answer)))
+                decide = inbox.approve if action == _APPROVE else inbox.reject
+                done.append((at, decide(workspace, agent, entry.item.id, answer)))
                 output.say(f"  {done[-1][1].did}")
             except FleetError as no:  # not true any more, or changed just now
                 output.say(f"  {no}")
@@ -272,15 +250,10 @@ def _answered(workspace: Workspace, agent: str, given: str) -> dict[str, str]:
     return {"pair": named, "said": said, "told": told}
 
 
-def _pair_as_json(asked: Asked) -> dict[str, object]:
+def _pair_as_json(asked: Asked) -> dict[str, Any]:
     lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (asked.one, asked.other)]
-    return {
-        "pair": asked.pair,
-        "kind": asked.kind,
-        "lessons": lessons,
-        "differs": list(asked.differs),
-        "answers": list(reviewing.ANSWERS[asked.kind]),
-    }
+    found = {"pair": asked.pair, "kind": asked.kind, "lessons": lessons, "differs": list(asked.differs)}
+    return found | {"answers": list(reviewing.ANSWERS[asked.kind])}
 
 
 def _held_rows(held: Waiting) -> list[str]:

@@ -126,16 +126,13 @@ def _mutate(
 
 def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
     if as_json:
-        told: dict[str, object] = {
-            "id": declared.id,
-            "code": declared.strategy.code,
-            "name": declared.strategy.name,
-            "journal": declared.path.relative_to(workspace.root).as_posix(),
-            "opened": list(declared.opened),
-        }
-        if known is not None:
-            told["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
-        output.say_json(told)
+        told = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
+        where = declared.path.relative_to(workspace.root).as_posix()
+        hits = (
+            [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits] if known else []
+        )
+        more = {"known": hits} if known is not None else {}
+        output.say_json(told | {"journal": where, "opened": list(declared.opened)} | more)
     else:
         output.say(declared.block)
         opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""

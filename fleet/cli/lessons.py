@@ -132,50 +132,39 @@ def _show(
     """Show all that is known of one lesson, of one discovery (d-...), or of one correction that was logged (c-...)."""
     with output.opened() as workspace:
         if pattern.startswith("c-"):
-            _show_correction(lessons.show_correction(workspace, pattern), as_json=as_json)
+            found = lessons.show_correction(workspace, pattern)
+            output.tell(found, _correction_rows(found), as_json=as_json)
             return
         if pattern.startswith("d-"):
-            _show_discovery(lessons.show_discovery(workspace, pattern), as_json=as_json)
+            found = lessons.show_discovery(workspace, pattern)
+            output.tell(found, _discovery_rows(found), as_json=as_json)
             return
         asked, lesson, others = lessons.show(workspace, pattern)
         found = finding.lesson_as_json(lesson, is_whole=True)
-        if as_json:
-            merged = sorted(each.id for each in (lesson, *others))
-            output.say_json(found | ({"merged": merged} if others else {}))
-            return
-        if lesson.id != asked:
-            output.say(f"{asked} is merged into:")
-        output.say(f"{lesson.id}  {found['state']}\n{found['text']}")
-        _say_labelled(_as_rows(lesson, found, others))
-        if not lesson.is_present:
-            output.say(f"  `fleet restore {lesson.id}` brings it back")
+        rows = [f"{asked} is merged into:"] if lesson.id != asked else []
+        rows += [f"{lesson.id}  {found['state']}\n{found['text']}", *_labelled(_as_rows(lesson, found, others))]
+        rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
+        merged = {"merged": sorted(each.id for each in (lesson, *others))} if others else {}
+        output.tell(found | merged, rows, as_json=as_json)
 
 
-def _show_discovery(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.say_json(found)
-        return
-    output.say(f"{found['id']}  {found['type']}{'  (taken back)' if found['retracted'] else ''}\n{found['problem']}")
+def _discovery_rows(found: dict[str, Any]) -> list[str]:
+    head = f"{found['id']}  {found['type']}{'  (taken back)' if found['retracted'] else ''}\n{found['problem']}"
     rows = [(field, str(found[field] or "")) for field in ("solution", "context", "confidence", "minutes")]
     when = f"{output.when(found['at'])} by {found['by']}"
-    _say_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])
+    return [head, *_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])]
 
 
-def _show_correction(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.say_json(found)
-        return
+def _correction_rows(found: dict[str, Any]) -> list[str]:
     stands = "counted" if found["lesson"] else "taken back" if found["undone"] else "without a lesson"
-    output.say(f"{found['id']}  {stands}\n{found['wrong'] or found['title']}")
-    when = f"{found['when'] or _UNKNOWN} by {found['agent']}"
-    _say_labelled([*((name, found[name]) for name in ("right", "pattern", "source", "lesson")), ("logged", when)])
+    head, when = f"{found['id']}  {stands}\n{found['wrong'] or found['title']}", found["when"] or _UNKNOWN
+    rows = [(name, found[name]) for name in ("right", "pattern", "source", "lesson")]
+    return [head, *_labelled([*rows, ("logged", f"{when} by {found['agent']}")])]
 
 
-def _say_labelled(rows: Iterable[tuple[str, str]]) -> None:
-    """Print what there is behind each label."""
-    for label, text in rows:
-        if text:
-            output.say(f"  {label + ': ' if label else '':<12}{text}")
+def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return rows with what there is behind each label."""
+    return [f"  {label + ': ' if label else '':<12}{text}" for label, text in rows if text]
 
 
 def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
@@ -187,7 +176,7 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
-    yield "", f"{parts} written by hand or imported" if parts else ""
+    yield "", f"{parts} written by hand, imported, or counted while it was private" if parts else ""
     if found.get("trigger"):
         how = "; derived from its words: --set trigger=... says better" if found["trigger_derived"] else ""
         yield "before", f"{found['trigger']}{how}"
@@ -208,7 +197,9 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
 
 
 @app.command("retire")
-def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "") -> None:
+def _retire(
+    pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "", as_json: output.Json = False
+) -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
@@ -219,11 +210,13 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
             found = lessons.show_discovery(workspace, pattern)
             output.confirm(f"Take back for good: {found['problem'] or found['solution']}?", yes=yes)
             entry = learning.retract(workspace, who, pattern)
-            output.say(f"{entry.id} taken back, for good: {entry.problem or entry.solution}")
+            told = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
+            output.tell({"id": entry.id, "retracted": True}, told, as_json=as_json)
             return
         done = lessons.retire(workspace, who, pattern)
         id_ = done.pattern.id
-        output.say(f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back")
+        told = f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back"
+        output.tell(done.as_found(), told, as_json=as_json)
 
 
 @app.command("restore")
@@ -237,6 +230,7 @@ def _restore(
         str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
     ] = "",
     agent: output.Agent = "",
+    as_json: output.Json = False,
 ) -> None:
     """Bring a retired lesson back, with its history; or all that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
@@ -246,12 +240,13 @@ def _restore(
     with output.opened() as workspace:
         if everything:
             back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
-            output.say(f"{counted(len(back), 'lesson')} back that {removed_by} had removed")
-            for each, text in back:
-                output.say(f"  {each}  {text}")
+            rows = [f"{counted(len(back), 'lesson')} back that {removed_by} had removed"]
+            rows += [f"  {each}  {text}" for each, text in back]
+            output.tell({"restored": [{"id": each, "text": text} for each, text in back]}, rows, as_json=as_json)
             return
         done = lessons.restore(workspace, output.agent_in(workspace, agent), pattern)
-        output.say(f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
+        told = f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}"
+        output.tell(done.as_found(), told, as_json=as_json)
 
 
 def _also(others: list[str]) -> str:
@@ -262,7 +257,7 @@ def _also(others: list[str]) -> str:
 def _edit(
     pattern: output.PatternId,
     said: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be given several times.")
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated; lists: tags=ci,git.")
     ] = None,
     agent: output.Agent = "",
     as_json: output.Json = False,
@@ -273,11 +268,8 @@ def _edit(
             _tell_history(*lessons.history(workspace, pattern), as_json=as_json)
             return
         done = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, said)
-        if as_json:
-            _tell_history(done.id, done.fields, as_json=True)
-        else:
-            told = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
-            output.say(f"{done.id} {told}")
+        told = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
+        output.tell({"id": done.id, "fields": done.fields}, f"{done.id} {told}", as_json=as_json)
         output.tell_secrets(done.secrets)
         if done.twins:
             output.note(f"reads like {', '.join(done.twins[:5])} now; `fleet merge` makes them one")
@@ -286,14 +278,12 @@ def _edit(
 
 
 def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.say_json({"id": pattern, "fields": fields})
-        return
-    output.say(pattern)
+    rows = [pattern]
     for field, told in fields.items():
         value = told["value"] if isinstance(told["value"], str) else output.as_json(told["value"])
         when = f"set {output.when(told['at'])} by {told['by']}" if told["at"] else "as first logged"
-        output.say(f"  {field + ':':<12}{one_line(value)}\n  {'':<12}{when}")
+        rows.append(f"  {field + ':':<12}{one_line(value)}\n  {'':<12}{when}")
+    output.tell({"id": pattern, "fields": fields}, rows, as_json=as_json)
 
 
 @app.command("merge")
@@ -304,25 +294,25 @@ def _merge(
         bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
     ] = False,
     agent: output.Agent = "",
+    as_json: output.Json = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.opened() as workspace:
         done = lessons.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
-        seen = counted(done.pattern.count("seen"), "time")
-        output.say(
-            f"{done.pattern.id} seen {seen}, with {', '.join(done.others)}: {done.pattern.text}\n"
-            f"`fleet unmerge {done.changed}` undoes it"
-        )
+        seen, others = counted(done.pattern.count("seen"), "time"), ", ".join(done.others)
+        told = f"{done.pattern.id} seen {seen}, with {others}: {done.pattern.text}"
+        output.tell(done.as_found(), f"{told}\n`fleet unmerge {done.changed}` undoes it", as_json=as_json)
 
 
 @app.command("unmerge")
-def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
+def _unmerge(pattern: output.PatternId, agent: output.Agent = "", as_json: output.Json = False) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.opened() as workspace:
         done = lessons.unmerge(workspace, output.agent_in(workspace, agent), pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = counted(done.pattern.count("seen"), "time")
-        output.say(f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}")
+        told = f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}"
+        output.tell(done.as_found(), told, as_json=as_json)
 
 
 @app.command("feedback")
@@ -401,14 +391,11 @@ def _promote(
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
-        if as_json:
-            told = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-            output.say_json(told | {"instead_of": list(done.left), "memory": done.memory.as_found()})
-            return
-        output.say(f"{done.id} is in {who}'s memory: {done.text}")
-        if done.left:
-            output.say(f"instead of {', '.join(done.left)}")
-        output.say(f"`fleet demote {done.id}` takes it out again")
+        found = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
+        found |= {"instead_of": list(done.left), "memory": done.memory.as_found()}
+        rows = [f"{done.id} is in {who}'s memory: {done.text}"]
+        rows += [f"instead of {', '.join(done.left)}"] if done.left else []
+        output.tell(found, [*rows, f"`fleet demote {done.id}` takes it out again"], as_json=as_json)
 
 
 @app.command("demote")

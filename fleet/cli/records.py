@@ -80,10 +80,7 @@ def _row(found: Pass) -> str:
 
 def _tell(found: Pass, *, as_json: bool) -> None:
     record, drawn = found.record, session_end.drawn(found.record)
-    if as_json:
-        lines = [{"line": at, "text": text} for at, text in drawn]
-        output.say_json(_as_json(found) | {"raw": record.raw, "drawn_lines": lines})
-        return
+    lines = [{"line": at, "text": text} for at, text in drawn]
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
     rows = [_row(found), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
     rows += [f"  left out: {record.left_out}"] if record.left_out else []
@@ -98,7 +95,7 @@ def _tell(found: Pass, *, as_json: bool) -> None:
         rows.append(f"  drawn from {record.transcript}{how}")
         rows += [f"    {at:>6}  {text}" for at, text in drawn]
     rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
-    output.say("\n".join(rows))
+    output.tell(_as_json(found) | {"raw": record.raw, "drawn_lines": lines}, rows, as_json=as_json)
 
 
 @app.command("undo")

@@ -345,13 +345,8 @@ def _consolidate(
 
 def _tell_gates(gates: Gates, *, as_json: bool) -> None:
     """Say how the gates stand; exit 0 where all are open, 1 where one is closed, 3 where nobody can tell."""
-    found = {
-        "open": gates.is_open,
-        "hours": None if gates.hours is None else round(gates.hours, 2),
-        "sessions": gates.sessions,
-        "holder": gates.holder,
-        "trouble": gates.trouble,
-    }
+    found = {"open": gates.is_open, "hours": None if gates.hours is None else round(gates.hours, 2)}
+    found |= {name: getattr(gates, name) for name in ("sessions", "holder", "trouble")}
     output.tell(found, f"{'open' if gates.is_open else 'closed'}: {gates.told()}", as_json=as_json)
     if gates.trouble:
         note(f".agents/.consolidation-lock {gates.trouble}; `fleet consolidate --force` writes it anew")

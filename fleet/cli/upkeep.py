@@ -72,20 +72,11 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
     """Say what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if done.files.get(path) == 0]
     if as_json:
-        output.say_json(
-            {
-                "patterns": done.patterns,
-                "patterns_new": done.patterns_new,
-                "retired": done.retired,
-                "discoveries": done.discoveries,
-                "discoveries_new": done.discoveries_new,
-                "skipped": dict(sorted(done.skipped.items())),
-                "refused": len(done.refused),
-                "files": done.files,
-                "left": [_piece(each) for each in done.pieces if each.left],
-                **({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}),
-            }
-        )
+        same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
+        found = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
+        found |= {"skipped": dict(sorted(done.skipped.items()))}
+        found |= {"left": [_piece(each) for each in done.pieces if each.left]}
+        output.say_json(found | ({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}))
     else:
         _tell_pieces(done, is_dry=is_dry, is_verbose=is_verbose)
     if done.retired and not as_json:
@@ -199,7 +190,7 @@ def _export(
             for row in pages.everything(workspace).rstrip("\n").split("\n"):
                 say(row)
         else:
-            print(_as_json(moving.export(workspace)))
+            output.chosen.put(_as_json(moving.export(workspace)))
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
@@ -217,11 +208,13 @@ def _one_part(value: Any) -> str:
 def _backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A .tar.gz file to write.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
+    as_json: output.Json = False,
 ) -> None:
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
     with output.opened() as workspace:
         done = moving.backup(workspace, target, overwrite=yes)
-        say(f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it")
+        told = f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it"
+        output.tell(done._asdict(), told, as_json=as_json)
         for path in done.left:
             note(f"left out, since it is no plain file, too large or oddly named: {path}")
         if done.left:
@@ -232,19 +225,21 @@ def _backup(
 def _restore_backup(
     source: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Made by fleet backup.")],
     yes: output.Yes = False,
+    as_json: output.Json = False,
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
     root = output.chosen.root_to_be()
-    output.confirm(f"Join {source} into {root}? Nothing that is there will be overwritten.", yes=yes)
-    moving.prepare(root, source)
+    question = f"Join {source} into {root}? Nothing that is there will be overwritten."
+    moving.prepare(root, source, lambda: output.confirm(question, yes=yes))
     with output.opened() as workspace:
         done = moving.restore_backup(workspace, source)
         parts = ((done.lines, "line"), (done.entries, "correction"), (len(done.files), "file"))
         came = " and ".join(counted(number, one) for number, one in parts if number)
-        say(f"{came} came back" if came else "no line, correction or file of it was missing here")
-        for path in done.beside:
-            say(f"another version is here; the one of the backup lies beside it: {path}")
+        rows = [f"{came} came back" if came else "no line, correction or file of it was missing here"]
+        rows += [f"another version is here; the one of the backup lies beside it: {path}" for path in done.beside]
         left = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
+        found = {"lines": done.lines, "entries": done.entries, "files": done.files, "beside": done.beside}
+        output.tell(found | {"refused": left}, rows, as_json=as_json)
         _tell_refused(left, "part", "all else is restored")
 
 

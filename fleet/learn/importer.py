@@ -228,8 +228,9 @@ def _beside(page: bytes) -> Iterator[Item]:
 
 def _items(path: Path) -> Iterator[Item]:
     try:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            yield Bad(0, f"larger than {FILE_BYTES_MAX >> 20} MiB", b"")
+        is_large = path.stat().st_size > FILE_BYTES_MAX
+        if is_large or not path.is_file():
+            yield Bad(0, f"larger than {FILE_BYTES_MAX >> 20} MiB" if is_large else "no plain file", b"")
             return
         data = path.read_bytes()
     except OSError as why:

@@ -95,7 +95,7 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         DiskError: it was not written.
     """
     target = target.expanduser().absolute()
-    if target.exists() and not overwrite:
+    if target.exists() and not (overwrite and target.is_file()):
         raise NoError(f"{target} is there already, and stays. Name another file, or pass --yes to replace it")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -256,6 +256,8 @@ def members(source: Path) -> Iterator[Member]:
     Raises:
         RefusedError: it is no whole archive, or holds more than any backup.
     """
+    if not source.is_file():  # of a pipe there is no end, and nothing to read again
+        raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:
         with source.open("rb") as file:
             yield from _members(gzip.GzipFile(fileobj=file, mode="rb"))

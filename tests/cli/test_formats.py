@@ -68,7 +68,8 @@ def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
     one = stage.correct("velma", "Always use awk over sed for input of users")
     stage.run("velma", "sync")
     stage.run("tank", "sync")
-    stage.correct("tank", "Never use awk over sed for input of users")
+    other = stage.correct("tank", "Never use awk over sed for input of users")
+    stage.run("tank", "retire", stage.correct("tank", "Pin the version of every action"))
     stage.run("tank", "sync")
     stage.run("velma", "sync")
     said = ("--wrong", "a", "--right", "b", "--pattern", "Always use awk over sed for the input of a user")
@@ -120,9 +121,20 @@ def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
         "config": ("config",),
         "block": ("block", "tank"),
         "unblock": ("unblock", "tank"),
+        "retire": ("retire", one),
+        "restore": ("restore", one),
+        "restore --all": ("restore", "--all", "--removed-by", "tank"),
+        "merge": ("merge", "--force", one, other),
+        "unmerge": ("unmerge", one),
+        "sync": ("sync",),
+        "sync --dry-run": ("sync", "--dry-run"),
+        "pause": ("pause",),
+        "resume": ("resume",),
+        "backup": ("backup", "b.tar.gz"),
+        "restore-backup": ("restore-backup", "b.tar.gz", "--yes"),
         "purge": ("purge", one, "--yes"),
     }
-    unnamed = {}
+    unnamed = {command: ["the command"] for command in calls if not row(command)}
     for command, words in calls.items():
         found = json.loads(stage.run("velma", *words, "--json", expect=None).stdout)
         if missing := {*keys(found)} - told(command):

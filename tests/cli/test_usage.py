@@ -54,6 +54,61 @@ def real(bench, where: str, *words: object, **env: str):
     )
 
 
+def test_each_command_answers_in_json_but_for_those_that_set_fleet_up_or_print_a_page():
+    without = {"help", "completion", "hook", "init", "install", "uninstall", "upgrade", "leave", "live", "sidecar"}
+    lacking = {name for name, each in COMMANDS.items() if "as_json" not in {option.name for option in each.params}}
+    assert lacking == without
+
+
+def test_what_is_no_plain_file_is_said_to_be_none_and_nobody_waits_for_it(bench, w):
+    os.mkfifo(bench.folder / w / "pipe.md")
+    for words, code in (
+        (("import", "pipe.md"), 3),
+        (("import", "/dev/null"), 3),
+        (("restore-backup", "pipe.md", "--yes"), 3),
+        (("import", "--transcripts", "pipe.md"), 0),
+        (("reflect", "--transcript", "pipe.md"), 2),
+        (("backup", "pipe.md", "--yes"), 1),
+    ):
+        done = bench.run(w, *words, expect=code)
+        assert "no plain file" in done.stderr or "no file" in done.stderr or "stays" in done.stderr
+    assert (bench.folder / w / "pipe.md").is_fifo()
+
+
+def test_nobody_is_asked_about_a_backup_that_cannot_be_read(bench, w):
+    (bench.folder / w / "b.tar.gz").write_bytes(b"no backup")
+    done = bench.run(w, "restore-backup", "b.tar.gz", expect=3)
+    assert "damaged" in done.stderr
+    assert "Join" not in done.stderr
+
+
+@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["at the end", "at once"])
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
+def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_second_try_doubles_it(
+    bench, w, buffered, as_json
+):
+    def unheard(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "fleet", *words, *as_json]
+        environment = bench.environment(**buffered)
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                command, cwd=bench.folder / w, env=environment, stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        return done.returncode, done.stderr.decode()
+
+    for words in (CORRECT, DISCOVER, ("feedback", pattern_id(LESSON), "--helped"), ("undo",)):
+        code, told = unheard(*words)
+        refused = words == ("undo",)  # the feedback stands
+        assert code == (1 if refused else 0), told
+        assert refused or "what was given is done" in told
+    assert json.loads(bench.run(w, "show", pattern_id(LESSON), "--json").stdout)["seen"] == 1
+    for words in (("patterns",), ("learn", "--waiting"), ("export",)):
+        code, told = unheard(*words)
+        assert code == 6, "what only shows has not shown it"
+        assert "the answer cannot be written" in told
+        assert "done" not in told
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
