@@ -167,21 +167,17 @@ def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:
 
 def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:
     """Tell what became of a correction, and which lessons are nearest."""
-    if as_json:
-        near = output.cleaned([each._asdict() for each in logged.near])
-        told = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
-        found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
-        output.say_json(found | {name: value for name, value in told.items() if value})
-    else:
-        output.say(f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}")
-        if logged.is_echo:
-            output.say("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
-        if logged.promoted:
-            output.say(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
-        if logged.advice:
-            output.say(f"  {logged.advice}")
-        for near in logged.near:
-            output.say(_as_near(logged.id, near.id, output.cleaned(near.text), near.differs))
+    near = [each._asdict() for each in logged.near]
+    told = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
+    found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
+    rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]
+    if logged.is_echo:
+        rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
+    if logged.promoted:
+        rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
+    rows += [f"  {logged.advice}"] if logged.advice else []
+    rows += [_as_near(logged.id, each.id, output.cleaned(each.text), each.differs) for each in logged.near]
+    output.tell(found | {name: value for name, value in told.items() if value}, rows, as_json=as_json)
     output.tell_secrets(logged.secrets)
 
 

@@ -96,17 +96,14 @@ def _inbox(
 
 
 def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
-    if as_json:
-        rows = [{"id": each.id, "said": each.said, "did": each.did, "run": each.run} for each in done]
-        output.say_json({"decided": rows, "failed": [str(each) for each in failed]})
-        return
+    found = [{"id": each.id, "said": each.said, "did": each.did, "run": each.run} for each in done]
+    rows = [] if done or failed else [_CAUGHT_UP]
     for each in done:
         undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
-        output.say(f"{each.id} {each.said}: {each.did}{undo}")
-    for no in failed:
+        rows.append(f"{each.id} {each.said}: {each.did}{undo}")
+    output.tell({"decided": found, "failed": [str(each) for each in failed]}, rows, as_json=as_json)
+    for no in [] if as_json else failed:
         output.note(str(no))
-    if not done and not failed:
-        output.say(_CAUGHT_UP)
 
 
 def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) -> None:
@@ -346,14 +343,8 @@ def _sum_of(done: Changes) -> str:
 
 
 def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "name": done.name,
-        "since": done.since,
-        "dry_run": dry_run,
-        "lessons": [{"id": each, "text": text} for each, text in done.gone.items()],
-        "changed": done.other,
-        "discoveries": done.discoveries,
-        "left": [each._asdict() for each in done.left],
-        "approved": [{"agent": agent, "id": each, "row": row} for agent, each, row in done.kept],
-        "retired": list(done.retired),
-    }
+    found = {"dry_run": dry_run, "lessons": [{"id": each, "text": text} for each, text in done.gone.items()]}
+    kept = [{"agent": agent, "id": each, "row": row} for agent, each, row in done.kept]
+    same = {name: getattr(done, name) for name in ("name", "since", "discoveries", "retired")}
+    left = [each._asdict() for each in done.left]
+    return found | same | {"changed": done.other, "left": left, "approved": kept}

@@ -44,12 +44,9 @@ def _records(
             return
         found = [each for each in reversed(passes) if each.record.at >= since]
         waits = Records(workspace, who).deferred()
-        if as_json:
-            rows = [_as_json(each) for each in found]
-            deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
-            output.say_json({"records": rows, "deferred": deferred})
-        else:
-            _list(found, waits, since)
+        deferred = [{"session": each.session, "at": each.at, "why": each.why} for each in waits]
+        told = {"records": [_as_json(each) for each in found], "deferred": deferred}
+        output.tell(told, _listed(found, waits, since), as_json=as_json)
 
 
 def _as_json(found: Pass) -> dict[str, object]:
@@ -58,15 +55,12 @@ def _as_json(found: Pass) -> dict[str, object]:
     return record.as_found(with_raw=False) | more | {"told": record.told()}
 
 
-def _list(found: list[Pass], waits: list[Record], since: str) -> None:
-    for each in found if since else found[:_LISTED]:
-        output.say(_row(each))
+def _listed(found: list[Pass], waits: list[Record], since: str) -> list[str]:
+    rows = [_row(each) for each in (found if since else found[:_LISTED])]
     if len(found) > _LISTED and not since:
-        output.say(f"and {len(found) - _LISTED:,} older; --since DATE lists them")
-    for late in waits:
-        output.say(f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}")
-    if not found and not waits:
-        output.say("no session was reflected on yet")
+        rows.append(f"and {len(found) - _LISTED:,} older; --since DATE lists them")
+    rows += [f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}" for late in waits]
+    return rows or ["no session was reflected on yet"]
 
 
 def _row(found: Pass) -> str:

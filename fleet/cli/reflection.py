@@ -178,10 +178,8 @@ def _as_found(each: Reflected) -> dict[str, object]:
     if each.record is not None:
         found["record"] = each.record.as_found()
     if each.plan is not None:
-        found["lessons"] = [
-            {"text": it.lesson.text, "by": it.lesson.by, "line": it.lesson.line, "same": it.same}
-            for it in each.plan.lessons
-        ]
+        said = [(it.lesson, it.same) for it in each.plan.lessons]
+        found["lessons"] = [{"text": it.text, "by": it.by, "line": it.line, "same": same} for it, same in said]
         found["files"] = [it.path for it in each.plan.edits]
         found["inbox"] = [{"kind": it.kind, "title": it.title} for it in each.plan.items]
     return found
@@ -218,13 +216,13 @@ def _tidy(
 
 
 def _tidied_as_json(done: Tidied) -> dict[str, Any]:
-    changes = [msgspec.to_builtins(each._asdict()) for each in done.plan.changes]
     report: dict[str, Any] = msgspec.to_builtins(done.report)
+    changes = [msgspec.to_builtins(each._asdict()) for each in done.plan.changes]
     return report | {
         "run": done.run,
         "waits": done.waits,
         "changes": changes,
-        "contradictions": [list(each) for each in done.plan.contradictions],
+        "contradictions": done.plan.contradictions,
     }
 
 
@@ -364,18 +362,10 @@ def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> N
         rows.append(done.told())
     if done.run:
         rows.append(f"undo: fleet undo {done.run}")
-    found = {
-        "changed": bool(done.run),
-        "run": done.run,
-        "dry_run": dry_run,
-        "files": sorted(plan.files),
-        "added": list(plan.added),
-        "merged": list(plan.merged),
-        "flagged": list(plan.flagged),
-        "phases": [{"phase": name, "told": told} for name, told in plan.phases.items()],
-        "gates": done.gates.told(),
-    }
-    output.tell(found, rows, as_json=as_json)
+    found = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.told()}
+    found |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
+    phases = [{"phase": name, "told": told} for name, told in plan.phases.items()]
+    output.tell(found | {"phases": phases}, rows, as_json=as_json)
 
 
 @app.command("migrate")
