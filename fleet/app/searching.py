@@ -1,5 +1,6 @@
 """Use cases of being stuck and handing over: search, mutations with what is known, and what a branch left open."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -84,7 +85,7 @@ def _sections(data: bytes) -> Iterator[Section]:
     for part, end in zip((markdown.Part("", 1, -1, 0), *page.sections), starts, strict=True):
         said = "\n".join(row.text for row in page.inside(part._replace(end=end)) if row.is_said).strip()
         if said or part.level > 1:  # a title with nothing under it is the page's own
-            found = WHEN.match(part.title)
+            found = re.match(WHEN, part.title)
             yield Section(max(part.heading, 0) + 1, part.title, said, found[0] if found else "")
 
 

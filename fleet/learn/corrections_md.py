@@ -358,7 +358,7 @@ _LABEL = (
     rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)"
 )
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
-_DATED = rf"(?ai)[\[(]?(?P<when>{dates.WHEN.pattern})[\])]?(?=[\s:：|–—―-]|$)"
+_DATED = rf"(?a)[\[(]?(?P<when>{dates.WHEN})[\])]?(?=[\s:：|–—―-]|$)"
 _ITEM = r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)"
 _DASH = r"\s*(?:-{1,3}|[–—―:：|])?\s*"
 # Texts are compiled by `re` when one is used first, and kept: few processes need any.
@@ -809,7 +809,8 @@ def _entry(block: _Block) -> Entry:
 
 
 def _format_heading(when: str, title: str) -> str:
-    if when and not dates.WHEN.fullmatch(when):
+    dated = re.match(_DATED, when)
+    if when and (dated is None or dated["when"] != when):
         raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
     title = _format_title(title)
     if when:

@@ -85,7 +85,7 @@ _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _STANDING_WORDS = 3, 6, 8, 9, 26
 """A text of more than the last is understood without its heading."""
-_DATE = rf"[\[(]?(?P<when>{WHEN.pattern.replace('?P<', '?P<_')})[\])]?"
+_DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
 _DATE_LAST = re.compile(
     rf"\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"

@@ -204,7 +204,7 @@ class Signals:
             if not told or own is None or (waits := self.copy_of(entry)):
                 return waits if told and own is not None else ""
             mark = next((each for each in _marks(known) if each.id == entry), None)
-            when, right = own.when if dates.WHEN.fullmatch(own.when) else "", "" if "right" in told else own.right
+            when, right = own.when if re.fullmatch(dates.WHEN, own.when) else "", "" if "right" in told else own.right
             label = _label(mark.kind if mark is not None else "")
             draft = Draft(when, own.title, own.wrong, right, own.source, heard=own.signal, label=label)
             return self._log(known, draft, mark)

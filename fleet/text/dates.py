@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 
 from fleet.text import markdown
 
-WHEN = re.compile(
-    r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
+WHEN = (
+    r"(?ai:(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
     r"(?:(?:T|,?[ \t]{1,8})(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)"
     r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?:[ \t]{0,8}(?P<zone>Z(?:-[0-9a-f]{4})?|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?",
-    re.ASCII | re.IGNORECASE,
+    r"(?:[ \t]{0,8}(?P<zone>Z(?:-[0-9a-f]{4})?|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?)"
 )
 """A date, with or without time and zone. ``Z-0000`` is a fleet stamp's end."""
 
@@ -54,7 +53,7 @@ def _from_text(text: str) -> int | None:
         return None
     if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
-    found = WHEN.fullmatch(text)
+    found = re.fullmatch(WHEN, text)
     try:
         moment = _moment(found) if found else datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

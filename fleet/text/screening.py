@@ -354,7 +354,7 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
 
 # --- frames ---------------------------------------------------------------------------------------------------------
 
-_MAY_FRAME = re.compile(r"[<＜﹤\[]")
+_MAY_FRAME = frozenset("<＜﹤[")
 _MARKS_OF_TEMPLATES = (
     r"[<＜﹤](?P<bar>[|｜][^<>\n]{1,64}[|｜])[>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
     r"|AVAILABLE_TOOLS)\]"
@@ -377,7 +377,7 @@ def inert(text: str) -> str:
     """
     if not text.isascii():
         text = re.sub(_FLOOD, r"\1", text)
-    if not _MAY_FRAME.search(text):
+    if _MAY_FRAME.isdisjoint(text):
         return text
     return re.sub(_MARKS_OF_TEMPLATES, _mark_inert, _frames().sub("‹", text))
 
@@ -404,10 +404,10 @@ _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 
 # A pipe splits a table's cell even within a code span: what is escaped here goes into paragraphs and lists alone.
 _PIECE = r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]"
-_LINK = re.compile(r"://|www\.|mailto:|xmpp:|\w@\w", re.IGNORECASE)
+_LINK = r"(?i)://|www\.|mailto:|xmpp:|\w@\w"
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
-_LIVE = re.compile(r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)")
+_LIVE = r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)"
 _BLOCK_START = r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)"
 
 
@@ -419,7 +419,7 @@ def markdown_escape(text: str) -> str:
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
     line = one_line(strip_controls(text))
-    if "`" in line or "|" in line or _LIVE.search(line) or _LINK.search(line):  # most lines have nothing of it
+    if "`" in line or "|" in line or re.search(_LIVE, line) or re.search(_LINK, line):  # most lines have nothing of it
         line = re.sub(_PIECE, _inert, line)
     start = re.match(_BLOCK_START, line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
@@ -430,7 +430,7 @@ def _inert(piece: re.Match[str]) -> str:
         return f"`{piece['code']}`"
     word, (start, end) = piece[0], piece.span()
     before, after = piece.string[max(0, start - 1) : start], piece.string[end : end + 1]
-    if _LINK.search(word):
+    if re.search(_LINK, word):
         # Two code spans side by side would read as one longer fence, and open what is between them.
         return " " * (before == "`") + _link_as_code(word) + " " * (after == "`")
     if word.startswith("~/") and before in {"", " "}:
@@ -445,7 +445,7 @@ def _link_as_code(word: str) -> str:
 
 
 def _escaped(word: str) -> str:
-    return _LIVE.sub(_escaped_mark, word)
+    return re.sub(_LIVE, _escaped_mark, word)
 
 
 def _escaped_mark(mark: re.Match[str]) -> str:
