@@ -301,14 +301,11 @@ class Corrections:
         """
         patterns = self._workspace.patterns
         with self._workspace.db.as_they_are():
-            stands_for = {member: group[0] for member, group in patterns.groups().items()}
+            merged = {member: group[0] for member, group in patterns.groups().items()}
             meaning = self._by_meaning(text) if patterns.has_meanings() else {}
             known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         found = [(each, said) for each, said in known.items() if each not in ids]
-        closest: dict[str, Near] = {}
-        for each in near(text, found, len(found), meaning):
-            closest.setdefault(stands_for.get(each.id, each.id), each)
-        return list(closest.values())[:NEAR_MAX]
+        return near(text, found, NEAR_MAX, meaning, merged)
 
     def _by_meaning(self, text: str) -> dict[str, float]:
         from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing

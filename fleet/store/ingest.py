@@ -250,11 +250,12 @@ class Ingest:
             if not is_free or not path.exists():
                 self._use_memory()
         connection = self.database.open()
-        if self._is_stale(connection):
+        if self._is_stale(connection, self._sources()):
             try:
                 with self.database.transaction(wait_s) as connection:
-                    if self._is_stale(connection):
-                        self._fold_all(connection)
+                    sources = self._sources()
+                    if self._is_stale(connection, sources):
+                        self._fold_all(connection, sources)
             except BusyError:
                 return False
         self._tell()
@@ -307,7 +308,7 @@ class Ingest:
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
             with fresh.transaction() as connection, without_indexes(connection):
-                self._fold_all(connection, is_searched=is_searched)
+                self._fold_all(connection, self._sources(), is_searched=is_searched)
             yield fresh
         finally:
             fresh.delete()
@@ -351,10 +352,10 @@ class Ingest:
 
     # --- what changed ------------------------------------------------------------------------------------------------
 
-    def _is_stale(self, connection: Connection) -> bool:
+    def _is_stale(self, connection: Connection, sources: Sequence[Source]) -> bool:
         known = dict(connection.execute("SELECT path, look FROM file"))
         return (
-            known != {source.path: source.look for source in self._sources()}
+            known != {source.path: source.look for source in sources}
             or "" in known.values()
             or self._head() != get_meta(connection, "head")
             or Contents(connection).is_outdated(self._policy())
@@ -363,10 +364,9 @@ class Ingest:
     def _head(self) -> str:
         return self.tree.head() if self.tree is not None else ""
 
-    def _fold_all(self, connection: Connection, *, is_searched: bool = True) -> None:
+    def _fold_all(self, connection: Connection, sources: Sequence[Source], *, is_searched: bool = True) -> None:
         """Join all that is new into the rows. The caller holds the transaction."""
         fold = self._rows(connection, is_searched=is_searched)
-        sources = self._sources()
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             # Whoever took this tree has asked about it, before the ref went there. These rows are older than that.

@@ -166,21 +166,27 @@ def near(
     candidates: Sequence[tuple[str, str]],
     count: int = NEAR_MAX,
     meaning: Mapping[str, float] = MappingProxyType({}),
+    merged: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Near]:
-    """Return the candidates closest to a text, best first, with what differs.
+    """Return the candidates closest to a text, best first, with what differs; of a merged set only the closest.
 
     The order of the candidates, which knows how rare words are, and that of the scores, which knows how much of each
     lesson is shared, are fused; where there is one, so is the order by meaning.
 
     ``candidates``: id and text of known lessons, best first, as the full-text index supplies them.
     ``meaning``: cosines of candidates that mean much the same, best first.
+    ``merged``: of a candidate that is merged with others, the id that stands for all of them.
     """
     mine, *known = _read([text, *(said for _, said in candidates)])
     read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True)}
     scores = {each: _score(mine, theirs) for each, (_, theirs) in read.items()}
     orders = list(scores), sorted(scores, key=lambda each: -scores[each]), [each for each in meaning if each in scores]
-    wanted = [each for each in fused(*orders) if scores[each] >= NEAR_MIN or meaning.get(each, 0.0) >= CLOSE_MIN]
-    return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in wanted[:count]]
+    closest: dict[str, str] = {}
+    for each in fused(*orders):
+        if scores[each] >= NEAR_MIN or meaning.get(each, 0.0) >= CLOSE_MIN:
+            closest.setdefault(merged.get(each, each), each)
+    wanted = islice(closest.values(), count)
+    return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in wanted]
 
 
 def fused(*orders: Iterable[str]) -> list[str]:
