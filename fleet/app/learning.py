@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction, Logged
 from fleet.learn.discoveries import Finding, Findings
@@ -32,7 +34,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     known = ""
     if same:
         lesson = _find(workspace, same)
-        known, told = lesson.id, told._replace(pattern=told.pattern or lesson.text)
+        known, told = lesson.id, msgspec.structs.replace(told, pattern=told.pattern or lesson.text)
     with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
         return _log(workspace, agent, told, noted, session=session, same=known)
 

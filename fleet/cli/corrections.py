@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from fleet.app import learning
@@ -167,7 +168,7 @@ def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:
 
 def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:
     """Tell what became of a correction, and which lessons are nearest."""
-    near = [each._asdict() for each in logged.near]
+    near = [msgspec.structs.asdict(each) for each in logged.near]
     told = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
     found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
     rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]

@@ -10,7 +10,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
-from typing import NamedTuple
 
 import msgspec
 
@@ -40,7 +39,7 @@ _ASK_FOR_THE_RULE = (
 )
 
 
-class Correction(NamedTuple):
+class Correction(msgspec.Struct, frozen=True):
     """One mistake, as it was told: what went wrong, the correct approach, the source, the generalizable pattern."""
 
     wrong: str
@@ -93,7 +92,7 @@ class Logged(msgspec.Struct, dict=True):
 # --- logging --------------------------------------------------------------------------------------------------------
 
 
-class _Target(NamedTuple):
+class _Target(msgspec.Struct, frozen=True):
     """The pattern that an occurrence counts for.
 
     Attributes:
@@ -144,7 +143,7 @@ class Corrections:
                 except FleetError as why:
                     missing = str(why)
             now = self._workspace.wall()
-            draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **entry._asdict())
+            draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **msgspec.structs.asdict(entry))
             entry_id = draft.id_in(page) if at else ""
             block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
             if writer is not None and at:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from crdt import clock
 from fleet.learn import corrections_md, signals
 from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
@@ -196,7 +198,7 @@ def reconcile_all(workspace: Workspace) -> int:
     return owed
 
 
-class _Counted(NamedTuple):
+class _Counted(msgspec.Struct, frozen=True):
     """Note of how far a log is counted, kept in the database beside the rows that count it.
 
     Attributes:
@@ -232,7 +234,7 @@ def _read_note(workspace: Workspace, agent: str) -> _Counted:
     return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
 
 
-class _Read(NamedTuple):
+class _Read(msgspec.Struct, frozen=True):
     """The part of a log that is not counted yet.
 
     Attributes:

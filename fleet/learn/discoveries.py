@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +17,7 @@ WAITING = "discoveries.jsonl"
 """An agent's own file, of what it found while nobody could write here."""
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """A discovery as it was told."""
 
     problem: str

@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -209,7 +209,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return [column.first for _, column in sorted(self.w.items()) if column.first]
 
 
-class Carried(NamedTuple):
+class Carried(msgspec.Struct, frozen=True):
     """A line of a newer version: kept and passed on byte for byte, never folded."""
 
     id: str
@@ -221,7 +221,7 @@ class Carried(NamedTuple):
         return hashlib.blake2b(self.raw, digest_size=8).hexdigest()
 
 
-class Refused(NamedTuple):
+class Refused(msgspec.Struct, frozen=True):
     """A line that cannot be used. Its bytes go to quarantine, the good lines beside it join."""
 
     path: str

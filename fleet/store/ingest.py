@@ -16,7 +16,7 @@ from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from sqlite3 import Connection
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 
@@ -48,7 +48,7 @@ _IN_STEP = 8  # so many files are read in step: editions are sorted, and say muc
 _NO_HASH = b""
 
 
-class Source(NamedTuple):
+class Source(msgspec.Struct, frozen=True, order=True):
     """One line file: its path as the clan names it, its kind, where it lies, and its fingerprint when it was found."""
 
     path: str
@@ -109,7 +109,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
     return sorted(Source(f"{kind.name}.d/{each.name}", kind, each.path, at) for each, at in seen)
 
 
-class _Plan(NamedTuple):
+class _Plan(msgspec.Struct, frozen=True):
     """A file here as it has to become: what the tree has at its path, and behind that what it keeps besides.
 
     Attributes:
@@ -573,7 +573,7 @@ class Ingest:
         at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))
         mine = plans[at] if at < len(plans) else _Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True)
         end = b"\n" if mine.kept and not mine.kept.endswith(b"\n") else b""  # of a line that a crash tore off
-        plans[at:] = [mine._replace(kept=mine.kept + end + missing, gains=True), *plans[at + 1 :]]
+        plans[at:] = [msgspec.structs.replace(mine, kept=mine.kept + end + missing, gains=True), *plans[at + 1 :]]
 
     def lacks_lines(self) -> bool:
         """Tell whether the last refresh found a file deleted or cut: since then rows may know what no file says."""
@@ -601,7 +601,7 @@ class Ingest:
         """
         gaining = [plan for plan in plans if plan.gains]
         if len(gaining) == 1:
-            at, plan = plans.index(gaining[0]), gaining[0]._replace(leaving=b"")
+            at, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
             gaining, plans = [plan], [*plans[:at], plan, *plans[at + 1 :]]
         is_durable = len(gaining) <= _WAITED_FILES_MAX
         for plan in gaining:
@@ -731,7 +731,7 @@ class Ingest:
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
-class _Opened(NamedTuple):
+class _Opened(msgspec.Struct, frozen=True):
     """A file that is read on from where it was read to.
 
     Attributes:

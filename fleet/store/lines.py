@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,7 +29,7 @@ _MARKERS = (b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """One of the two logs that a clan shares: where it lies, and how its lines are read and written."""
 
     name: str
@@ -124,7 +124,7 @@ class Read(msgspec.Struct):
                 yield raw, found
 
 
-class _Oversize(NamedTuple):
+class _Oversize(msgspec.Struct, frozen=True):
     """A line too long to be one: how long, and how it begins."""
 
     length: int

@@ -17,8 +17,9 @@ from contextlib import closing
 from functools import cache
 from itertools import accumulate, groupby, islice
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
+
+import msgspec
 
 from fleet.store.database import SCHEMA_NUMBER, TROUBLE
 from fleet.text import similarity
@@ -43,7 +44,7 @@ _ASKED_MIN = 2
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
 
 
-class Relevant(NamedTuple):
+class Relevant(msgspec.Struct, frozen=True):
     """A lesson that is about a prompt: its id and line, and how much so, from 0 to 1."""
 
     id: str
@@ -133,7 +134,7 @@ def _lessons(connection: sqlite3.Connection) -> int:
     return connection.execute("SELECT max(rowid) FROM pattern").fetchone()[0] or 0
 
 
-class _Weights(NamedTuple):
+class _Weights(msgspec.Struct, frozen=True):
     """Weights of the words of a clan: stem to the number of lessons that have it, general ones, number of lessons."""
 
     frequency: dict[str, int]

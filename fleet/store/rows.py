@@ -13,6 +13,8 @@ from operator import itemgetter
 from sqlite3 import Connection
 from typing import Any, NamedTuple
 
+import msgspec
+
 from crdt import clock
 from fleet.model import limits, line, names, pattern
 from fleet.model.discovery import Discovery
@@ -54,7 +56,7 @@ _WAITING_RETRACTED = (
 )
 
 
-class Unread(NamedTuple):
+class Unread(msgspec.Struct, frozen=True):
     """Unread part of a file: its path, its bytes block by block, and the number of the first line."""
 
     path: str
@@ -70,7 +72,7 @@ class _Raw(NamedTuple):
     raw: bytes
 
 
-class _Batch(NamedTuple):
+class _Batch(msgspec.Struct, frozen=True):
     """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox."""
 
     rows: dict[str, tuple[int, bytes]]
@@ -519,9 +521,9 @@ class Contents:
         asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
         carried = [_carried_of(*row) for row in self._connection.execute(asked, (kind.name, in_tree))]
         if kind is PATTERNS:
-            keyed = [*self._told_patterns(in_tree=in_tree), *(((each, "~"), raw) for each, raw in carried)]
+            keyed = [*self._told_patterns(in_tree=in_tree), *(((each.id, "~"), each.raw) for each in carried)]
         else:
-            keyed = [*self._told_discoveries(in_tree=in_tree), *((("~", each), raw) for each, raw in carried)]
+            keyed = [*self._told_discoveries(in_tree=in_tree), *((("~", each.id), each.raw) for each in carried)]
         if carried or kind is DISCOVERIES:
             keyed.sort(key=lambda item: item[0])
         return b"".join(raw + b"\n" for _, raw in keyed)

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import msgspec
 
@@ -94,7 +93,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     left: dict[str, str] = {}
 
 
-class TakenBack(NamedTuple):
+class TakenBack(msgspec.Struct, frozen=True):
     """Outcome of taking a run back: the run that did so, and of its files which are as they were, and which merged."""
 
     run: Run

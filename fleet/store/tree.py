@@ -75,7 +75,7 @@ class TreeGoneError(FleetError):
     """The tree is not here any more, or cannot be read: what the remote holds is unknown until the next fetch."""
 
 
-class _Sorted(NamedTuple):
+class _Sorted(msgspec.Struct, frozen=True):
     """The entries of a tree, sorted by what becomes of them."""
 
     files: Paths

@@ -144,7 +144,7 @@ def _quoted(said: str) -> str:
 # --- the nearest ----------------------------------------------------------------------------------------------------
 
 
-class Near(NamedTuple):
+class Near(msgspec.Struct, frozen=True):
     """A known lesson that is close to a text.
 
     Attributes:
@@ -430,7 +430,7 @@ def _common(one: str, other: str) -> int:
 # --- what differs ---------------------------------------------------------------------------------------------------
 
 
-class _Word(NamedTuple):
+class _Word(msgspec.Struct, frozen=True):
     """A word of a lesson: its stem, or itself where nothing else will do; its clause; True where it is negated."""
 
     said: str
@@ -440,7 +440,7 @@ class _Word(NamedTuple):
     is_negated: bool
 
 
-class _Wording(NamedTuple):
+class _Wording(msgspec.Struct, frozen=True):
     """A lesson taken apart, once for all that it is compared with.
 
     Attributes:
@@ -466,7 +466,7 @@ class _Wording(NamedTuple):
     relations: list[tuple[set[str], set[str]]]
 
 
-class _Lists(NamedTuple):
+class _Lists(msgspec.Struct, frozen=True):
     """The content of ``data/words.txt``; ``poles`` says of a stem at which poles of which opposites it stands."""
 
     stop: frozenset[str]
@@ -649,7 +649,7 @@ def _signed_clause(clause: list[_Word]) -> list[_Word]:
             end = next((n for n in range(telling[0], end) if clause[n].said in _PREPOSITIONS), end)
         for n in range(at + 1, end) if telling else range(at):
             turned[n] = not turned[n]
-    return [word._replace(is_negated=is_turned) for word, is_turned in zip(clause, turned, strict=True)]
+    return [msgspec.structs.replace(word, is_negated=is_turned) for word, is_turned in zip(clause, turned, strict=True)]
 
 
 def _negates(clause: list[_Word], at: int) -> bool:

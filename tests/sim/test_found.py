@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fleet.app import learning, lessons, moving, sharing, undoing
@@ -142,7 +143,7 @@ def test_files_that_lose_lines_before_others_gain_them_would_lose_one(tmp_path, 
 
     def in_one_pass(self: Ingest, *rest: object) -> object:
         made = plan(self, *rest)
-        return made._replace(leaving=b"", gains=made.gains or bool(made.leaving))
+        return msgspec.structs.replace(made, leaving=b"", gains=made.gains or bool(made.leaving))
 
     monkeypatch.setattr(Ingest, "_plan", in_one_pass)
 
