@@ -190,7 +190,9 @@ def _export(
             for row in pages.everything(workspace).rstrip("\n").split("\n"):
                 say(row)
         else:
-            output.chosen.put(_as_json(moving.export(workspace)))
+            found = moving.export(workspace)
+            with workspace.snapshot():
+                output.chosen.put(_as_json(found))
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:

@@ -232,8 +232,10 @@ def _redact_once(text: str, kinds: set[str]) -> str:
 
 
 _TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
-_ID = re.compile(r"[a-z]-[0-9a-f]{16}[.:]?")
-"""Of a lesson, an entry or a discovery: all that is printed has one, and no token looks like it."""
+_OURS = re.compile(
+    r"[a-z]-[0-9a-f]{16}[.:]?|\d{4}-\d\d-\d\dT[\d:.]{8,12}Z(?:-[0-9a-f]{4})?|[a-z_-]{1,32}\.[0-9a-f]{8}", re.ASCII
+)
+"""An id, a stamp, or a replica: all that is printed has some, and no token looks like them."""
 _NAME_HINTS = (
     *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
     *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
@@ -248,7 +250,7 @@ def _has_token_run(text: str) -> bool:
 def _may_be_token(run: str) -> bool:
     """Tell it of one word: one without a digit begins as a token does."""
     if _DIGIT.search(run):
-        return not _ID.fullmatch(run)
+        return not _OURS.fullmatch(run)
     low = run.lower()
     return any(hint in low for hint in _TOKEN_HINTS)
 

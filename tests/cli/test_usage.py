@@ -15,6 +15,7 @@ import typer.main
 from fleet import __version__
 from fleet.cli.commands import MODULES, app
 from fleet.model.names import pattern_id
+from fleet.store.ingest import Ingest
 from tests.faults.test_sync import Bench
 
 LESSON = "Always use awk over sed"
@@ -52,6 +53,16 @@ def real(bench, where: str, *words: object, **env: str):
         timeout=60,
         check=False,
     )
+
+
+def test_an_export_asks_a_few_times_whether_anything_came_and_not_once_a_lesson(bench, w, monkeypatch):
+    for number in range(30):
+        bench.run(w, *CORRECT[:-1], f"Lesson of number {number * 7}")
+    asked: list[object] = []
+    refresh = Ingest.refresh
+    monkeypatch.setattr(Ingest, "refresh", lambda self, *more: (asked.append(self), refresh(self, *more))[1])
+    assert len(json.loads(bench.run(w, "export").stdout)["patterns"]) == 30
+    assert 0 < len(asked) < 20
 
 
 def test_each_command_answers_in_json_but_for_those_that_set_fleet_up_or_print_a_page():

@@ -621,3 +621,20 @@ def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
     small, large = min(cost(16_384) for _ in range(3)), min(cost(65_536) for _ in range(3))
     assert large < 12 * small + 0.05
     assert large < 1.0
+
+
+@pytest.mark.parametrize("ours", ["2026-11-20T22:30:00.123Z-00ff", "2026-11-20T22:30:00.123Z", "zero-cool.7f3a91c2"])
+def test_what_every_line_of_ours_has_is_told_from_a_token_at_a_glance(ours):
+    assert screening.is_harmless(ours)
+    assert screening.is_harmless(f"by {ours}, and p-3f9c1a2b7d4e5f60")
+    assert not screening.is_harmless(f"{ours}{MIXED}")
+
+
+_SIGNS = ("a", "1", " ", "\n", "\r", "\u200d", "\ufe0f", "\u0301", "\x07", "क", "👩", "key", "AKIA")
+_PARTS = st.lists(st.sampled_from(_SIGNS), max_size=8).map("".join)
+
+
+@given(st.lists(_PARTS, min_size=1, max_size=4))
+def test_what_is_harmless_together_is_harmless_in_each_part(parts):
+    if screening.is_harmless("\n".join(parts)):
+        assert all(map(screening.is_harmless, parts))
