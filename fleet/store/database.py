@@ -268,6 +268,9 @@ def is_damage(why: Exception) -> bool:
 
 # --- what this machine alone knows ----------------------------------------------------------------------------------
 
+DECIDED = "trust"
+"""Key of the number of decisions about who and what is left out (``store.trust``), among the values."""
+
 _FOREVER = "forever"
 _LOCAL_SCHEMA = """
 CREATE TABLE IF NOT EXISTS value (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

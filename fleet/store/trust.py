@@ -16,7 +16,7 @@ from fleet.model import line as codec
 from fleet.model.line import Line
 from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
-from fleet.store.database import Local
+from fleet.store.database import DECIDED, Local
 from fleet.text.screening import counted
 
 S = TypeVar("S")
@@ -25,8 +25,6 @@ T = TypeVar("T")
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
 _LEFT = "-left"  # behind a kind: a person said that it stays out, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
-DECIDED = "trust"
-"""Key of the number of decisions, among the local database's values."""
 
 
 class _Blocked(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,14 +22,16 @@ from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
-from fleet.store.database import BUSY_S, SCHEMA_NUMBER, Database, Local
+from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
 from fleet.store.files import Files, is_no_folder, is_plain, look
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
 from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, Members
-from fleet.store.trust import DECIDED, Trust
+
+if TYPE_CHECKING:
+    from fleet.store.trust import Trust
 
 VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
@@ -131,8 +133,10 @@ class Workspace:
         return ingest.clan_sources(self.clan, lambda: [each.name for each in self.replicas().replicas])
 
     @cached_property
-    def trust(self) -> Trust:
+    def trust(self) -> "Trust":
         """Trust as it was decided here."""
+        from fleet.store.trust import Trust  # most workspaces block nobody, and hold nothing back
+
         return Trust(self.state)
 
     @cached_property
