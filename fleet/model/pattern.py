@@ -269,7 +269,7 @@ def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
         columns = {w: left[w].taken_from(column) if w in left else column for w, column in columns.items()}
     if policy.blocked:
         found = policy.earlier.get(line.id)
-        earlier = found.w if found is not None else {}
+        earlier = found.without_purged(line).w if found is not None else {}
         kept = {
             writer: earlier.get(writer, column)
             for writer, column in columns.items()

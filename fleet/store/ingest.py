@@ -624,6 +624,8 @@ class Ingest:
         The caller holds the write lock, and says them again elsewhere.
         """
         self.refresh()
+        if self.lacks_lines():  # what rows alone know of it would stay in them, and be sent
+            self.put_back(writer)
         with self._changing() as fold:
             if not fold.waits(each):
                 return

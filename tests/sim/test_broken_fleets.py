@@ -3,6 +3,7 @@
 Each has one fault that was found once, put in by replacing one function.
 """
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,18 +11,23 @@ from typing import Any
 
 import pytest
 
-from fleet.learn import restore
+from fleet.app import moving
+from fleet.learn import discoveries, importer, restore
+from fleet.learn.discoveries import Findings
 from fleet.model import edits, pattern
 from fleet.model import line as codec
 from fleet.model.line import Carried, Column, Line
 from fleet.share import outgoing, sync
 from fleet.share.remote import Files, Mark
-from fleet.store import ingest, rows
+from fleet.store import ingest, rows, workspace
+from fleet.store.database import Local
 from fleet.store.ingest import Ingest
 from fleet.store.lines import PATTERNS, Kind, Read
+from fleet.store.query import Patterns
 from fleet.store.workspace import Writer
 from tests.memory_remote import MemoryTree
 from tests.sim.simulator import Simulation, history
+from tests.sim.wider import Wider
 from tests.sim.world import Machine, SimRemote
 
 SEEDS = int(os.environ.get("FLEET_BROKEN_SEEDS", "300"))
@@ -264,6 +270,68 @@ def test_a_fleet_with_a_fault_is_caught(fault, folder, monkeypatch):
     fault(monkeypatch)
     theme, begin = FAULTS[fault]
     caught = first_caught(type("About", (Simulation,), {"theme": theme}), folder, begin=begin)
+    print(f"caught by seed {caught}")
+    assert caught is not None
+
+
+# --- what wider histories find ----------------------------------------------------------------------------------------
+
+
+def only_the_named_record_is_purged(patch: pytest.MonkeyPatch) -> None:
+    """A purge covers one record of a merged set, and the others have its words."""
+    purge = moving._purge_here
+
+    def alone(*rest: Any) -> object:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(Patterns, "group", lambda _, each: [each])
+            return purge(*rest)
+
+    patch.setattr(moving, "_purge_here", alone)
+
+
+def nobody_notes_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
+    """What a crash leaves while a lesson is made private stays so."""
+    put = Local.put
+    patch.setattr(Local, "put", lambda self, **values: None if "moving" in values else put(self, **values))
+
+
+def what_helped_is_forgotten_with_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
+    """Totals of which no log tells leave with the lesson that is made private."""
+    patch.setattr(workspace, "_NOT_LOGGED", ())
+
+
+def each_import_counts(patch: pytest.MonkeyPatch) -> None:
+    """A record that several machines import counts for each of them."""
+    hashed, numbers = importer._hash, itertools.count()
+    patch.setattr(importer, "_hash", lambda identity: hashed(f"{identity} {next(numbers)}"))
+
+
+def what_is_restored_is_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    """A backup brings entries of a log that are there already."""
+    patch.setattr(restore, "_missing_entries", lambda _mine, _theirs, data: [data.decode()])
+
+
+def a_finding_that_is_taken_back_stays(patch: pytest.MonkeyPatch) -> None:
+    """A discovery that somebody takes back stays."""
+    patch.setattr(Findings, "retract", lambda self, prefix: discoveries.find(self._workspace, prefix))
+
+
+WIDER_FAULTS: dict[Broken, tuple[tuple[str, ...], int]] = {
+    only_the_named_record_is_purged: (("word_a_secret", "merge_secret", "purge", "sync"), 99),
+    nobody_notes_what_becomes_private: (("crash_in", "keep_private", "sync"), 45),
+    what_helped_is_forgotten_with_what_becomes_private: (("give_feedback", "turn_scope"), 1),
+    each_import_counts: (("import_page", "sync"), 1),
+    what_is_restored_is_not_looked_for: (("save", "restore_saved", "sync"), 1),
+    a_finding_that_is_taken_back_stays: (("discover", "retract", "sync"), 0),
+}
+"""Each fault, the steps that find it soon, and the seed of a history that did: it is tried first."""
+
+
+@pytest.mark.parametrize("fault", WIDER_FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fleet_with_a_fault_is_caught_by_wider_histories(fault, folder, monkeypatch):
+    fault(monkeypatch)
+    steps, begin = WIDER_FAULTS[fault]
+    caught = first_caught(type("About", (Wider,), {"about": steps}), folder, begin=begin)
     print(f"caught by seed {caught}")
     assert caught is not None
 

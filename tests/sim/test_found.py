@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleet.app import learning, lessons, moving, sharing, undoing
+from fleet.app import learning, lessons, moving, reviewing, sharing, undoing
 from fleet.learn import corrections, restore
 from fleet.learn.corrections import Correction
 from fleet.model.errors import NoError, RefusedError
@@ -275,6 +275,21 @@ def test_a_database_made_anew_is_the_one_that_is_there_where_only_a_part_of_what
     assert workspace.db.differences() == []
 
 
+@pytest.mark.parametrize("is_all", [False, True])
+def test_a_lesson_whose_file_was_deleted_by_hand_does_not_leave_once_it_is_private(is_all, tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct("Something else")
+    velma.sync()
+    velma.correct(LESSON)
+    velma.open().db.refresh()
+    shutil.rmtree(velma.root / "clan-learnings" / ("" if is_all else "patterns.d"))
+    workspace = velma.open()
+    lessons.edit(workspace, "velma", pattern_id(LESSON), ["scope=private"])
+    workspace.close()
+    velma.sync()
+    assert not any(LESSON.encode() in data for data in velma.server.tree().values())
+
+
 def test_what_helped_has_helped_when_it_is_private_and_when_it_is_the_clans_again(tmp_path):
     velma = Agent(tmp_path, "velma", MemoryServer())
     velma.correct(LESSON)
@@ -287,6 +302,24 @@ def test_what_helped_has_helped_when_it_is_private_and_when_it_is_the_clans_agai
         whole = workspace.whole("velma", each)
         found += [fold(whole).count(name) for name in ("helped", "seen")] if whole is not None else []
     assert found == [2, 1, 3, 1]
+
+
+def test_what_was_purged_is_shown_to_nobody_who_had_blocked_its_writer_since_a_day(tmp_path):
+    server = MemoryServer()
+    velma, tank = Agent(tmp_path, "velma", server), Agent(tmp_path, "tank", server)
+    velma.correct(LESSON)
+    for agent in (velma, tank):
+        agent.sync()
+    workspace = tank.open()
+    reviewing.block(workspace, "tank", "velma", since=DAY)
+    workspace.close()
+    assert tank.lessons() == {LESSON}
+    workspace = velma.open()
+    moving.purge(workspace, "velma", pattern_id(LESSON), yes=True)
+    workspace.close()
+    for agent in (velma, tank):
+        agent.sync()
+    assert LESSON not in tank.lessons()
 
 
 # --- an entry in two copies of a log --------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.app import learning, lessons, moving, reviewing, undoing
-from fleet.learn import corrections, restore
+from fleet.learn import corrections, counting, restore
 from fleet.learn.corrections import Correction
 from fleet.learn.signals import Flag, Signals
 from fleet.model.discovery import Discovery
@@ -72,7 +72,13 @@ class Promises:
 
 
 class Wider(Simulation):
-    """A history in which everything may happen to a record that the program offers."""
+    """A history in which everything may happen to a record that the program offers.
+
+    Attributes:
+        about: names of the steps that happen much more often.
+    """
+
+    about: tuple[str, ...] = ()
 
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
@@ -88,7 +94,7 @@ class Wider(Simulation):
             *(self.give_feedback, self.unblock, self.set_memory, self.move_homes, self.decide),
             *(self.purge, self.purge_discovery),
         ]
-        return super().actions() + wider * 2
+        return super().actions() + wider * 2 + [getattr(self, each) for each in self.about] * 40
 
     def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
         """Let something happen, and where there is nothing to do something else."""
@@ -168,6 +174,7 @@ class Wider(Simulation):
             machine.kept.records.pop(each, None)
             self.promised.hidden += 1
         self.ledger.private.add(words)
+        counting.reconcile_all(workspace)  # finishes what a crash left of an earlier one
         self.check_private(machine)
         return not known
 
@@ -176,8 +183,17 @@ class Wider(Simulation):
         notes = self.open(machine).notes(machine.agent)
         hidden = {each.id for each in notes.records()} if self.has_private else set()
         for each in machine.logged:
-            if isinstance(each[0], str) and hidden.intersection(self._one_with(pattern_id(each[0]))):
+            about = self._lessons_of(each[0]) if hidden else []
+            if any(hidden.intersection(self._one_with(one)) for one in about):
                 each[1] = False  # what is private went nowhere
+
+    def _lessons_of(self, what: Any) -> list[str]:
+        """Return the ids of the lessons that something done here was about."""
+        if isinstance(what, str):
+            return [pattern_id(what)]
+        if what[0] is self.promised.imported:
+            return [pattern_id(each) for each in _told(what[1][1])]
+        return [what[1][0]] if what[0] is self.promised.helped else []
 
     # --- a run is taken back ------------------------------------------------------------------------------------------
 
