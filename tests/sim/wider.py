@@ -509,6 +509,8 @@ class Wider(Simulation):
             power.steps_left = -1
             self._note_words_anew(machine, purged)
             self._note_marks(machine)
+            if act == self.keep_private:  # it may be logged, and not private yet
+                self.promised.public |= {f"qzprivate{machine.agent}{n}" for n in range(2)} - self.ledger.private
             return True
         finally:
             power.steps_left = -1
