@@ -22,6 +22,7 @@ from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line, Refused
+from fleet.model.pattern import PRIVATE
 from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
@@ -63,6 +64,8 @@ def restore(workspace: Workspace, source: Path) -> Restored:
         pass
     done = Restored()
     with workspace.locked():
+        private = {agent: workspace.notes(agent).records() for agent in workspace.agents_with_notes()}
+        hidden = [(agent, each.id) for agent, found in private.items() for each in found if each.scope == PRIVATE]
         join = _Restore(workspace, done)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
@@ -75,6 +78,10 @@ def restore(workspace: Workspace, source: Path) -> Restored:
                     raise
                 done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(done.refused, workspace.wall())
+        waits = {each.id for each in workspace.db.outgoing()}
+        for agent, each in hidden:  # what became private after the backup was made is the clan's in it
+            if each in waits:
+                CountedLog(workspace, agent).move(each, PRIVATE)
     return done
 
 

@@ -275,6 +275,21 @@ def test_a_database_made_anew_is_the_one_that_is_there_where_only_a_part_of_what
     assert workspace.db.differences() == []
 
 
+def test_what_became_private_after_a_backup_neither_leaves_nor_counts_twice_when_that_is_restored(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    workspace, each = velma.open(), pattern_id(LESSON)
+    moving.backup(workspace, tmp_path / "backup.tar.gz")
+    lessons.edit(workspace, "velma", each, ["scope=private"])
+    moving.restore_backup(workspace, tmp_path / "backup.tar.gz")
+    workspace.close()
+    velma.sync()
+    found = velma.open().whole("velma", each)
+    assert found is not None
+    assert fold(found).count("seen") == 1
+    assert not any(LESSON.encode() in data for data in velma.server.tree().values())
+
+
 @pytest.mark.parametrize("is_all", [False, True])
 def test_a_lesson_whose_file_was_deleted_by_hand_does_not_leave_once_it_is_private(is_all, tmp_path):
     velma = Agent(tmp_path, "velma", MemoryServer())
