@@ -37,9 +37,10 @@ PLACES = ("agents", "tools/agents", "notes")
 
 
 class Saved(NamedTuple):
-    """A backup: whose, and how often anything had become private by then."""
+    """A backup: of which folder, whose, and how often anything had become private by then."""
 
     path: Path
+    root: Path
     agent: str
     hidden: int
 
@@ -274,16 +275,16 @@ class Wider(Simulation):
             return False
         path = self.folder / f"backup{self.new_number()}.tar.gz"
         moving.backup(self.open(machine), path)
-        self.promised.saved.append(Saved(path, machine.agent, self.promised.hidden))
+        self.promised.saved.append(Saved(path, machine.root, machine.agent, self.promised.hidden))
         return True
 
     def restore_saved(self, machine: Machine) -> bool:
         """Join a backup, perhaps an old one or another agent's, into a folder."""
-        # What became private since stands in it as everybody's.
-        found = [each for each in self.promised.saved if each.hidden == self.promised.hidden]
-        if not found or machine.others:
+        if not self.promised.saved or machine.others:
             return False
-        saved = self.rng.choice(found)
+        saved = self.rng.choice(self.promised.saved)
+        if saved.hidden < self.promised.hidden and saved.root != machine.root:
+            return False  # what became private since stands in it as everybody's, and only who made it so knows
         purged = self._purged_here(machine)
         moving.restore_backup(self.open(machine), saved.path)
         self.happened["restored another's"] += saved.agent != machine.agent
