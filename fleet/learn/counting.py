@@ -31,8 +31,7 @@ from fleet.text import dates, screening
 WAIT_S = 0.3
 """So long a correction waits for another process that counts, or brings the rows up to date."""
 MINUTE_MS = 60_000
-_MOVING = "moving"
-"""Key in ``local.db`` of what is being made private, or the clan's: the agent, the lesson's id and the new scope."""
+_MOVING = "moving"  # key in local.db: the agent, the id and the new scope of what is made private, or the clan's
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 

@@ -64,8 +64,7 @@ def restore(workspace: Workspace, source: Path) -> Restored:
         pass
     done = Restored()
     with workspace.locked():
-        private = {agent: workspace.notes(agent).records() for agent in workspace.agents_with_notes()}
-        hidden = [(agent, each.id) for agent, found in private.items() for each in found if each.scope == PRIVATE]
+        notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
         join = _Restore(workspace, done)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
@@ -79,9 +78,9 @@ def restore(workspace: Workspace, source: Path) -> Restored:
                 done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(done.refused, workspace.wall())
         waits = {each.id for each in workspace.db.outgoing()}
-        for agent, each in hidden:  # what became private after the backup was made is the clan's in it
-            if each in waits:
-                CountedLog(workspace, agent).move(each, PRIVATE)
+        for agent, each in notes:  # what became private after the backup was made is the clan's in it
+            if each.scope == PRIVATE and each.id in waits:
+                CountedLog(workspace, agent).move(each.id, PRIVATE)
     return done
 
 

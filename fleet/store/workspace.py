@@ -489,7 +489,6 @@ class Workspace:
             notes.close()
 
 
-_NO_PART = "0" * 16
 _NOT_LOGGED = ("shown", "helped", "hurt")  # no log tells of these: whoever takes them out of a file says them elsewhere
 _TAKEN_BACK = ("add", "first", "n", "parts", "rem", "set", "over")
 
@@ -548,7 +547,7 @@ class Writer:
         shared = workspace.patterns.line(known.id) or Line(known.id)
         fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
         stamp = self.tick() if known.is_present else ""
-        made = edits.part(self._own(known.id), known.id, _NO_PART, fields, me, stamp, seen=0, at=known.at)
+        made = edits.part(self._own(known.id), known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
         made = join(made, edits.set_field(made, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
         own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
         for name in own:
