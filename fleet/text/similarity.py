@@ -389,6 +389,8 @@ def _pair(one: int, other: int) -> tuple[int, int]:
 
 def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:
     """Return how much of their words two texts share, from 0 to 1; 0 where that cannot reach ``least``."""
+    from rapidfuzz import fuzz
+
     a, b = mine.told, theirs.told
     if not a or not b:
         return 0.0
@@ -396,35 +398,7 @@ def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:
     words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
     if words + 0.3 < least:
         return 0.0
-    return round(words + 0.3 * _letters_shared(a, b), 3)
-
-
-def _letters_shared(mine: frozenset[str], theirs: frozenset[str]) -> float:
-    """Return how much of their letters two sets of words share, from 0 to 1: the token set ratio of fuzzy matching.
-
-    Words of both count whole; of the others, each side's in order, the longest common subsequence does. Where the words
-    of both alone are more like one side than the sides are like each other, that counts.
-    """
-    both, own, other = (" ".join(sorted(words)) for words in (mine & theirs, mine - theirs, theirs - mine))
-    if not both:
-        return 2 * _common(own, other) / (len(own) + len(other) or 1)
-    if not own or not other:
-        return 1.0
-    one, two = len(both) + 1 + len(own), len(both) + 1 + len(other)
-    common = len(both) + 1 + _common(own, other)
-    return max(2 * common / (one + two), *(2 * len(both) / (len(both) + whole) for whole in (one, two)))
-
-
-def _common(one: str, other: str) -> int:
-    """Return the length of the longest common subsequence (Hyyrö, 2004): one bit for each letter of ``one``."""
-    places: dict[str, int] = {}
-    for at, char in enumerate(one):
-        places[char] = places.get(char, 0) | 1 << at
-    every = left = (1 << len(one)) - 1
-    for char in other:
-        found = left & places.get(char, 0)
-        left = (left + found | left - found) & every
-    return len(one) - left.bit_count()
+    return round(words + 0.3 * fuzz.token_set_ratio(" ".join(mine.telling), " ".join(theirs.telling)) / 100, 3)
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------
