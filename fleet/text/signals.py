@@ -12,6 +12,10 @@ different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. 
 ("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge, correction that
 was heard; only where these together miss the minimum does praise come back, as ``validation``, which corrects nothing.
 
+A short message that the phrases leave below medium, and that does not praise, is weighed once more by *signs*: how it
+opens, a question that holds its answer, what was expected. Signs add up, tasks and questions take away, and where they
+are worth enough together they make a medium signal, never a strong one.
+
 Phrases are looked for as plain text, so time is linear in the message and no phrase of a configuration can change that.
 """
 
@@ -45,6 +49,10 @@ _GERUND = "*ing"
 """At the end of a phrase: any word that ends so."""
 _LETTER = r"[^\W\u2e80-\U0010ffff]"
 """A part of a word, in scripts that set words apart by spaces."""
+_WORD_OR_MARK = r"[^\W_](?:[\w']*\w)?|[^\w\s]"
+"""A word, or a mark."""
+_WEIGHED_MAX = 500
+"""So many words and marks of a message are weighed at most."""
 _ENDS = ".!?;:\n。！？；：…"
 _BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
@@ -111,12 +119,31 @@ class _Phrase(NamedTuple):
     words: _Words
 
 
+_Wording = tuple[frozenset[str], ...]
+"""Words in a row: in each place any of these."""
+
+
+class _Signs(NamedTuple):
+    """What is weighed in a short message of one language.
+
+    Attributes:
+        enough: together they must be worth so much.
+        words: so many words a message has at least, and at most.
+        each: what a sign is worth, and its wordings.
+    """
+
+    enough: int
+    words: tuple[int, int]
+    each: tuple[tuple[int, tuple[_Wording, ...]], ...]
+
+
 class _Table(NamedTuple):
     """Everything that is looked for, for one configuration."""
 
     phrases: tuple[_Phrase, ...]
     exclusions: tuple[str, ...]
     hidden: tuple[tuple[str, str], ...]
+    signs: tuple[_Signs, ...]
 
 
 class _Hit(NamedTuple):
@@ -201,7 +228,18 @@ def _table(
         phrases=tuple(row for row in rows if row.text),
         exclusions=tuple(sorted(excluded, key=_longest_first)),
         hidden=tuple((text, _cue_of(text)) for text in sorted(alike, key=_longest_first)),
+        signs=tuple(_signs_of(lists["signs"]) for lists in known if "signs" in lists and "signs" not in dropped),
     )
+
+
+def _signs_of(told: Mapping[str, Any]) -> _Signs:
+    each = []
+    for row in told["each"].replace("\n ", " | ").splitlines():  # a row that begins with a blank goes on
+        if row and not row.startswith("#"):
+            worth, _, said = row.partition(" ")
+            wordings = tuple(tuple(frozenset(slot.split("/")) for slot in one.split()) for one in said.split("|"))
+            each.append((int(worth), wordings))
+    return _Signs(told["enough"], tuple(told["words"]), tuple(each))
 
 
 def _longest_first(text: str) -> tuple[int, str]:
@@ -245,7 +283,36 @@ def _hear(low: str, table: _Table) -> list[_Hit]:
     ]
     if is_excluded:
         hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == PRAISE]
-    return _counting(_apart(hits), low, opening)
+    heard = _counting(_apart(hits), low, opening)
+    if is_excluded or sum(hit.points for hit in heard) > 1 or any(hit.phrase.kind == PRAISE for hit in hits):
+        return heard
+    return next(([hit] for signs in table.signs if (hit := _weigh(low, opening, signs))), heard)
+
+
+def _weigh(low: str, opening: int, signs: _Signs) -> _Hit | None:
+    """Return a hit at the sign that says most in a message, where all of them together say enough."""
+    found = [(each.start(), each[0]) for each in islice(re.finditer(_WORD_OR_MARK, low), _WEIGHED_MAX)]
+    if not signs.words[0] <= sum(word[0].isalnum() for _, word in found) <= signs.words[1]:
+        return None
+    found.insert(sum(start < opening for start, _ in found), (opening, "~"))
+    words = [word for _, word in found]
+    met = [
+        (worth, found[max(ends)][0])
+        for worth, wordings in signs.each
+        if max(ends := [_end_of(each, words) for each in wordings]) >= 0
+    ]
+    if sum(worth for worth, _ in met) < signs.enough:
+        return None
+    return _Hit(_Phrase("", "", "", is_gerund=False, kind="correction", points=2, words={}), max(met)[1], 2)
+
+
+def _end_of(wording: _Wording, words: Sequence[str]) -> int:
+    """Return where a wording ends that stands in a message; -1 where it does not."""
+    last = len(wording) - 1
+    for at in range(last, len(words)):
+        if words[at] in wording[last] and all(words[at - last + n] in slot for n, slot in enumerate(wording)):
+            return at
+    return -1
 
 
 def _best(low: str, phrase: _Phrase, opening: int) -> _Hit | None:

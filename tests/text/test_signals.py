@@ -379,7 +379,78 @@ def test_an_unknown_language_is_a_problem_and_the_others_are_listened_for(tmp_pa
     assert "languages" in " ".join(found.problems)
 
 
+# Signs.
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "we should be using the typed client here",
+        "isn't the cache filled twice now?",
+        "hmm, the second page is not sorted the way the first one is",
+        "but the lock is taken before that line",
+        "why are we still reading the old file?",
+        "I would have expected two rows in that table",
+        "is there no function in the library for this?",
+        "it does not keep the order of the rows, somehow",
+        "please revert the last change to the parser",
+    ],
+)
+def test_signs_together_make_a_medium_signal(message):
+    signal = signals.detect(message)
+    assert (signal.kind, signal.confidence) == ("correction", "medium")
+    assert heard(message, Triggers(without=["signs"])) == ""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "can we use a tuple instead of a list there?",
+        "add a column that should not be sorted",
+        "what is the difference between the two readers?",
+        "why is the port 8443 in that example?",
+        "hmm, can you run the tests of the parser?",
+        "yes, and commit it when the tests are green",
+        "the report is missing a heading for the second table",
+        "but how large is that file then, and is it read at once?",
+        "hmm why not",
+        "hmm, " + "and the second page of the report " * 10,
+        "isn't the new page great, I love it",
+        "no problem, isn't the cache filled now?",
+    ],
+)
+def test_signs_that_are_not_enough_make_none(message):
+    assert heard(message) == ""
+
+
+def test_signs_are_told_by_the_sentence_of_the_one_that_says_most():
+    signal = signals.detect("The first page is there. Isn't the second one read twice now? I looked at it.")
+    assert signal.excerpt == "Isn't the second one read twice now?"
+
+
+def test_weak_phrases_and_signs_together_are_no_strong_signal():
+    assert signals.detect("still, isn't the cache filled twice?").confidence == "medium"
+
+
+def test_signs_are_those_of_the_chosen_languages():
+    assert heard("hmm, the pages are not sorted", Triggers(languages=["en"])) == "correction"
+    assert heard("hmm, the pages are not sorted", Triggers(languages=["de"])) == ""
+
+
 # The prefilter.
+
+
+def test_signs_without_a_cue_are_never_enough():
+    for signs in signals._table_of(None).signs:
+        plain = [
+            worth
+            for worth, wordings in signs.each
+            if any(
+                all(any(not prompts.Prompt(word).might_signal() for word in slot) for slot in wording)
+                for wording in wordings
+            )
+        ]
+        assert sum(worth for worth in plain if worth > 0) < signs.enough
 
 
 def test_every_default_phrase_holds_a_cue():
