@@ -10,8 +10,9 @@ First draw: 280 by chance, without the turn before them. 40 are corrections, 13 
 of ``phrases.toml`` were fitted to these, and to prompts of the first 71 sessions: their figures flatter it now. Without
 the turn before it, a prompt that follows a rejection may read like a plain task: such a label is "none".
 
-Second draw: all 346 others without repetitions, which leaves 301, labelled with the two events before them and before
-the signs were thought of: 34 are corrections, 18 are unclear. They were run once, when the signs were done.
+Second draw: all 346 others without repetitions, which leaves 301, labelled with the two events before them, before the
+signs were thought of: 34 are corrections, 18 are unclear. They were run when the signs were done, and no weight was
+changed after that; but who thought of the signs had read them, to label them.
 
 *Heard* is what is logged: a strong or medium signal of phrases or signs; a rejected call with words; a rejected call
 without words, or a stopped turn, with the prompt that follows it. Phrases and signs are the default ones.

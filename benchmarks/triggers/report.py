@@ -15,8 +15,10 @@ phrases, which flatters both halves. Those that begin with f are prompts of othe
 phrases were frozen and before they were run: on all of them together the frozen phrases reached a precision of 0.94 and
 a recall of 0.53 (34 of 64, 2 false alarms). Only then were the phrases widened, on the half for tuning. The totals of
 the half reported were looked at that once, as part of all f, and again when the tuning was done; since then a test
-holds them to the aims, and nothing was tuned for it. Most of f comes from few people, and the other languages are
-mostly written here, so recall among strangers lies nearer to the row "public, later" than to the total.
+holds them to the aims. When signs were added, their weights were set with an eye on the totals of that half and on the
+kinds of its false alarms ("why" lost weight), though on none of its messages: it is held out no more. Most of f comes
+from few people, and the other languages are mostly written here, so recall among strangers lies nearer to the row
+"public, later" than to the total.
 """
 
 import hashlib
