@@ -69,9 +69,9 @@ def _tell_outgoing(out: Outgoing, *, as_json: bool) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
     found = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
     withheld = [{"path": each.path, "reason": each.reason} for each in out.withheld]
-    output.tell({"lines": found, "withheld": withheld}, list(chain.from_iterable(found.values())), as_json=as_json)
     for path, lines in found.items():
         note(f"{path}: {counted(len(lines), 'line')}")
+    output.tell({"lines": found, "withheld": withheld}, list(chain.from_iterable(found.values())), as_json=as_json)
     for each in out.withheld:
         note(f"stays here: a line of {each.path} {each.reason}")
     note(f"{counted(out.count, 'line')} would go out; nothing was sent")
