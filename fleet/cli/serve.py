@@ -33,12 +33,9 @@ def _poll(
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.opened() as workspace:
         done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
-    if as_json:
-        output.say_json(msgspec.to_builtins(done))
-    else:
-        say(_as_text(done))
-        for told in done.errors:
-            note(told)
+    output.tell(msgspec.to_builtins(done), _as_text(done), as_json=as_json)
+    for told in [] if as_json else done.errors:
+        note(told)
     raise typer.Exit(done.exit)
 
 

@@ -150,13 +150,10 @@ def _propose(
         if asks and not accepted and rows and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)
-    if as_json:
-        done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
-        output.say_json({"sessions": offer.sessions, "proposals": rows, "logged": done})
-        return
-    for _, lesson in logged:
-        say(f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}")
-    if rows and not logged:
+    done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
+    told = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
+    output.tell({"sessions": offer.sessions, "proposals": rows, "logged": done}, told, as_json=as_json)
+    if rows and not logged and not as_json:
         note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
 
 
