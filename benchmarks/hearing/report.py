@@ -7,8 +7,8 @@ transcripts was written. Of the later 71, prompts that a person typed were label
 ``benchmarks.triggers.report`` before anything was run on them; ``labels.jsonl`` names them by session and place.
 
 First draw: 280 by chance, without the turn before them. 40 are corrections, 13 are unclear and count nowhere. The signs
-of ``phrases.toml`` were fitted to these, and to prompts of the first 71 sessions: their figures flatter it now. Without
-the turn before it, a prompt that follows a rejection may read like a plain task: such a label is "none".
+of ``phrases.toml`` were fitted to these, and to 250 prompts of the first 71 sessions (draw 0): their figures flatter it
+now. Without the turn before it, a prompt that follows a rejection may read like a plain task: such a label is "none".
 
 Second draw: all 346 others without repetitions, which leaves 301, labelled with the two events before them, before the
 signs were thought of: 34 are corrections, 18 are unclear. They were run when the signs were done, and no weight was
