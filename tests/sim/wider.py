@@ -132,9 +132,17 @@ class Wider(Simulation):
         machine.is_hurt = True
         secrets = {words[1] for words in self.ledger.words}
         groups = self.open(machine).patterns.groups()
+        before = {each: record.purges() for each, record in self.known_by(machine).records.items()}
         self.ledger.retired.update(each for one in secrets for each in groups.get(one, [one]))
         is_done = super().purge(machine)
         self._note_marks(machine)
+        known = self.known_by(machine).records
+        for one in sorted(each for each in secrets & known.keys() if known[each].purges() != before.get(each)):
+            words = sorted({told[0] for told in self.ledger.words if told[1] == one})
+            left = [
+                said for each in groups.get(one, [one]) if each in known for said in _said(each, known[each], words)
+            ]
+            assert not left, f"{one} was purged, and one lesson with it has its words: {left}"
         return is_done
 
     def _some_lesson(self, machine: Machine, *, is_in: bool = True) -> str:
@@ -166,7 +174,8 @@ class Wider(Simulation):
         workspace, each = self.open(machine), pattern_id(lesson)
         self.ledger.maybe[lesson] += 1
         corrections.Corrections(workspace, machine.agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
-        self._acknowledge(machine, lesson)
+        if sum(each.agent == machine.agent for each in self.machines) == 1:
+            self._acknowledge(machine, lesson)  # of two copies the same entry of one minute is one part
         if words in self.promised.public:
             return False
         if workspace.private(machine.agent, each) is None:
@@ -559,9 +568,11 @@ class Wider(Simulation):
 
     def check_counts(self, held: Held) -> None:
         """Compare with the ledger, what is private here and there counted in."""
-        whole = Held(dict(held.records), held.told, held.carried)
+        whole = Held(dict(held.records), dict(held.told), held.carried)
         for machine in self.machines:
             workspace = self.open(machine)
+            for each in self.staying(machine):
+                whole.add(each)
             for agent in workspace.agents_here():
                 if workspace.notes_file(agent).is_file():
                     for each in workspace.notes(agent).records():
