@@ -24,15 +24,19 @@ PROMISING = (*range(20), *range(WIDER_FROM, WIDER_FROM + 20))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", len(PROMISING)))
 LAST_SEED = HISTORIES if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HISTORIES
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
-FAILED_ONCE = (30176, 41534, 50513, 65488, 200823, 206073, 301300, 400157, 500838, 604654)
-"""What was sent, then undone with a second word of it that was not: the undo never left. A mark that rows knew. And
-what was undone before it was sent, and whose file was deleted: the database alone knew it, for good. What a power
-failure took from a shard was retired, and then its database went: the remove passed for the count. A machine that was
-put back logged a lesson once more and was copied: the copy sent it under the name of both. And an edit of a lesson that
-others know never left, since what had been logged of it here was undone before it was sent. What was purged had been
-said again under another name, since a clock ran ahead; and a twin that gave up its name told the words in its log once
-more, behind their redaction. What an edit from the future had replaced was back when that edit was said again. And
-an entry by hand in two copies of a log counted twice, since its lesson was merged in between."""
+FAILED_ONCE = {
+    30176: "what was sent, then undone with a second word of it that was not: the undo never left",
+    41534: "a mark that only rows knew was lost",
+    50513: "what was undone before it was sent, and whose file was deleted, stayed in the database alone",
+    65488: "what a power failure took was retired, then the database went: the remove passed for the count",
+    200823: "a machine that was put back logged a lesson once more and was copied: sent under the name of both",
+    206073: "an edit of a lesson that others know never left, since what was logged of it here was undone unsent",
+    301300: "what was purged had been said again under another name, since a clock ran ahead",
+    400157: "a twin that gave up its name told the words in its log once more, behind their redaction",
+    500838: "what an edit from the future had replaced was back when that edit was said again",
+    604654: "an entry by hand in two copies of a log counted twice, since its lesson was merged in between",
+}
+"""Seeds that failed, and what was wrong then."""
 PROMISED = (
     *("compact", "rewind", "revert", "merge", "sent again", "put back", "crashed", "jump", "copy", "bring_back"),
     *("keep_private", "purge", "carry", "supersede", "edit", "edit_by_hand", "delete_by_hand", "lose_database"),
