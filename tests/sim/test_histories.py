@@ -19,8 +19,8 @@ from tests.sim.wider import Wider
 ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "100"))
 BATCH = 10
-PROMISING = (*range(20), *range(WIDER_FROM, WIDER_FROM + 20))
-"""Histories that are lived by the test of what all of them hold."""
+PROMISING = (*range(20), *range(WIDER_FROM + 42, WIDER_FROM + 62))
+"""Histories that are lived by the test of what all of them hold. In these wider ones even what is rare happens."""
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", len(PROMISING)))
 LAST_SEED = HISTORIES if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HISTORIES
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
