@@ -9,9 +9,12 @@ import itertools
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 _ENTRY = re.compile(r"fleet learn (c-[0-9a-f]{16})")
+_THINKS_S = 0.5
+"""No model answers at once; and the client writes its transcript, which hooks read, some 100 ms behind."""
 
 
 def main() -> None:
@@ -27,6 +30,7 @@ def main() -> None:
             known = given if named else list(itertools.takewhile(lambda command: "{entry}" not in command, given))
             with fake.LOCK:
                 fake.CMDS[:] = [command.replace("{entry}", named[-1] if named else "") for command in known]
+            time.sleep(_THINKS_S)
             super().anthropic(body)
 
     server = fake.ThreadingHTTPServer(("127.0.0.1", fake.PORT), Model)
