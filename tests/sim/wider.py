@@ -360,6 +360,9 @@ class Wider(Simulation):
             each, scope = self._some_lesson(machine), "private"
             self.promised.hidden += 1
             machine.kept.records.pop(each, None)
+            for what, is_sent in machine.logged:  # an edit that was not sent is private with it
+                if what[0] is self.ledger.replaced and what[1][0] == each and not is_sent:
+                    self.ledger.replaced.discard(what[1])
         if not each:
             return False
         self.ledger.retired.update(self._one_with(each))
