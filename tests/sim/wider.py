@@ -579,8 +579,9 @@ class Wider(Simulation):
             for agent in workspace.agents_here():
                 if workspace.notes_file(agent).is_file():
                     for each in workspace.notes(agent).records():
-                        whole.add(workspace.notes(agent).line(each.id))
-                        private |= {(each.id, part, agent) for part in each.parts.get("seen", ())}
+                        if (line := workspace.private(agent, each.id)) is not None:  # and not the clan's by now
+                            whole.add(line)
+                            private |= {(each.id, part, agent) for part in each.parts.get("seen", ())}
         # Agents who log the same words in the same minute, each for itself, count each for itself.
         apart = Counter(each for each, _, _ in private)
         apart.subtract(each for each, _ in {(each, part) for each, part, _ in private})
