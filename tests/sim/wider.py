@@ -59,6 +59,7 @@ class Promises:
         public: words that were private once, and are nobody's secret by now.
         hidden: how often anything became private.
         saved: backups.
+        unfinished: folders in which the power failed in an undo, which the next sync finishes.
     """
 
     worded: list[str] = field(default_factory=lambda: list(LESSONS))
@@ -70,6 +71,7 @@ class Promises:
     public: set[str] = field(default_factory=set)
     hidden: int = 0
     saved: list[Saved] = field(default_factory=list)
+    unfinished: set[Path] = field(default_factory=set)
 
 
 class Wider(Simulation):
@@ -189,7 +191,12 @@ class Wider(Simulation):
         return not known
 
     def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:
+        is_unfinished = machine.root in self.promised.unfinished
+        purged = self._purged_here(machine) if is_unfinished else set[str]()
         super()._sync(machine, meanwhile, compact=compact)
+        if is_unfinished:
+            self._note_words_anew(machine, purged)
+            self.promised.unfinished.discard(machine.root)
         notes = self.open(machine).notes(machine.agent)
         hidden = {each.id for each in notes.records()} if self.has_private else set()
         for each in machine.logged:
@@ -522,6 +529,8 @@ class Wider(Simulation):
             power.steps_left = -1
             self._note_words_anew(machine, purged)
             self._note_marks(machine)
+            if act == self.undo_any:
+                self.promised.unfinished.add(machine.root)
             if act == self.keep_private:  # it may be logged, and not private yet
                 self.promised.public |= {f"qzprivate{machine.agent}{n}" for n in range(2)} - self.ledger.private
             return True
