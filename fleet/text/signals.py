@@ -124,7 +124,7 @@ _Wording = tuple[frozenset[str], ...]
 
 
 class _Signs(NamedTuple):
-    """What is weighed in a short message of one language.
+    """Signs of an objection in one language, with their weights.
 
     Attributes:
         enough: together they must be worth so much.
