@@ -128,8 +128,10 @@ class Findings:
 
 
 def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
-    if (known := writer.workspace.discoveries.get(entry.id)) is not None:
-        return known, False
+    found = writer.workspace.discoveries
+    known = found.get(entry.id)
+    if known is not None or entry.id in found.retracted():  # what never left goes when it is taken back
+        return known or entry, False
     entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])
     return entry, True

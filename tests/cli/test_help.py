@@ -267,10 +267,12 @@ def test_a_sync_that_failed_is_told_until_one_is_answered(w):
     assert json.loads(w.run("w", "status", "--json").stdout)["sync_failed"] == ""
 
 
-def test_a_discovery_that_was_taken_back_is_not_called_known(w):
+@pytest.mark.parametrize("how", ["undo", "purge"])
+def test_a_discovery_that_was_taken_back_is_not_called_known(w, how):
     told = ("discover", "--problem", "the cache is stale", "--solution", "remove it")
-    w.run("w", *told)
-    w.run("w", "undo")
+    entry = json.loads(w.run("w", *told, "--json").stdout)["id"]
+    w.run("w", *{"undo": ["undo"], "purge": ["purge", entry, "--yes"]}[how])
+    # Purged before it was ever sent: its own line is gone, and only what takes it back stands.
     assert "was taken back, and the same words stay so. Nothing was logged" in w.run("w", *told, expect=3).stderr
 
 
