@@ -66,6 +66,10 @@ class Policy(NamedTuple):
         versions = {f"{IS_MINE} {name}": "" for name in sorted(mine)}
         return cls(mine=mine, versions=versions, mark=" ".join([decided, *sorted(mine)]).strip())
 
+    def blocks(self, writer: str) -> bool:
+        """Tell whether a writer is blocked: nobody is who writes in this folder, whatever came with another's backup."""
+        return writer not in self.mine and is_blocked(writer, self.blocked)
+
     def moved(self, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """Return the writers and agents, and the ids of lessons, that count otherwise than with other versions."""
         keys = sorted(key for key in before.keys() | self.versions.keys() if before.get(key) != self.versions.get(key))
@@ -270,11 +274,8 @@ def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
     if policy.blocked:
         found = policy.earlier.get(line.id)
         earlier = found.without_purged(line).w if found is not None else {}
-        kept = {
-            writer: earlier.get(writer, column)
-            for writer, column in columns.items()
-            if writer in earlier or not is_blocked(writer, policy.blocked)
-        }
+        counted = {w: earlier.get(w) if policy.blocks(w) else column for w, column in columns.items()}
+        kept = {writer: column for writer, column in counted.items() if column is not None}
         columns = kept | _vouched_words(line, kept)
     return columns
 

@@ -614,8 +614,8 @@ def naming(name: str, key: str = "") -> bytes:
 
 def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
     """Return when a discovery is shown from, and what it takes back: never, and nothing, of one who is blocked."""
-    since = next((at for name, at in policy.blocked.items() if pattern.is_blocked(told.by, (name,))), None)
-    is_out = since is not None and told.at >= since
+    since = [at for name, at in policy.blocked.items() if pattern.is_blocked(told.by, (name,))]
+    is_out = policy.blocks(told.by) and told.at >= min(since)
     return (_NEVER, "") if is_out else (told.at, told.retracts)
 
 

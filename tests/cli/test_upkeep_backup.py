@@ -405,3 +405,17 @@ def test_a_hand_written_entry_that_nobody_counted_yet_is_in_the_backup_as_one(sa
     saved.run("elsewhere", "sync", "--yes")
     saved.run("velma", "sync")
     assert saved.seen("velma")["by hand"] == saved.seen("elsewhere")["by hand"] == 1
+
+
+def test_who_writes_in_a_folder_is_not_blocked_there_by_what_comes_with_anothers_backup(saved):
+    saved.join("tank")
+    saved.run("tank", "sync")
+    writer = json.loads(saved.run("velma", "status", "--json").stdout)["replica"]
+    saved.run("tank", "block", writer)
+    assert LESSON not in saved.run("tank", "patterns").stdout
+    saved.run("tank", "backup", "../theirs.tar.gz")
+    saved.run("velma", "restore-backup", "../theirs.tar.gz", "--yes")
+    shown = saved.run("velma", "patterns").stdout
+    assert LESSON in shown
+    assert "logged, not sent" in shown
+    assert "p -> s" in saved.run("velma", "gossip").stdout

@@ -94,7 +94,8 @@ class Access:
             UsageError: none is named, or what was given cannot be one. Nothing was changed.
         """
         if url or room or token_env or not (self._configured.url or self._configured.serve):
-            given = {"url": url or _here(), "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
+            here = f"ws://127.0.0.1:{_DEFAULT.port}"
+            given = {"url": url or here, "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
             try:
                 settings = msgspec.convert(given, Settings)
             except msgspec.ValidationError as why:
@@ -124,10 +125,6 @@ class Access:
 def address(settings: Settings) -> str:
     """Return the address of a room's server: where it serves itself, on this machine."""
     return settings.url or f"ws://127.0.0.1:{settings.port}"
-
-
-def _here() -> str:
-    return f"ws://127.0.0.1:{_DEFAULT.port}"
 
 
 def _consented(settings: Settings) -> str:
