@@ -67,7 +67,7 @@ class Policy(NamedTuple):
         return cls(mine=mine, versions=versions, mark=" ".join([decided, *sorted(mine)]).strip())
 
     def blocks(self, writer: str) -> bool:
-        """Tell whether a writer is blocked: nobody is who writes in this folder, whatever came with another's backup."""
+        """Tell whether a writer is blocked: nobody is who writes in this folder, whatever a backup brought."""
         return writer not in self.mine and is_blocked(writer, self.blocked)
 
     def moved(self, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
