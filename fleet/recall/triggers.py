@@ -113,7 +113,11 @@ def _fits(trigger: Trigger, called: str, commands: Sequence[str], path: str) -> 
 
 
 def _glob(subject: str, pattern: str) -> bool:
-    """Match as a shell does. What is plain text in a pattern is looked for first: most patterns fit most calls not."""
+    """Match as a shell does, ``rm *`` also ``rm`` alone: what runs it (``xargs``) may add its arguments.
+
+    What is plain text in a pattern is looked for first: most patterns fit most calls not.
+    """
+    subject += " " * pattern.endswith(" *")
     if subject == pattern:
         return True
     plain = pattern.replace("?", "*").split("*") if "[" not in pattern else ()

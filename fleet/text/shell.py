@@ -65,6 +65,7 @@ _WRAPPERS = _wrappers(_KNOWN["wrappers"])
 _SAME = dict(row.split() for row in _KNOWN["same"])
 _SHELLS, _PYTHONS, _KEYWORDS, _MANY = _words("shells"), _words("pythons"), _words("keywords"), _words("many")
 _SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), _words("take-value"), _words("setup")
+_FINDERS, _ON_EACH = _words("finders"), _words("on-each")
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
 
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
@@ -171,6 +172,17 @@ def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
             yield from _programs(inner, depth + 1)
         else:
             yield words
+            if words[0] in _FINDERS:
+                yield from _found_and_run(words, depth)
+
+
+def _found_and_run(words: list[str], depth: int) -> Iterator[list[str]]:
+    """Yield what ``find`` runs on each file that it finds; it removes one as ``rm`` does."""
+    if "-delete" in words:
+        yield ["rm"]
+    at = next((at for at, word in enumerate(words) if word in _ON_EACH), len(words))
+    if words[at + 1 :] and depth < _SHELL_DEPTH_MAX:
+        yield from _programs(shlex.join(words[at + 1 :]), depth + 1)
 
 
 def _marked_pieces(command: str) -> Iterator[tuple[list[str], str]]:

@@ -30,9 +30,21 @@ from tests.records import AT, pattern
                 *("/bin/rm x", "command rm x", "sudo -u bob rm x", "env A=b rm x", "\\rm x", "eval 'rm x'"),
                 *("bash -c 'rm x'", 'sudo sh -ec "cd /; /bin/rm x"', "ls | xargs -n 1 rm -f", "nohup nice -n 5 rm x &"),
                 *("echo $(sudo /bin/rm x)", "timeout 5 rm x", "if true; then rm x; fi", "A=b rm x", "{ rm x; }"),
+                *("ls | xargs rm", "find . -name x -exec rm {} +", "find . -exec ls {} \\; -execdir /bin/rm {} \\;"),
+                *(
+                    "find . -delete",
+                    "find . -ok sh -c 'rm $1' _ {} \\;",
+                    "cd x; fd -e pyc -x rm",
+                    "parallel rm ::: a b",
+                ),
+                *("busybox rm x", "watch -n 5 'rm x'", "flock /tmp/l rm x", "strace -f rm x", "chroot /x rm y"),
             )
         ),
-        *(("Bash:rm *", "Bash", command, "", False) for command in ("rmdir x", "git rm x", "ls rm", "command -v rmx")),
+        *(("Bash:rm *", "Bash", command, "", False) for command in ("rmdir x", "git rm x", "ls rm", "command -v rm")),
+        *(
+            ("Bash:rm *", "Bash", command, "", False)
+            for command in ("find . -name rm", "find rm -exec ls {} +", "fd rm")
+        ),
         ("Bash:python3 setup.py*", "Bash", "cd x && python3 setup.py build", "", True),
         ("Bash:ruff check*", "Bash", "uv run ruff check .", "", True),
         ("Bash:git push", "Bash", "git push -f", "", False),
