@@ -127,7 +127,8 @@ class Outbox:
 
     def _add_lines(self, out: Outgoing) -> None:
         """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
-        mine = self._workspace.current_replicas()
+        # In a folder that was moved or copied nobody has a new id before the first write; what waits still waits.
+        mine = self._workspace.current_replicas() or self._workspace.former_replicas()
         found = self._workspace.db.outgoing() if mine else []
         taken_back = self._workspace.db.taken_back(self._workspace.policy().mine)
         for entry in found:

@@ -1,5 +1,6 @@
 """How a command is found and run: each imports its own module alone, and options before it and behind it are one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -120,3 +121,12 @@ def test_nobody_who_stops_reading_a_start_hears_of_it(one):
     finally:
         os.close(writer)
     assert done.stderr == b""
+
+
+def test_what_waits_to_go_out_waits_in_a_folder_that_was_moved_too(stage):
+    stage.join("velma")
+    stage.correct("velma", "Pin the version of every action")
+    (stage.folder / "velma").rename(stage.folder / "moved")
+    assert json.loads(stage.run("moved", "status", "--json").stdout)["waiting"]["lines"] == 1
+    assert "1 line out" in stage.run("moved", "sync").stdout
+    assert json.loads(stage.run("moved", "status", "--json").stdout)["waiting"]["lines"] == 0
