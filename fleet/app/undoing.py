@@ -113,7 +113,7 @@ def _why_not(given: str, last: Run | None, since: list[Run]) -> str:
     return ". ".join([*told, "`fleet undo --list` names all runs"])
 
 
-def undo(workspace: Workspace, run_id: str = "") -> Undone:
+def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     """Take back a run, of this id or the only one that begins so; without one, the last command here.
 
     Raises:
@@ -121,7 +121,7 @@ def undo(workspace: Workspace, run_id: str = "") -> Undone:
     """
     with _lock(workspace):
         _finish_pending(workspace)
-        run = Runs(workspace).find(run_id) if run_id else _last(workspace)
+        run = Runs(workspace).find(run_id) if run_id is not None else _last(workspace)
         if by := Runs(workspace).undone().get(run.id):
             raise NoError(
                 f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` does it again"

@@ -95,7 +95,7 @@ def _tell(found: Pass, *, as_json: bool) -> None:
 @app.command("undo")
 def _undo(
     run: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="[RUN]",
             help="A run's id; none: the last command here.",
@@ -103,13 +103,13 @@ def _undo(
                 lambda workspace, _: [(each.id, each.told) for each, _ in undoing.listed(workspace)]
             ),
         ),
-    ] = "",
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,
     as_json: output.Json = False,
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
-    if listing and run:
+    if listing and run is not None:
         raise UsageError("--list lists, and takes nothing else; nothing was changed")
     with output.opened() as workspace:
         if listing:
@@ -124,22 +124,14 @@ def _undo(
 
 
 def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:
-    if as_json:
-        rows = [
-            {"id": each.id, "kind": each.kind, "agent": each.agent, "at": each.at, "told": each.told}
-            | {"about": text, "files": [edit.path for edit in each.edits], "undone_by": undone_by}
-            for (each, undone_by), text in zip(found, about, strict=True)
-        ]
-        output.say_json({"runs": rows, "total": total})
-        return
+    runs, rows = [], []
     for (each, undone_by), text in zip(found, about, strict=True):
-        state = f"  (taken back by {undone_by})" if undone_by else ""
+        known = {"id": each.id, "kind": each.kind, "agent": each.agent, "at": each.at, "told": each.told}
+        runs.append(known | {"about": text, "files": [edit.path for edit in each.edits], "undone_by": undone_by})
         said = ": ".join(filter(None, (each.told, one_line(text))))
-        output.say_row((f"{each.id:<26}  {output.when(each.at)}  {said}{state}", "dim" if undone_by else ""))
-    if not found:
-        output.say("no run is noted here yet")
-    elif total > len(found):
-        output.say(f"and {total - len(found):,} older; --all lists them")
+        rows.append(f"{each.id:<26}  {output.when(each.at)}  {said}{undone_by and f'  (taken back by {undone_by})'}")
+    rows += [f"and {total - len(found):,} older; --all lists them"] if total > len(found) else []
+    output.tell({"runs": runs, "total": total}, rows or "no run is noted here yet", as_json=as_json)
 
 
 def _undone_rows(done: Undone) -> list[str]:

@@ -46,6 +46,13 @@ def files(stage) -> dict[str, bytes]:
     return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(found)}
 
 
+def test_an_empty_id_is_no_run_and_takes_nothing_back(w):
+    w.correct("w", LESSON)
+    assert "no run here is called that" in undo(w, "", expect=1)["error"]
+    assert known(w) == {LESSON: "candidate"}
+    assert undo(w)["kind"] == "correct"
+
+
 def test_the_last_command_is_a_persons_and_no_part_of_what_fleet_did_since(w):
     w.correct("w", LESSON)
     workspace = Workspace(w.folder / "w")
