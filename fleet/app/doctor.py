@@ -5,6 +5,7 @@ to look.
 """
 
 import os
+import shutil
 import subprocess
 import time
 import tomllib
@@ -40,6 +41,7 @@ _LEVELS = ("ok", "note", "warning", "error")
 _WIDE_BYTES = 256 * 1024
 """A lesson whose joined record is longer was worded anew by very many: it costs time with every sync."""
 _FILES_MAX = 200_000
+_FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _CLIENT_S = 10.0
@@ -244,6 +246,9 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
         yield _told("unread", f"cannot be read: {_named(workspace, unread)}")
     if unwritten:
         yield _told("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
+    free = shutil.disk_usage(workspace.root).free
+    if free < _FREE_BYTES_MIN:
+        yield _told("full", f"{free:,} bytes are free where {workspace.root} lies")
     if not unread and not unwritten:
         yield _Finding("rights", "ok", f"{len(plain):,} files can be read and written")
 
@@ -275,6 +280,8 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
     if withheld := Outbox(workspace).waiting().withheld:
         many, first = counted(len(withheld), "line"), withheld[0]
         yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+    if failed := workspace.state.get("sync_failed"):
+        yield _told("sync", f"the last one failed: {failed}")
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:

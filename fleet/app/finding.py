@@ -23,6 +23,13 @@ from fleet.text import dates, mentions
 from fleet.text.screening import one_line, screened
 from fleet.text.similarity import Near, near
 
+_OTHER_KINDS = {
+    "d-": ", and this takes no discovery (`fleet gossip`)",
+    "c-": ", and this takes no correction: `fleet show` names the lesson of one",
+    "i-": ", and this takes nothing of the inbox (`fleet inbox`)",
+}
+"""What is said of an id of another kind, by its beginning."""
+
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     """Return the clan's records and the private ones, of one agent or of every agent here."""
@@ -43,7 +50,8 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
         with suppress(FleetError):
             reconcile_all(workspace)
         found = _beginning(looked, wanted)
-    none = f"no pattern begins with {prefix[:40]!r}. `fleet patterns --all` lists them"
+    other = next((told for kind, told in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
+    none = f"no pattern begins with {prefix[:40]!r}{other}. `fleet patterns --all` lists them"
     id_ = names.only(found, prefix, none)
     for source in looked:
         if (pattern := source.get(id_)) is not None:

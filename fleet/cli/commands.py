@@ -293,7 +293,8 @@ def _run(words: list[str]) -> int:
         misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has told
         return _failed(misused(), code, is_told=True) if misused else code
     except OSError as why:
-        told = f"{why.filename or _unnamed()}: {why.strerror or why}. What was acknowledged is kept"
+        about = why.filename or "a file, or the folder that this was started in"
+        told = f"{about}: {why.strerror or why}. What was acknowledged is kept"
         return _failed(told, FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
@@ -310,15 +311,6 @@ def _failed(why: str, code: int, *, is_told: bool = False) -> int:
     if chosen.owes_json:
         say_json({"error": why, "exit_code": code})
     return code
-
-
-def _unnamed() -> str:
-    """Return what a fault of the system is about that names no file: most often the folder was removed meanwhile."""
-    try:
-        Path.cwd()
-    except OSError:
-        return "the folder that this was started in"
-    return "a file"
 
 
 def _unexpected(why: Exception) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Error
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -24,9 +24,6 @@ from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
 from fleet.text.screening import counted
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
@@ -351,39 +348,17 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[str], None]]:
-    """Draw a bar while the block works through ``total`` things; call the step with the name of each.
+def waiting(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Draw a line that moves while the block waits for somebody, or a bar while it works through ``total`` things.
 
-    On stderr, on a terminal only.
+    The block calls the step with the name of each. On stderr, on a terminal only.
     """
-    if total < 2 or not _is_drawn():
+    if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None
         return
-    with _bar() as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Draw a line that moves while the block waits for somebody.
-
-    On stderr, on a terminal only.
-    """
-    if not _is_drawn():
-        yield
-        return
-    with _bar() as bar:
-        bar.add_task(what, total=None)
-        yield
-
-
-def _bar() -> "Progress":
     from rich.console import Console
     from rich.progress import Progress
 
-    return Progress(console=Console(stderr=True), transient=True)
-
-
-def _is_drawn() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")

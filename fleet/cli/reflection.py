@@ -131,7 +131,7 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     if not as_json:
         say(told)
     done: list[Reflected] = []
-    with output.progress("Reflecting", len(found.waiting)) as step:
+    with output.waiting("Reflecting", len(found.waiting)) as step:
         for each in session_end.reflect_all(workspace, agent, found.waiting):
             done.append(each)
             step(each.session[:36])

@@ -61,7 +61,7 @@ def _import(
         if dry_run:
             done = importer.Imported.preview(files)
         else:
-            with output.progress("Importing", len(files)) as step:
+            with output.waiting("Importing", len(files)) as step:
                 done = moving.import_files(
                     workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
                 )

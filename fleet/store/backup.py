@@ -95,7 +95,9 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         DiskError: it was not written.
     """
     target = target.expanduser().absolute()
-    if target.exists() and not (overwrite and target.is_file()):
+    if target.exists() and not target.is_file():
+        raise NoError(f"{target} is no plain file: no backup was made. Name another one")
+    if target.exists() and not overwrite:
         raise NoError(f"{target} is there already, and stays. Name another file, or pass --yes to replace it")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import sqlite3
 import tarfile
 
@@ -331,6 +332,13 @@ def test_a_restore_asks_first_and_needs_a_workspace_or_a_word_of_one(saved):
 
 def test_a_backup_that_cannot_be_written_leaves_nothing(saved):
     assert "no backup was made" in saved.run("velma", "backup", "../no/such/b.tar.gz", expect=6).stderr
+
+
+def test_a_backup_takes_the_place_of_no_folder_and_no_pipe(saved):
+    os.mkfifo(saved.folder / "pipe")
+    done = saved.run("velma", "backup", str(saved.folder / "pipe"), "--yes", expect=1)
+    assert "is no plain file" in done.stderr
+    assert (saved.folder / "pipe").is_fifo()
 
 
 def test_what_only_this_machine_knew_comes_back_with_it(saved):

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from fleet.app import doctor as app_doctor
+from fleet.model.errors import DiskError
 from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -246,6 +247,40 @@ def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
     workspace.close()
     assert found["rights"].level == "error"
     assert "patterns.jsonl" in found["rights"].what
+
+
+def test_a_full_disk_is_told(synced, monkeypatch):
+    # No test can fill a disk, so the system's answer is held instead.
+    monkeypatch.setattr(app_doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 4096, 4096))
+    workspace = Workspace(synced.folder / "velma")
+    found = {each.check: each for each in app_doctor._access(workspace)}
+    workspace.close()
+    assert found["space"].level == "error"
+    assert "4,096 bytes are free" in found["space"].what
+
+
+def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):
+    workspace = Workspace(synced.folder / "velma")
+    workspace.state.connection().execute("PRAGMA max_page_count = 1")
+    with pytest.raises(DiskError, match=r"no space left for .*; nothing is lost") as told:
+        workspace.state.put(note="x" * 100_000)
+    workspace.close()
+    assert "rename" not in str(told.value)
+
+
+def test_a_sync_that_failed_is_told_until_one_succeeds(synced):
+    assert "sync" not in doctor(synced)
+    hook = synced.remote / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho protected >&2\nexit 1\n")
+    hook.chmod(0o755)
+    synced.correct("velma", "Pin the version of every action")
+    synced.run("velma", "sync", expect=3)
+    found = doctor(synced, expect=1)["sync"]
+    assert found["level"] == "warning"
+    assert "protected" in found["what"]
+    hook.unlink()
+    synced.run("velma", "sync")
+    assert "sync" not in doctor(synced)
 
 
 def test_a_link_is_told(synced):

@@ -124,6 +124,9 @@ def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_se
     ("words", "code", "told"),
     [
         (("show", "p-0000000000000000"), 1, "no pattern begins with"),
+        (("promote", "d-0000"), 1, "and this takes no discovery (`fleet gossip`)"),
+        (("retire", "c-0000"), 1, "and this takes no correction"),
+        (("show", "i-0000"), 1, "and this takes nothing of the inbox (`fleet inbox`)"),
         (("sync", "--dry"), 2, "No such option: --dry"),
         (("import", "."), 1, ""),
         (("edit",), 2, "Missing argument"),
