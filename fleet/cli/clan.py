@@ -165,11 +165,11 @@ def _resume(as_json: output.Json = False) -> None:
 
 
 @app.command("leave")
-def _leave(yes: output.Yes = False) -> None:
+def _leave(yes: output.Yes = False, as_json: output.Json = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened() as workspace:
-        for line in sharing.Membership(workspace).what_stays():
-            say(line)
+        stays = sharing.Membership(workspace).what_stays()
+        say("\n".join(stays))
         output.confirm("Leave?", yes=yes)
-        for line in sharing.Membership(workspace).leave():
-            say(line)
+        done = sharing.Membership(workspace).leave()
+        output.tell({"stays": stays, "did": done}, done, as_json=as_json)

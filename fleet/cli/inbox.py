@@ -317,11 +317,12 @@ def _unblock(name: Name, as_json: output.Json = False) -> None:
 
 def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
     since = f" since {done.since[:16]}Z" if done.since else ""
+    found = counted(done.discoveries, "discovery", "discoveries")
     rows = [
         f"{done.name} would be blocked here{since}; nothing was changed"
         if dry_run
         else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
-        _sum_of(done),
+        f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {found} out",
         *(f"    {each}  {text}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
     ]
     if (more := len(done.gone) - reviewing.SHOWN_MAX) > 0:
@@ -335,11 +336,6 @@ def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
     if done.retired:
         rows.append(f"  {counted(len(done.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
     return rows
-
-
-def _sum_of(done: Changes) -> str:
-    found = counted(done.discoveries, "discovery", "discoveries")
-    return f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {found} out"
 
 
 def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:

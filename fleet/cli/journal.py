@@ -125,23 +125,16 @@ def _mutate(
 
 
 def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
-    if as_json:
-        told = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
-        where = declared.path.relative_to(workspace.root).as_posix()
-        hits = (
-            [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits] if known else []
-        )
-        more = {"known": hits} if known is not None else {}
-        output.say_json(told | {"journal": where, "opened": list(declared.opened)} | more)
-    else:
-        output.say(declared.block)
-        opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
-        output.say(f"\nin {declared.path.relative_to(workspace.root)}{opened}")
-        output.say("when it has worked and nobody noticed: fleet mutate --worked")
-        if known is not None and known.hits:
-            output.say(f"\nwhat is known about it:\n{known.rendered()}")
-        elif known is not None:
-            output.say("\nnothing is known about it: fleet search WORDS looks on")
+    where = declared.path.relative_to(workspace.root).as_posix()
+    opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
+    rows = [declared.block, f"\nin {where}{opened}", "when it has worked and nobody noticed: fleet mutate --worked"]
+    told: dict[str, Any] = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
+    told |= {"journal": where, "opened": list(declared.opened)}
+    if known is not None:
+        told["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
+        none = "nothing is known about it: fleet search WORDS looks on"
+        rows.append(f"\nwhat is known about it:\n{known.rendered()}" if known.hits else f"\n{none}")
+    output.tell(told, rows, as_json=as_json)
     output.tell_secrets(declared.secrets)
 
 

@@ -63,13 +63,15 @@ def _join(
     token_env: Annotated[
         str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
     ] = "",
+    as_json: output.Json = False,
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
         joined = Access(workspace).join(url, room, token_env)
         served = ", which the sidecar serves itself" if joined.serve else ""
         say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
-        say("`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it")
+        next_ = "`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it"
+        output.tell({"url": access.address(joined), "room": joined.room, "serve": joined.serve}, next_, as_json=as_json)
         if not joined.serve:
             try:
                 asyncio.run(who(Where.named(joined), wait_s=1.0))
@@ -78,12 +80,13 @@ def _join(
 
 
 @live_app.command("leave")
-def _leave() -> None:
+def _leave(as_json: output.Json = False) -> None:
     """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
     with output.opened() as workspace:
         if not Access(workspace).leave():
             raise NoError("this folder is in no live room. Nothing was changed")
-        say("this folder is in no live room any more; what was sent stays with the clan")
+        told = "this folder is in no live room any more; what was sent stays with the clan"
+        output.tell({"left": True}, told, as_json=as_json)
 
 
 def _token_in(path: str) -> str:

@@ -229,8 +229,11 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
 
 
 def say(text: str) -> None:
-    """Print to stdout, cleaned."""
-    chosen.put(cleaned(text))
+    """Print to stdout, cleaned; to stderr where one JSON document is still to come there."""
+    if chosen.owes_json:
+        note(text)
+    else:
+        chosen.put(cleaned(text))
 
 
 def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
@@ -341,7 +344,7 @@ def confirm(question: str, *, yes: bool) -> None:
     """
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not sys.stdin.isatty() or chosen.owes_json:
         raise UsageError(f"{question} There is nobody to ask here: nothing was changed. Pass --yes if you are sure")
     if not typer.confirm(cleaned(question), default=False):
         raise UsageError("nothing was changed")

@@ -128,8 +128,7 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
         asked = {"sessions": rows, "done": found.done, "tokens": tokens, "usd": found.usd}
         output.tell(asked, told, as_json=as_json)
         return
-    if not as_json:
-        say(told)
+    say(told)
     done: list[Reflected] = []
     with output.waiting("Reflecting", len(found.waiting)) as step:
         for each in session_end.reflect_all(workspace, agent, found.waiting):
@@ -139,22 +138,17 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
 
 
 def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
-    if as_json:
-        output.say_json([_as_found(each) for each in done])
-    for each in done if not as_json else ():
-        say(
-            for_terminal(
-                f"{each.session}: {each.told()}" if each.record is None or each.record.run else _plan_told(each)
-            )
-        )
+    rows = [] if done or not none else [none]
+    for each in done:
+        is_run = each.record is None or each.record.run
+        rows.append(for_terminal(f"{each.session}: {each.told()}" if is_run else _plan_told(each)))
         if each.record is not None and each.record.run:
             undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
-            say(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
+            rows.append(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
+    output.tell([_as_found(each) for each in done], rows, as_json=as_json)
     for why in dict.fromkeys(each.record.why for each in done if each.record is not None and each.record.saved):
         if why and not as_json:  # of what saved nothing the reason is told above
             note(for_terminal(why))
-    if not done and none and not as_json:
-        say(none)
 
 
 def _plan_told(each: Reflected) -> str:
@@ -270,7 +264,8 @@ def _sleep(
     with output.opened() as workspace:
         named = output.agent_in(workspace, agent)
         if install_timer or remove_timer:
-            (serve.uninstall if remove_timer else serve.install)(serve.timer(workspace, named), dry_run=dry_run)
+            act = serve.uninstall if remove_timer else serve.install
+            act(serve.timer(workspace, named), dry_run=dry_run, as_json=as_json)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
         found = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}

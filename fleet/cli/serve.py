@@ -42,19 +42,16 @@ def _poll(
 def _as_text(done: schedule.Ticked) -> str:
     told = []
     if done.worked is not None:
-        told += ["brought this machine up to date", *map(_promoted, done.worked.promoted)]
+        told += ["brought this machine up to date"]
+        told += [f"promoted into memory.md: {text}" for text in done.worked.promoted]
         told += [f"reflected on a session: {each}" for each in done.worked.reflected]
     if done.synced is not None:
         verb = "exchanged, in part" if done.synced.partial else "synced"
         told.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
-        told += map(_promoted, done.synced.promoted)
+        told += [f"promoted into memory.md: {text}" for text in done.synced.promoted]
     elif done.why:
         told.append(f"nothing was sent: {done.why}")
     return "\n".join(told) or f"nothing is due for {done.next_s:.0f} s"
-
-
-def _promoted(text: str) -> str:
-    return f"promoted into memory.md: {text}"
 
 
 # --- the sidecar ----------------------------------------------------------------------------------------------------
@@ -77,17 +74,17 @@ def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
 
 
 @sidecar_app.command("install")
-def _install(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
+def _install(dry_run: output.DryRun = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
     with output.opened() as workspace:
-        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
+        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run, as_json=as_json)
 
 
 @sidecar_app.command("uninstall")
-def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
+def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
     with output.opened() as workspace:
-        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
+        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run, as_json=as_json)
 
 
 def _service(workspace: Workspace, agent: str) -> Service:
@@ -104,7 +101,7 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fleet", command, "--agent", agent, "--dir", str(workspace.root)]
 
 
-def install(service: Service, *, dry_run: bool) -> None:
+def install(service: Service, *, dry_run: bool, as_json: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
     for path, data in service.files.items():
@@ -114,25 +111,26 @@ def install(service: Service, *, dry_run: bool) -> None:
     if not dry_run:
         service.write()
         say("\n".join(f"wrote {path}" for path in service.files))
-    _call(service.start, dry_run=dry_run)
+    left = _call(service.start, dry_run=dry_run)
+    output.tell({"files": list(map(str, service.files)), "to_run": left}, (), as_json=as_json)
 
 
-def uninstall(service: Service, *, dry_run: bool) -> None:
+def uninstall(service: Service, *, dry_run: bool, as_json: bool) -> None:
     """End a service, and take its files out; nothing else."""
-    there = [path for path in service.files if path.exists()]
-    if not there:
-        say(f"{next(iter(service.files))} is not there; nothing was changed")
-        return
-    service.check()
-    _call(service.end, dry_run=dry_run)
-    if not dry_run:
-        service.take_out()
-    for path in there:
-        say(f"{'would remove' if dry_run else 'removed'} {path}")
+    there, left = [str(path) for path in service.files if path.exists()], list[str]()
+    if there:
+        service.check()
+        left = _call(service.end, dry_run=dry_run)
+        if not dry_run:
+            service.take_out()
+    rows = [f"{'would remove' if dry_run else 'removed'} {path}" for path in there]
+    none = f"{next(iter(service.files))} is not there; nothing was changed"
+    output.tell({"files": there, "to_run": left}, rows or none, as_json=as_json)
 
 
-def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
-    """Run a service manager's commands; where there is none that answers, say what to run."""
+def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
+    """Run a service manager's commands; where there is none that answers, say and return what to run."""
+    left = []
     for words in commands:
         if not dry_run and shutil.which(words[0]):
             try:
@@ -142,7 +140,9 @@ def _call(commands: list[list[str]], *, dry_run: bool = False) -> None:
             if done is not None and done.returncode == 0:
                 say(f"ran: {shlex.join(words)}")
                 continue
-        say(f"run: {shlex.join(words)}")
+        left.append(shlex.join(words))
+        say(f"run: {left[-1]}")
+    return left
 
 
 @sidecar_app.command("status")

@@ -65,6 +65,7 @@ def _init(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
+    as_json: output.Json = False,
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
 
@@ -75,7 +76,7 @@ def _init(
     if host not in ("", "none"):
         install.check_host(host)
     named = output.chosen.agent_named(agent)
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes and not as_json
     if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
@@ -92,7 +93,7 @@ def _init(
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
-    if is_new and (yes or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+    if is_new and (yes or as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
         done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     for line in done:
@@ -104,11 +105,13 @@ def _init(
         say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
         _tell_found(workspace)
-    if not ephemeral:
-        who = workspace.agent(named)
+    who = "" if ephemeral else workspace.agent(named)
+    if who:
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
         _tell_next(workspace)
+    said = {"workspace": str(workspace.root), "is_new": made.is_new, "agent": who, "did": done}
+    output.tell(said | {"remote": sharing.Membership(workspace).shown()}, (), as_json=as_json)
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
@@ -243,7 +246,7 @@ def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
 
 
 def _is_agreed(question: str, *, yes: bool) -> bool:
-    return yes or (sys.stdin.isatty() and typer.confirm(question, default=False))
+    return yes or (sys.stdin.isatty() and not output.chosen.owes_json and typer.confirm(question, default=False))
 
 
 # --- agent hosts and shells -------------------------------------------------------------------------------------------
@@ -258,11 +261,13 @@ def _install(
     plugin_dir: Annotated[
         bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
+    as_json: output.Json = False,
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
-        say(str(install.plugin_folder()))
+        folder = str(install.plugin_folder())
+        output.tell({"plugin": folder}, folder, as_json=as_json)
         return
     file = _file(project=project, user=user)
     _tell(
@@ -270,15 +275,22 @@ def _install(
         f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
         f"{file.path} calls fleet already; nothing was changed",
         dry_run=dry_run,
+        as_json=as_json,
     )
-    if not dry_run:
+    if not (dry_run or as_json):
         _ask_to_reflect(host)
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
 
 
 @app.command("uninstall")
-def _uninstall(host: Host, project: Project = False, user: User = False, dry_run: output.DryRun = False) -> None:
+def _uninstall(
+    host: Host,
+    project: Project = False,
+    user: User = False,
+    dry_run: output.DryRun = False,
+    as_json: output.Json = False,
+) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
     file = _file(project=project, user=user)
@@ -287,6 +299,7 @@ def _uninstall(host: Host, project: Project = False, user: User = False, dry_run
         f"{file.path} does not call fleet any more; what was learned stays where it is",
         f"{file.path} does not call fleet; nothing was changed",
         dry_run=dry_run,
+        as_json=as_json,
     )
 
 
@@ -338,7 +351,7 @@ def _ask_to_reflect(host: str) -> None:
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
-def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
+def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool, as_json: bool) -> None:
     """Tell what became of the settings, the first of these files, and of the pages beside them."""
     if dry_run:
         for each in done:
@@ -346,13 +359,16 @@ def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None
             for line in difflib.unified_diff(old_lines, new_lines, str(each.path), str(each.path), lineterm=""):
                 say(line)
         note("nothing was changed")
-        return
-    say(new if any(each.is_other for each in done) else old)
-    for each in done[1:]:
-        if each.is_theirs:
-            note(f"{each.path} is not as fleet wrote it: it was left alone")
-        elif each.is_other:
-            say(f"{'wrote' if each.after else 'took out'} {each.path}")
+    else:
+        say(new if any(each.is_other for each in done) else old)
+        for each in done[1:]:
+            if each.is_theirs:
+                note(f"{each.path} is not as fleet wrote it: it was left alone")
+            elif each.is_other:
+                say(f"{'wrote' if each.after else 'took out'} {each.path}")
+    changed = [str(each.path) for each in done if each.is_other]
+    left = [str(each.path) for each in done if each.is_theirs]
+    output.tell({"changed": changed, "left": left, "dry_run": dry_run}, (), as_json=as_json)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -50,13 +50,11 @@ def _import(
         raise UsageError(
             "name what to import: PATH..., files or folders of them, or --transcripts. Nothing was changed"
         )
-    if from_transcripts:
-        with output.opened() as workspace:
-            who = output.agent_in(workspace, agent)
-            said = "" if dry_run else accepted
-            _propose(workspace, who, paths or [], days, said, asks=not dry_run, as_json=as_json)
-        return
     with output.opened() as workspace:
+        if from_transcripts:
+            who, said = output.agent_in(workspace, agent), "" if dry_run else accepted
+            _propose(workspace, who, paths or [], days, said, asks=not dry_run, as_json=as_json)
+            return
         files = importer.files_in(workspace, paths or [])
         if dry_run:
             done = importer.Imported.preview(files)
@@ -89,12 +87,8 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
         )
     if done.redacted:
         note(f"a secret was taken out of {counted(done.redacted, 'record')}")
-    if not is_dry:
-        _tell_refused(
-            [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused],
-            "bad line",
-            "the others are in",
-        )
+    refused = [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused]
+    _tell_refused([] if is_dry else refused, "bad line", "the others are in")
     if empty or not done.files:
         note(
             f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
@@ -243,11 +237,11 @@ def _restore_backup(
 
 
 @app.command("upgrade")
-def _upgrade(yes: output.Confirmed = False) -> None:
+def _upgrade(yes: output.Confirmed = False, as_json: output.Json = False) -> None:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
-        for line in moving.upgrade(workspace, yes=yes):
-            say(line)
+        done = moving.upgrade(workspace, yes=yes)
+        output.tell({"did": done}, done, as_json=as_json)
 
 
 @app.command("purge")

@@ -133,10 +133,21 @@ def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
         "backup": ("backup", "b.tar.gz"),
         "restore-backup": ("restore-backup", "b.tar.gz", "--yes"),
         "purge": ("purge", one, "--yes"),
+        "init": ("init",),
+        "install": ("install", "claude-code"),
+        "uninstall": ("uninstall", "claude-code"),
+        "upgrade": ("upgrade",),
+        "live join": ("live", "join", "ws://127.0.0.1:1"),
+        "live leave": ("live", "leave"),
+        "sidecar install": ("sidecar", "install", "--dry-run"),
+        "sidecar uninstall": ("sidecar", "uninstall"),
+        "sleep --install-timer": ("sleep", "--install-timer", "--dry-run"),
+        "leave": ("leave", "--yes"),
     }
     unnamed = {command: ["the command"] for command in calls if not row(command)}
     for command, words in calls.items():
         found = json.loads(stage.run("velma", *words, "--json", expect=None).stdout)
+        assert "error" not in found, (command, found)
         if missing := {*keys(found)} - told(command):
             unnamed[command] = sorted(missing)
     assert unnamed == {}

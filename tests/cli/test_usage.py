@@ -65,8 +65,8 @@ def test_an_export_asks_a_few_times_whether_anything_came_and_not_once_a_lesson(
     assert 0 < len(asked) < 20
 
 
-def test_each_command_answers_in_json_but_for_those_that_set_fleet_up_or_print_a_page():
-    without = {"help", "completion", "hook", "init", "install", "uninstall", "upgrade", "leave", "live", "sidecar"}
+def test_each_command_answers_in_json_but_for_those_that_print_a_page_or_a_script():
+    without = {"help", "completion", "hook", "live", "sidecar"}
     lacking = {name for name, each in COMMANDS.items() if "as_json" not in {option.name for option in each.params}}
     assert lacking == without
 
@@ -141,6 +141,16 @@ def test_a_command_that_is_asked_for_json_and_fails_says_so_in_json(bench, w, wo
         assert told in done.stderr
     assert told not in bench.run(w, *words, expect=code).stdout or not told
     bench.run(w, "search", "--", "--json", expect=1)
+
+
+def test_what_is_told_on_the_way_to_a_document_is_on_stderr(bench):
+    done = bench.run("new", "init", "--agent", "velma", "--json")
+    assert json.loads(done.stdout)["agent"] == "velma"
+    assert "velma is the default agent here" in done.stderr
+    done = bench.run("new", "install", "claude-code", "--dry-run", "--json")
+    assert str(bench.folder / "new/.claude/settings.json") in json.loads(done.stdout)["changed"]
+    assert "+++" in done.stderr
+    assert not (bench.folder / "new/.claude").exists()
 
 
 def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_held(bench, w):
