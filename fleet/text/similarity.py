@@ -62,7 +62,6 @@ _SPACED = (
     r"\u0559\u0560-\u0588\u1e00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc]"
 )
 _WORD = re.compile(rf"{_SPACED}+|[^\W_]")
-_LETTER = re.compile(_SPACED)
 _SIGN = re.compile(rf"(?P<said>(?:[^\w\s]|_)+)(?P<after>{_SPACED}*)")
 _MARKS = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")
 """Marks that say nothing, wherever they stand."""
@@ -118,7 +117,7 @@ def _cut(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     signed: list[tuple[str, str]] = []
     for found in _SIGN.finditer(given):
         said, after = found["said"], found["after"]
-        if after and said in _JOINERS and found.start() and _LETTER.match(given, found.start() - 1):
+        if after and said in _JOINERS and found.start() and re.match(_SPACED, given[found.start() - 1]):
             continue
         *alone, last = _MARKS.split(said)
         if last and after:
