@@ -84,21 +84,8 @@ _MIDDLE = r"""(?ax)(?P<jwt>(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{4,}+(?:\.[\w-]*+){0,3
         | [156y]\$(?:rounds=[0-9]{1,9}\$|j[./A-Za-z0-9]{1,6}\$)?[./A-Za-z0-9]{1,24}\$[./A-Za-z0-9]{22,86}
         | argon2(?:id|i|d)\$v=[0-9]{2}\$[mtp=0-9,]{11,30}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}))"""
 _MIDDLE_SIGNS = (
-    "Q~",
-    ".atlasv1.",
-    "|",
-    "%",
-    "_mmk",
-    ":A",
-    "-us",
-    "!",
-    "sig=",
-    "NRAL",
-    ".",
-    "JQQJ99",
-    "AZDO",
-    "AAAAA",
-    "$",
+    *("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!"),
+    *("sig=", "NRAL", ".", "JQQJ99", "AZDO", "AAAAA", "$"),
 )
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 """Whatever has a token in it: of prose and code next to nothing is left, and that alone is searched for tokens."""

@@ -219,7 +219,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
         text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
-    is_named = any(hint in low for hint in _NAME_HINTS)
+    is_named = any(hint in low for hint in _NAME_HINTS) and _may_hold_value(text)
     if is_named or _has_token_run(text):
         text = _credentials().redact_tokens(text, kinds)
     if "://" in low and "@" in low:
@@ -255,6 +255,13 @@ def _may_be_token(run: str) -> bool:
     return any(hint in low for hint in _TOKEN_HINTS)
 
 
+def _may_hold_value(text: str) -> bool:
+    """Tell whether a name may have a secret beside it: no value of one is a plain word, and prose has no other."""
+    return ":" in text or "=" in text or any(map(_NO_WORD.search, _VALUE.findall(text)))
+
+
+_VALUE = re.compile(r"\S{6,}", re.ASCII)
+_NO_WORD = re.compile(r"[^A-Za-z.,;'()-]|[a-z][A-Z]")
 _HINTS = {
     *("-----begin", "://", "bearer", "authorization"),
     *(*_NAME_HINTS, *(home.lower() for home in HOMES)),

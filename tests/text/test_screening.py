@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fleet.text import screening
+from fleet.text import credentials, screening
 from fleet.text.screening import certain, inert, markdown_escape, one_line, redact, screen, strip_controls
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -583,6 +583,30 @@ def test_an_id_is_no_hint_at_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screening, "_credentials", None)
     text = '{"id":"p-0123456789abcdef"} close to c-fedcba9876543210: d-0123456789abcdef.'
     assert screen(text).text == text
+
+
+def test_prose_with_the_name_of_a_secret_is_no_hint_at_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screening, "_credentials", None)
+    text = "Check the build's cache key before a deploy, and the author's Password, 3 times (it is kept)."
+    assert screen(text).text == text
+
+
+NAMES = ("token", "DB_PASSWORD", "apiKey", "SECRET", "mysql", "sshpass", "curl", "identified by", "passwd")
+SIGNS = (
+    *(" ", "=", ": ", ":", " = ", " = '", '"', "'", "->", ", "),
+    *(" -p", " -u u:", " >", "</", "(", "\n", "\u00a0"),
+)
+VALUES = ("correcthorse", "correctHorse", "pa55word", "a1!b2?c3#d4", "hunter2", "9f8e7d6c5b4a39281706", "x")
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from((*NAMES, *SIGNS, *VALUES)), max_size=8).map("".join))
+@example("SECRET = correcthorse")
+@example("identified by pa55wd")
+@example("the token 'correctHorseBatteryStaple'")
+def test_the_first_look_misses_nothing_that_a_name_tells(text: str) -> None:
+    if credentials.redact_named(text, set()) != text:
+        assert redact(text) != text
 
 
 def test_what_is_doubtful_is_not_certain() -> None:
