@@ -257,7 +257,8 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
             workspace.files.replace(workspace.replica_file, fresh.render())
             done.append(f"{agent} is the default agent here")
         elif register.default_agent != agent:
-            done.append(f"{agent} works here too; the default agent stays {register.default_agent}")
+            told = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
+            done.append(f"{told}; the default agent stays {register.default_agent}")
         done.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
 

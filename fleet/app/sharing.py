@@ -458,7 +458,7 @@ class Membership:
         """
         wanted = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
         if named == "git" and not wanted:
-            raise UsageError("git knows no user.name and user.email here: git config --global user.name 'Your Name'")
+            raise UsageError("git knows no user.name and user.email here: `git config` sets both")
         if wanted and not Author(identity=wanted).is_named:
             raise UsageError(f"{wanted[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)

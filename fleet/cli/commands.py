@@ -112,7 +112,7 @@ _DIRECTORY = TyperOption(
     is_eager=True,
 )
 
-_MARGINS = 6
+_SENTENCE_CHARS_MAX = 300
 _EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
@@ -141,9 +141,8 @@ class _Commands(TyperGroup):
             shown = [name for name in names if wanted in ("all", group) or (not wanted and name in FIRST)]
             found = [(name, self.get_command(ctx, name)) for name in shown]
             if found:
-                room = formatter.width - max(map(len, shown)) - _MARGINS
                 with formatter.section(painted(group.capitalize(), "bold")):
-                    formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in found])
+                    formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in found])
         if not wanted:
             more = len(MODULES) - len(FIRST)
             formatter.write_paragraph()

@@ -82,6 +82,8 @@ def _init(
         remote = remote or _ask_remote(root)
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
+    if author == "git" and not Repository(root).identity():
+        raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
     for about, question in setup.doubts(root, remote, branch).items():
         # A script that names another remote means it: it is told, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))

@@ -362,3 +362,8 @@ def test_what_is_known_may_be_counted_again_without_its_words_and_a_retired_one_
     assert "Nothing was logged" in w.run("w", "correct", "--wrong", "w", "--right", "r", expect=2).stderr
     w.run("w", "retire", lesson)
     assert "all were retired" in w.run("w", "patterns").stdout
+
+
+def test_no_sentence_about_a_command_is_cut_off(stage):
+    shown = stage.run("elsewhere", "help", "all").stdout
+    assert "..." not in shown.partition("Every day:")[2].replace("(d-...)", "").replace("(c-...)", "")

@@ -118,6 +118,17 @@ def test_all_of_it_by_flags_and_a_commit_says_who_learned_what(stage: Stage):
     assert stage.run("velma", "init", "--author", "nobody", expect=2)
 
 
+def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(stage: Stage):
+    done = stage.run("velma", "init", "--agent", "velma", "--author", "git", expect=2, GIT_CONFIG_GLOBAL="/dev/null")
+    assert "Nothing was made" in done.stderr
+    assert not list((stage.folder / "velma").iterdir())
+
+
+def test_who_comes_second_is_told_how_to_act_as_themselves(stage: Stage):
+    stage.run("w", "init", "--agent", "velma")
+    assert "`--agent tank` or FLEET_AGENT=tank" in stage.run("w", "init", "--agent", "tank").stdout
+
+
 def test_commits_are_signed_where_git_is_set_to_sign(stage: Stage):
     project(stage, "velma")
     key = stage.folder / "key"
