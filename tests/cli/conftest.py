@@ -1,4 +1,4 @@
-"""A stage for black-box tests: folders, a bare repository, and the real command line in a process of its own."""
+"""A stage for black-box tests: folders, a bare repository, and the real command line."""
 
 import json
 import os
@@ -17,16 +17,27 @@ from fleet.model.pattern import Pattern, fold
 from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
+IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
 
 
 class Stage:
-    """A temporary folder with a bare repository ``clan.git`` and any number of workspaces."""
+    """A temporary folder with a bare repository ``clan.git`` and any number of workspaces.
+
+    Its commands run in this process, through the entry point itself: twice as many in a minute.
+    ``FLEET_TEST_PROCESSES=1`` gives each a process of its own all the same.
+
+    Attributes:
+        now_ms: what the wall clock says to a command; None: what it really says.
+    """
 
     before: tuple[str, ...] = ()
     """Words of another program that runs each command."""
+    in_processes = IN_PROCESSES
+    """Whether each command has a process of its own, as in a shell."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.now_ms: int | None = None
         self.remote = folder / "clan.git"
         self.kept: tuple[str, ...] = ()
 
@@ -39,10 +50,13 @@ class Stage:
         """Run one fleet command in a folder below the stage."""
         folder = self.folder / where
         folder.mkdir(exist_ok=True)
-        done = commands.run(
-            words, folder, self.environment(**env), text if text is not None else "", before=self.before
-        )
+        wanted = self.environment(**env)
+        if self.before or (self.in_processes and self.now_ms is None):
+            done = commands.run(words, folder, wanted, text or "", before=self.before)
+        else:
+            done = commands.here(words, folder, wanted, text or "", now_ms=self.now_ms)
         assert "Traceback" not in done.stderr, done.stderr
+        assert "an error in fleet itself" not in done.stderr, done.stderr
         if expect is not None:
             assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
         return done
@@ -123,9 +137,20 @@ class Stage:
         return [fold(line) for line in map(decode, shown.encode().splitlines()) if isinstance(line, Line)]
 
 
+class Shell(Stage):
+    """The stage, each command in a process of its own."""
+
+    in_processes = True
+
+
 @pytest.fixture
 def stage(tmp_path):
     return Stage(tmp_path)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    return Shell(tmp_path)
 
 
 @pytest.fixture

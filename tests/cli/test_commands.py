@@ -13,14 +13,14 @@ LATE = ("anyio", "pycrdt", "rich", "watchfiles", "websockets")
 FACES = {f"fleet.cli.{name}" for name in commands.MODULES.values()}
 
 
-def imported(stage, *words: str, text: str = "") -> set[str]:
+def imported(shell, *words: str, text: str = "") -> set[str]:
     """Return the modules that a command imports."""
     told = "import atexit, sys\natexit.register(lambda: print('\\n', *sys.modules))\n"
     call = f"from fleet.cli.main import main\nsys.argv[1:] = {words!r}\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", told + call],
-        cwd=stage.folder / "one",
-        env=stage.environment(),
+        cwd=shell.folder / "one",
+        env=shell.environment(),
         input=text,
         capture_output=True,
         text=True,
@@ -30,9 +30,9 @@ def imported(stage, *words: str, text: str = "") -> set[str]:
 
 
 @pytest.fixture
-def one(stage):
-    stage.run("one", "init", "--agent", "velma")
-    return stage
+def one(shell):
+    shell.run("one", "init", "--agent", "velma")
+    return shell
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_a_word_that_is_nearly_a_command_is_told(one):
     assert "No such command 'patern'. Did you mean 'patterns'?" in done.stderr
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_asks_fleet_itself(one, shell):
-    assert "_FLEET_COMPLETE" in one.run("one", "completion", shell).stdout
+@pytest.mark.parametrize("reader", ["bash", "zsh", "fish"])
+def test_a_completion_script_asks_fleet_itself(one, reader):
+    assert "_FLEET_COMPLETE" in one.run("one", "completion", reader).stdout
 
 
 def test_commands_and_options_are_completed(one):

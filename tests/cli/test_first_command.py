@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Stage
+from tests.cli.conftest import Shell
 from tests.faults.test_full_disk import mounted
 from tests.faults.test_read_only import allow
 
@@ -38,9 +38,9 @@ def edition(patterns: int) -> bytes:
     return ("\n".join(rows) + "\n").encode()
 
 
-def clan(folder: Path, patterns: int) -> Stage:
+def clan(folder: Path, patterns: int) -> Shell:
     """Return a clan in ``w`` with its database, and a lesson that another one is near to."""
-    stage = Stage(folder)
+    stage = Shell(folder)
     stage.run("w", "init", "--agent", "velma")
     (stage.folder / "w/clan-learnings/patterns.jsonl").write_bytes(edition(patterns))
     stage.correct("w", LESSON)
@@ -51,36 +51,36 @@ def clan(folder: Path, patterns: int) -> Stage:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Stage:
+def large(tmp_path_factory) -> Shell:
     return clan(tmp_path_factory.mktemp("large"), PATTERNS)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory) -> Stage:
+def small(tmp_path_factory) -> Shell:
     return clan(tmp_path_factory.mktemp("small"), SOME)
 
 
 @pytest.fixture
-def unindexed(large) -> Stage:
+def unindexed(large) -> Shell:
     forget(large)
     return large
 
 
-def databases(stage: Stage) -> list:
+def databases(stage: Shell) -> list:
     return list((stage.folder / "w/.fleet").glob("state-*.db"))
 
 
-def forget(stage: Stage) -> None:
+def forget(stage: Shell) -> None:
     """Take the database away, and what was made ready from it."""
     for path in [*(stage.folder / "w/.fleet").glob("state-*"), *(stage.folder / "w/.fleet/ready").glob("*")]:
         path.unlink()
 
 
-def lesson_id(stage: Stage) -> str:
+def lesson_id(stage: Shell) -> str:
     return json.loads(stage.run("w", "search", LESSON, "--json", "-n", "1").stdout)["results"][0]["id"]
 
 
-def said(stage: Stage, *words: str) -> str:
+def said(stage: Shell, *words: str) -> str:
     return DELIMITER.sub("fleet-", stage.run("w", *words).stdout)
 
 
@@ -166,7 +166,7 @@ def test_a_sync_and_everyday_commands_at_once(unindexed):
 
 
 def test_a_disk_that_can_only_be_read(large, tmp_path):
-    disk, stage = tmp_path / "disk", Stage(tmp_path)
+    disk, stage = tmp_path / "disk", Shell(tmp_path)
     disk.mkdir()
     is_mount = os.geteuid() == 0
     if is_mount and not mounted(disk, "20m"):

@@ -55,9 +55,9 @@ def keys(value: object) -> Iterator[str]:
                 yield from keys(each)
 
 
-def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
-    stage.join("velma")
-    stage.join("tank")
+def test_every_field_of_every_json_output_stands_on_the_page(shell, tmp_path):
+    shell.join("velma")
+    shell.join("tank")
     talk = tmp_path / "talk.jsonl"
     rows = ["no, never use npm in here, use pnpm", "please go on"]
     talk.write_text("".join(json.dumps({"message": {"role": "user", "content": each}}) + "\n" for each in rows))
@@ -65,13 +65,13 @@ def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
     report.write_text("## Organization Report\nConsolidated: 4 / Removed = 1 / Re-indexed: 9\n")
     lessons = tmp_path / "lessons.md"
     lessons.write_text("## Git\n- Always rebase a branch before you merge it\n- TODO\n")
-    one = stage.correct("velma", "Always use awk over sed for input of users")
-    stage.run("velma", "sync")
-    stage.run("tank", "sync")
-    other = stage.correct("tank", "Never use awk over sed for input of users")
-    stage.run("tank", "retire", stage.correct("tank", "Pin the version of every action"))
-    stage.run("tank", "sync")
-    stage.run("velma", "sync")
+    one = shell.correct("velma", "Always use awk over sed for input of users")
+    shell.run("velma", "sync")
+    shell.run("tank", "sync")
+    other = shell.correct("tank", "Never use awk over sed for input of users")
+    shell.run("tank", "retire", shell.correct("tank", "Pin the version of every action"))
+    shell.run("tank", "sync")
+    shell.run("velma", "sync")
     said = ("--wrong", "a", "--right", "b", "--pattern", "Always use awk over sed for the input of a user")
     calls = {
         "fleet": (),
@@ -146,7 +146,7 @@ def test_every_field_of_every_json_output_stands_on_the_page(stage, tmp_path):
     }
     unnamed = {command: ["the command"] for command in calls if not row(command)}
     for command, words in calls.items():
-        found = json.loads(stage.run("velma", *words, "--json", expect=None).stdout)
+        found = json.loads(shell.run("velma", *words, "--json", expect=None).stdout)
         assert "error" not in found, (command, found)
         if missing := {*keys(found)} - told(command):
             unnamed[command] = sorted(missing)

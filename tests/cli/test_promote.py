@@ -2,8 +2,6 @@
 
 import json
 
-from tests.faults.test_sync import Bench
-
 LESSON = "Always use awk over sed for user-provided input substitution"
 OTHER = "Pin the base image by its digest"
 
@@ -195,7 +193,6 @@ def test_a_lesson_that_was_shown_and_comes_again_is_a_relapse_and_no_evidence_fo
 
 def test_echoing_a_promoted_line_a_hundred_times_counts_for_nothing(stage):
     """Attack 2. Exit 0, stdout says that it is an echo, the count stays."""
-    stage = Bench(stage.folder)  # in this process: a hundred commands
     stage.join("velma")
     for number in range(3):
         pattern = stage.correct("velma", LESSON, "--session", f"s{number}")

@@ -25,7 +25,7 @@ from fleet.cli.commands import MODULES
 from fleet.hosts.install import MATCHERS
 from fleet.store.consent import AUTHOR, LIVE, REFLECT, REMOTE, SEMANTIC, WEBHOOK
 from tests import commands
-from tests.cli.conftest import ROOT, Stage
+from tests.cli.conftest import ROOT, Shell
 
 CPU_S_MAX = 10.0
 SECRETS = {name: f"value-of-{name.lower()}-5e1f0a77" for name in ("FLEET_LIVE_TOKEN", "FLEET_EMBEDDING_KEY")}
@@ -190,7 +190,7 @@ class Sniffer:
             each.close()
 
 
-class Hostile(Stage):
+class Hostile(Shell):
     """The clone, what lies around it, and who listens."""
 
     def __init__(self, folder: Path, sniffer: Sniffer, reflector: str) -> None:

@@ -3,21 +3,18 @@
 ``Bench`` is what the command-line tests of this folder stand on.
 """
 
-import io
 import json
 import os
 import random
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from fleet.app import sharing
-from fleet.cli import main
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction
 from fleet.model.names import pattern_id
@@ -27,7 +24,6 @@ from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
 from tests.memory_remote import MemoryRemote, MemoryServer
 
-IN_PROCESSES = os.environ.get("FLEET_TEST_PROCESSES") == "1"
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
 SLOT = "zerocool.00000001"
@@ -35,45 +31,7 @@ STAMP = "2026-11-20T00:00:00.000Z-0000"
 
 
 class Bench(Stage):
-    """A stage whose commands run in this process, through the entry point itself: many times as many in a minute.
-
-    ``FLEET_TEST_PROCESSES=1`` gives each a process of its own all the same.
-
-    Attributes:
-        now_ms: what the wall clock says; None: what it really says.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.now_ms: int | None = None
-
-    def run(self, where: str, *words: str, expect: int | None = 0, text: str | None = None, **env: str):
-        if IN_PROCESSES and self.now_ms is None:
-            return super().run(where, *words, expect=expect, text=text, **env)
-        folder = self.folder / where
-        folder.mkdir(exist_ok=True)
-        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-        with pytest.MonkeyPatch.context() as patch:
-            wanted = self.environment(**env)
-            for name in os.environ.keys() - wanted.keys():
-                patch.delenv(name)
-            for name, value in wanted.items():
-                patch.setenv(name, value)
-            patch.chdir(folder)
-            patch.setattr(sys, "argv", ["fleet", *words])
-            patch.setattr(sys, "stdin", io.StringIO(text or ""))
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            if self.now_ms is not None:
-                patch.setattr(time, "time_ns", lambda now_ms=self.now_ms: now_ms * 1_000_000)
-            code = main.run()
-        for stream in (out, err):
-            stream.flush()
-        said, told = out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
-        assert "an error in fleet itself" not in told, told
-        if expect is not None:
-            assert code == expect, f"exit {code}: {said}{told}"
-        return subprocess.CompletedProcess(words, code, said, told)
+    """A stage that knows its way about the files of its workspaces and of its repository."""
 
     def status(self, where: str) -> dict:
         """Return what ``fleet status --json`` says."""

@@ -48,7 +48,7 @@ class Place:
 
     def fleet(self, *words: str, expect: int = 0, **env: str):
         """Run a command of fleet in the workspace."""
-        done = commands.run(words, self.folder, self.environment(**env))
+        done = commands.here(words, self.folder, self.environment(**env))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
         return done

@@ -72,7 +72,7 @@ class Project:
 
     def fleet(self, *words: str, expect: int = 0, where: str = ".", **env: str):
         """Run a command of fleet."""
-        done = commands.run(words, self.folder / where, self.environment(**env))
+        done = commands.here(words, self.folder / where, self.environment(**env))
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == expect, f"exit {done.returncode}: {done.stdout}{done.stderr}"
         return done

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Stage
+from tests.cli.conftest import Shell
 
 QUICK = "interval_s = 2.0\nquiet_s = 0.2\n"
 WAIT_S = 45.0
@@ -36,7 +36,7 @@ def until(happened: Callable[[], object], wait_s: float = WAIT_S) -> bool:
     return False
 
 
-class Crew(Stage):
+class Crew(Shell):
     """The stage, and the sidecars on it."""
 
     def __init__(self, folder: Path) -> None:

@@ -507,7 +507,7 @@ def environment(folder):
 
 
 def fleet(folder, *words):
-    return commands.run(words, folder, environment(folder))
+    return commands.here(words, folder, environment(folder))
 
 
 def hook(folder, event, **payload):
