@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
+from fleet.app.starting import is_unasked
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
@@ -193,6 +194,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     failed = workspace.state.get("sync_failed").partition(";")[0].partition(". ")[0]
     return [
         *([f"the last sync failed: {failed}"] if failed else []),
+        *(["never synced: what the clan knows is not here yet"] if is_unasked(workspace) and not failed else []),
         *(
             f"nothing was {' or '.join(kinds)} for {counted(number, 'day')}"
             for number, kinds in silent.items()
@@ -215,17 +217,17 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
         (
+            not found["paused"] and any("sync" in each for each in found["silent"]),
+            "fleet sync",
+            "exchanges lessons with the clan",
+        ),
+        (
             not found["hooks"]["event"] and not found["hooks"]["installed"],
             "fleet install claude-code",
             "the loop runs by itself, from the next session on",
         ),
         (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
-        (
-            not found["paused"] and any("sync" in each for each in found["silent"]),
-            "fleet sync",
-            "exchanges lessons with the clan",
-        ),
         (any("shown" in each for each in found["silent"]), "fleet doctor", "looks for why nothing is shown"),
     )
     return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))

@@ -88,7 +88,8 @@ def _patterns(
             output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
         if not found.lessons:
             is_retired = not everything and next(workspace.patterns.records(), None) is not None
-            output.say(_NONE["narrowed" if any(wanted) else "retired" if is_retired else "new"])
+            new = "unasked" if starting.is_unasked(workspace) else "new"
+            output.say(_NONE["narrowed" if any(wanted) else "retired" if is_retired else new])
         if found.refused:
             output.note(f"{counted(found.refused, 'line')} could not be read; `fleet status` tells why")
 
@@ -96,6 +97,7 @@ def _patterns(
 _NONE = {
     "narrowed": "no lesson is like that; without the filters there may be some",
     "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
+    "unasked": "no lessons are here yet; `fleet sync` asks the clan for what it knows",
     "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
 }
 

@@ -52,6 +52,21 @@ def test_each_step_on_the_way_is_the_next_one(w):
     assert len(shown.splitlines()) == 2, "quiet when nothing is up"
 
 
+def test_who_clones_and_has_agreed_to_nothing_yet_is_told_that_the_clans_lessons_are_not_here(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    (stage.folder / "w").mkdir()
+    (stage.folder / "w/fleet.toml").write_bytes((stage.folder / "velma/fleet.toml").read_bytes())
+    stage.run("w", "init", "--agent", "tank")
+    assert look(stage)["silent"] == ["never synced: what the clan knows is not here yet"]
+    assert look(stage)["next"]["command"] == "fleet sync"
+    assert "`fleet sync` asks the clan" in stage.run("w", "patterns").stdout
+    stage.run("w", "sync", "--yes")
+    assert look(stage)["silent"] == []
+    assert LESSON in stage.run("w", "patterns").stdout
+
+
 def test_what_came_is_new_until_a_person_has_looked(w):
     w.correct("w", LESSON)
     assert look(w)["new"]["lessons"] == [], "at the first look all is there, and nothing new"
