@@ -80,6 +80,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
         promoted: lessons that entered a memory here.
         put_back: files here that lacked lines which the clan's tree holds, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
+        review: what waits for ``fleet review``, a line for each kind.
     """
 
     remote: str = ""
@@ -98,6 +99,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     promoted: tuple[str, ...] = ()
     put_back: tuple[str, ...] = ()
     left_out: int = 0
+    review: tuple[str, ...] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -240,6 +242,7 @@ def _told(
         promoted=tuple(promoted),
         put_back=tuple(done.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
+        review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
     )
 
 
@@ -291,16 +294,13 @@ def _drop_secrets(workspace: Workspace) -> None:
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
         return
-    noted = workspace.state.get(_LOOKED)
-    generation, row = map(int, (noted or "0 0").split(" ")[:2])
-    with workspace.db.snapshot():
+    generation, row = map(int, (workspace.state.get(_LOOKED) or "0 0").split(" ")[:2])
+    with workspace.writing(agents[0]) as writer, workspace.db.snapshot():
         if generation > workspace.patterns.generation:
             generation, row = 0, 0  # the database is another one
         came = workspace.patterns.changed_behind(generation, row, _LOOKED_AT_MAX)
-    dropped: dict[str, list[str]] = {}
+        dropped, last = Purge(workspace).secrets(writer, list(came))
     if came:
-        with workspace.writing(agents[0]) as writer:
-            dropped, last = Purge(workspace).secrets(writer, list(came))
         workspace.state.put(**{_LOOKED: "{} {}".format(*came[last])})
     for pattern, kinds in dropped.items():
         workspace.warn(

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from fleet.app import pages, reflecting, sharing
+from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, note, say
@@ -37,8 +37,7 @@ def _sync(
             return
         with output.waiting("Syncing"):
             done = _synced(workspace, who, yes=yes)
-        review = reflecting.to_review(reflecting.current_clusters(workspace))
-        output.tell(msgspec.to_builtins(done) | {"review": review}, [*_synced_told(done), *review], as_json=as_json)
+        output.tell(msgspec.to_builtins(done), [*_synced_told(done), *done.review], as_json=as_json)
         _note_synced(done)
         if done.is_partial or (done.why and not done.remote):
             raise typer.Exit(EXIT_REFUSED)

@@ -9,7 +9,7 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from hashlib import blake2b
 from io import BytesIO
@@ -401,7 +401,7 @@ class Ingest:
             connection.execute("DELETE FROM file WHERE path = ?", (path,))
             fold.forget_refused(path)
             set_meta(connection, "shrunk", "1")
-        due = [source for source in sources if not _is_read(source, known)]
+        due = [each for each in sources if not each.look or each.look != known.get(each.path, ("",))[0]]
         for kind in KINDS:
             some = iter([source for source in due if source.kind is kind])
             while step := list(islice(some, _IN_STEP)):
@@ -475,7 +475,8 @@ class Ingest:
         What rows know and no file does is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
-        self.refresh()
+        if not self.database.is_open:
+            self.refresh()
         before = self.tree.head()
         try:
             return self._taken(self.tree, commit, writer)
@@ -487,10 +488,12 @@ class Ingest:
 
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
         taken = Taken()
-        with self._changing() as fold:
-            connection, generation = fold.connection, int(get_meta(fold.connection, "generation"))
-            sources = self._sources()
-            self._fold_files(fold, sources)
+        with self._changing() as rows:
+            connection, fold, sources = rows.connection, rows, self._sources()
+            if self._is_stale(connection, sources):
+                self._fold_all(connection, sources)
+                fold = self._rows(connection)
+            generation = int(get_meta(connection, "generation"))
             before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
                 taken.lost = self._fold_tree(fold, tree, commit)
@@ -508,7 +511,7 @@ class Ingest:
             self._write(fold, plans)
             self._note_joined(fold, plans)
             if plans:  # they are read as any others: what cannot be read in them is noted
-                self._fold_files(fold, self._sources())
+                self._fold_files(fold, self._written(sources, plans))
             just_so = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", just_so)
             set_meta(connection, "shrunk", "")
@@ -611,6 +614,14 @@ class Ingest:
         for plan in plans:
             if plan.leaving:
                 self._put(self._clan / plan.path, self._blocks(fold, plan))
+
+    def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
+        """Return the line files when some were written: only these are looked at again, unless they are too many."""
+        if len(sources) + len(plans) > limits.SHARDS_MAX:
+            return self._sources()
+        places = {plan.path: self._clan / plan.path for plan in plans}
+        written = [each for path, file in places.items() for each in Source.found(path, _kind(path), file)]
+        return [*(each for each in sources if each.path not in places), *written]
 
     def _put(self, file: Path, blocks: Iterator[bytes], *, is_durable: bool = True) -> None:
         if first := next(blocks, b""):
@@ -854,11 +865,6 @@ def _kind(path: str) -> Kind:
     found = Kind.of(path)
     assert found is not None, path  # noqa: S101 - paths were sorted before
     return found
-
-
-def _is_read(source: Source, known: Mapping[str, tuple[Any, ...]]) -> bool:
-    seen = known.get(source.path, ("",))[0]
-    return bool(seen) and seen == source.look
 
 
 def _plainly(path: str, flags: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
+from fleet.store import ingest
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryTree
@@ -393,3 +394,17 @@ def test_the_smaller_of_two_lines_of_one_discovery_stays_and_both_kinds_of_editi
     assert [found.at for found in here.workspace.discoveries.newest(5)] == [early.at]
     assert here.workspace.db.edition(DISCOVERIES) == DISCOVERIES.encode(late) + b"\n"
     assert early in here.workspace.db.outgoing()
+
+
+def test_a_tree_is_taken_in_at_one_look_at_the_line_files(here: Here, monkeypatch: pytest.MonkeyPatch):
+    """With a thousand shards a look costs as much as a git process: one for what is new here and what has to change."""
+    here.log("Check the version first")
+    looked = []
+    find = ingest.clan_sources
+    monkeypatch.setattr(ingest, "clan_sources", lambda *given: looked.append(given) or find(*given))
+    here.workspace.db.refresh()
+    looked.clear()
+    here.take(here.tree.put({OTHER: PATTERNS.encode(logged("Use a lock")) + b"\n"}, ""))
+    assert len(looked) == 1
+    assert (here.root / "clan-learnings" / OTHER).exists()
+    assert {each.text for each in here.workspace.patterns.best("sight", 9)} == {"Check the version first", "Use a lock"}
