@@ -61,9 +61,8 @@ def _forms() -> list[list[str]]:
     return [row.split(None, 2) for row in sections("providers.txt")[""]]
 
 
-_compiled = cache(
-    partial(re.compile, flags=re.ASCII)
-)  # each with the first text that has its beginning: 180 take 15 ms
+# Each with the first text that has its beginning: 180 take 15 ms.
+_compiled = cache(partial(re.compile, flags=re.ASCII))
 
 
 # Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
