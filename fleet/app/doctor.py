@@ -222,7 +222,7 @@ def _make_anew(workspace: Workspace) -> None:
 
 def _files(workspace: Workspace) -> Iterator[Path]:
     """Yield the files and links of the workspace but for fleet's own repository: git looks after that."""
-    yield workspace.config_file
+    yield from [workspace.config_file] if os.path.lexists(workspace.config_file) else ()
     for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for folder, folders, names in os.walk(top):
             if Path(folder) == workspace.local:

@@ -139,10 +139,6 @@ class _Chosen(msgspec.Struct):
         start = Path.cwd()
         if found := root_around(str(start)):
             return Path(found)
-        for folder in (start, *start.parents):
-            if (folder / ".fleet/replica.toml").exists():
-                told = "Put it back, or run `fleet init` there: what was logged is kept"
-                raise NoError(f"{folder} is a workspace without its {CONFIG}: .fleet is there. {told}")
         raise NoWorkspaceError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
 
     def root_to_be(self) -> Path:

@@ -273,7 +273,9 @@ def load(path: Path) -> Config:
     try:
         found = tomllib.loads(_text(path))
     except FileNotFoundError:
-        return _defaults()
+        is_gone = path.with_name(".fleet").joinpath("replica.toml").exists()
+        told = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
+        return _defaults(*[told] * is_gone)
     except (ValueError, OSError) as why:
         return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
     config = Config() if found else _defaults()

@@ -503,10 +503,9 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
 def _told(path: Path, why: sqlite3.Error) -> FleetError:
     if "locked" in str(why):
         return BusyError(f"{path} is used by another process; run the command again")
+    told = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
     if is_unwritable(why):
-        told = f"no space left for {path}, or it cannot be written ({why}); nothing is lost"
-        return DiskError(f"{told}. `fleet doctor` tells which; then run the command again")
-    return FleetError(
-        f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/. Check the "
-        "disk and the rights of that folder; if the file is damaged, rename it: fleet asks again for what was agreed to"
-    )
+        return DiskError(
+            f"{told}. The disk is full, or this user may not read and write there: `fleet doctor` tells which"
+        )
+    return FleetError(f"{told}. If the file is damaged, rename it: fleet asks again for what was agreed to")

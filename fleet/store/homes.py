@@ -6,7 +6,7 @@ there; while ``fleet.toml`` cannot be read, logging goes on where it was; and fi
 are found. Little of the standard library: a hook imports it.
 """
 
-# ruff: noqa: PTH110, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120
+# ruff: noqa: PTH110, PTH113, PTH118, PTH119, PTH120
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 from __future__ import annotations
 
@@ -170,12 +170,11 @@ def root_around(start: str) -> str:
 
 
 def is_root(folder: str) -> bool:
-    """Tell whether a folder is a workspace's root: it has the file, or something damaged in its place."""
-    path = os.path.join(folder, CONFIG)
-    if os.path.isfile(path):
-        return True
-    is_damaged = os.path.isdir(path) or (os.path.islink(path) and not os.path.exists(path))
-    return is_damaged and os.path.exists(os.path.join(folder, ".fleet", "replica.toml"))
+    """Tell whether a folder is a workspace's root: it has the file, or a register whose file is damaged or missing.
+
+    A branch from before ``fleet init`` has no ``fleet.toml``; what is logged while it is checked out is logged here.
+    """
+    return os.path.isfile(os.path.join(folder, CONFIG)) or os.path.exists(os.path.join(folder, ".fleet/replica.toml"))
 
 
 def _upward(folder: str) -> str:

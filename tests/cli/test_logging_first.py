@@ -62,6 +62,7 @@ FAULTS = {
         {},
         ".fleet/locks",
     ),
+    "no configuration": (lambda root: (root / "fleet.toml").unlink(), {}, "fleet.toml is not there"),
     "no register": (lambda root: (root / ".fleet/replica.toml").unlink(), {}, ""),
     "a lease that is none": (lambda _: None, {"FLEET_REPLICA": "x"}, "FLEET_REPLICA"),
     "an agent that is none": (lambda _: None, {"FLEET_AGENT": "Popa Shot"}, "Popa Shot"),

@@ -262,7 +262,7 @@ def test_a_full_disk_is_told(synced, monkeypatch):
 def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):
     workspace = Workspace(synced.folder / "velma")
     workspace.state.connection().execute("PRAGMA max_page_count = 1")
-    with pytest.raises(DiskError, match=r"no space left for .*; nothing is lost") as told:
+    with pytest.raises(DiskError, match=r"Lessons are safe.* The disk is full, or") as told:
         workspace.state.put(note="x" * 100_000)
     workspace.close()
     assert "rename" not in str(told.value)
@@ -281,6 +281,13 @@ def test_a_sync_that_failed_is_told_until_one_succeeds(synced):
     hook.unlink()
     synced.run("velma", "sync")
     assert "sync" not in doctor(synced)
+
+
+def test_a_missing_configuration_is_told_as_that_and_not_as_a_lack_of_rights(synced):
+    (synced.folder / "velma/fleet.toml").unlink()
+    found = doctor(synced, expect=1)
+    assert found["rights"]["level"] == "ok"
+    assert "fleet.toml is not there" in found["config"]["what"]
 
 
 def test_a_link_is_told(synced):
