@@ -176,5 +176,4 @@ def _online(workspace: Workspace) -> list[Online]:
         raise UsageError(
             "no live room is named: `fleet live join URL` joins one, for instance that of `fleet live serve`"
         )
-
     return asyncio.run(who(Where.named(settings)))

@@ -42,8 +42,8 @@ def _poll(
 def _as_text(done: schedule.Ticked) -> str:
     told = []
     if done.worked is not None:
-        told += ["brought this machine up to date"]
-        told += [f"promoted into memory.md: {text}" for text in done.worked.promoted]
+        promoted = (f"promoted into memory.md: {text}" for text in done.worked.promoted)
+        told += ["brought this machine up to date", *promoted]
         told += [f"reflected on a session: {each}" for each in done.worked.reflected]
     if done.synced is not None:
         verb = "exchanged, in part" if done.synced.partial else "synced"

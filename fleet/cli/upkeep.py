@@ -98,18 +98,16 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
 
 
 def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
+    lessons, found = counted(done.patterns, "lesson"), counted(done.discoveries, "discovery", "discoveries")
     if is_dry:
         for each in done.pieces:
             if not each.left:
                 category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:_LESSON_SHOWN]
                 say(f"{_place(each):<28}  {category:<18}  {text}")
-        found = f"{counted(done.patterns, 'lesson')} and {counted(done.discoveries, 'discovery', 'discoveries')}"
-        say(f"{found} would be taken from {counted(sum(map(bool, done.files.values())), 'file')}; nothing was written")
+        files = counted(sum(map(bool, done.files.values())), "file")
+        say(f"{lessons} and {found} would be taken from {files}; nothing was written")
     else:
-        say(
-            f"{counted(done.patterns, 'lesson')} read, {done.patterns_new:,} new; "
-            f"{counted(done.discoveries, 'discovery', 'discoveries')} read, {done.discoveries_new:,} new"
-        )
+        say(f"{lessons} read, {done.patterns_new:,} new; {found} read, {done.discoveries_new:,} new")
     for reason, number in sorted(done.skipped.items()):
         say(f"{number:,} left out: {reason}")
     if is_verbose:

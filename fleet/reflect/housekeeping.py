@@ -84,6 +84,13 @@ class _SkipReason(StrEnum):
     DREAM_RAN = "AutoDreamAlreadyRan"
 
 
+_WHY_SKIPPED = {
+    _SkipReason.TOO_SOON: f"the last pass was less than {COORDINATED_HOURS_MIN} hours ago",
+    _SkipReason.NOT_ENOUGH: f"fewer than {COORDINATED_NEW_MIN} notes are new",
+    _SkipReason.DREAM_RAN: f"the host's own housekeeping was less than {COORDINATED_HOURS_MIN} hours ago",
+}
+
+
 class Mode(StrEnum):
     """Condition for a pass: after a while and with enough to do, beside the host's own one; or now."""
 
@@ -172,7 +179,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     def told(self) -> str:
         """Return it as one line."""
         if self.skipped is not None:
-            return f"skipped: {self.skipped.value}"
+            return f"skipped: {_WHY_SKIPPED[self.skipped]}; `fleet tidy --mode always` does it now"
         parts = (
             (self.absolutized_dates, "date made absolute", "dates made absolute"),
             (self.consolidated, "consolidated", "consolidated"),

@@ -266,6 +266,13 @@ def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
     assert Mode.ALWAYS.skip_reason(NOW_MS, NOW_MS, 0, NOW_MS) is None
 
 
+def test_a_person_is_told_in_words_why_a_pass_was_skipped():
+    for reason in _SkipReason:
+        told = housekeeping.ReflectionReport(skipped=reason).told()
+        assert reason.value not in told
+        assert "`fleet tidy --mode always`" in told
+
+
 def test_the_names_are_the_seeds():
     """ "Result of a single reflection pass." "Auto Dream organization-report trailer." """
     assert [each.value for each in _SkipReason] == ["TooSoon", "NotEnoughNewRecords", "AutoDreamAlreadyRan"]
