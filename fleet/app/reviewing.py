@@ -279,11 +279,13 @@ class Waiting(NamedTuple):
     Attributes:
         kind: ``own`` or ``bulk``.
         group: a replica, or ``newcomers``.
+        writers: the replicas whose words they are.
         lessons: ids and words; ``retires``: how many of them would go; ``edits``: would read or count otherwise.
     """
 
     kind: str
     group: str
+    writers: list[str]
     lessons: list[tuple[str, str]]
     retires: int
     edits: int
@@ -302,21 +304,16 @@ class Waiting(NamedTuple):
                 f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
                 "written here. If this folder was put back from an older copy they are yours"
             )
-        who = "Writers of whom nothing was known" if self.group == "newcomers" else self.group
+        some = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
+        who = f"Writers of whom nothing was known ({some})" if self.group == "newcomers" else self.group
         return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons of others, all at once"
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        return {
-            "pair": self.name,
-            "kind": self.kind,
-            "writer": self.group,
-            "told": self.told,
-            "retires": self.retires,
-            "edits": self.edits,
-            "lessons": [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]],
-            "answers": list(ANSWERS_TO_LEFT_OUT),
-        }
+        same = {name: getattr(self, name) for name in ("kind", "writers", "told", "retires", "edits")}
+        lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
+        found = {"pair": self.name, "writer": self.group, **same}
+        return found | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
 
 def waiting(workspace: Workspace) -> list[Waiting]:
@@ -337,17 +334,17 @@ def waiting(workspace: Workspace) -> list[Waiting]:
 def _question(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
+    theirs = sorted({one.writer for one in held})
     for each in dict.fromkeys(one.id for one in held):
         line = workspace.patterns.line(each)
         if line is None:
             continue
-        theirs = {one.writer for one in held}
         rest = {w: part for w, part in policy.withheld.get(each, {}).items() if w not in theirs}
         now, then = fold(line, policy), fold(line, policy._replace(withheld={each: rest}))
         retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
         changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
         lessons.append((each, readable(now.text or then.text)))
-    return Waiting(kind, group, lessons, retires, changes)
+    return Waiting(kind, group, theirs, lessons, retires, changes)
 
 
 def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:

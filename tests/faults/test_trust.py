@@ -367,7 +367,11 @@ def test_removes_under_many_names_in_one_file_or_by_newcomers_are_one_writers(be
     )
     bench.run("velma", "sync", expect=3)
     assert len(texts(bench)) == 41
-    assert {one["writer"] for one in waiting(bench)} == {MALLORY, "newcomers"}
+    asked = {one["writer"]: one for one in waiting(bench)}
+    assert asked.keys() == {MALLORY, "newcomers"}
+    others = [f"other{n}.0000000{n}" for n in range(4)]
+    assert asked["newcomers"]["writers"] == others
+    assert ", ".join(others) in asked["newcomers"]["told"], "a person sees whom to ask, or to block"
 
 
 def test_publishing_many_lessons_of_others_is_no_edit_of_them(bench):
