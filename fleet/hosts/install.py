@@ -353,7 +353,10 @@ def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
             file.flush()
             os.fsync(handle)
         Path(temporary).replace(path)
-    except BaseException:
-        with suppress(OSError):
+    except BaseException as why:
+        if isinstance(why, OSError):
+            why.filename = str(path)
+        with suppress(OSError):  # a folder that holds anything stays
             Path(temporary).unlink()
+            path.parent.rmdir()
         raise

@@ -1,5 +1,6 @@
 """``fleet install`` and ``fleet uninstall``: our own hooks go in and come out, and nothing of a person's is lost."""
 
+import errno
 import json
 import os
 import stat
@@ -398,3 +399,14 @@ def test_what_is_no_file_is_refused_at_once(place, words):
     done = place.fleet(*words, expect=1 if words == ("doctor",) else 3)
     assert "is no plain file" in done.stderr + done.stdout
     assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_full_disk_is_told_with_the_name_of_the_file_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(install.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as told:
+        install.SettingsFile.of(tmp_path).install()
+    assert told.value.filename == str(tmp_path / ".claude/settings.json")
+    assert not list(tmp_path.iterdir())
