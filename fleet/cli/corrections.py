@@ -205,5 +205,5 @@ def _agent_to_log(workspace: Workspace, named: str) -> str:
     except FleetError as why:
         if named or output.chosen.agent:
             raise
-        workspace.warn(f"logged as the guest {names.GUEST}, and `fleet init` hands it over once this is mended: {why}")
+        workspace.warn(f"logged as {names.GUEST}'s, and `fleet init` hands it over once this is mended: {why}")
         return names.GUEST

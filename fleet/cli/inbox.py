@@ -231,10 +231,8 @@ def _review(
         if held and not pairs:
             return
         if pairs and sys.stdin.isatty() and sys.stdout.isatty():
-            shown = inbox.listing(workspace, count=0).entries
-            _decide_each(
-                workspace, output.agent_in(workspace, agent), [each for each in shown if each.item.kind in PAIRS]
-            )
+            shown = [each for each in inbox.listing(workspace, count=0).entries if each.item.kind in PAIRS]
+            _decide_each(workspace, output.agent_in(workspace, agent), shown)
         else:
             _list(pairs)
 

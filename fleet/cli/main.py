@@ -60,6 +60,8 @@ def run() -> int:
         return EXIT_OTHER
     if os.environ.get("FLEET_DISABLED") == "1":
         print(DISABLED, file=sys.stderr)
+        if "--json" in words:
+            print('{"disabled":true}')
         return 0
     if words[:1] == ["hook"] and not "".join(words[1:2]).startswith("-"):
         # A host waits for its hook many times a minute: the parser alone would take longer than all of its work.

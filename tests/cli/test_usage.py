@@ -143,6 +143,12 @@ def test_a_command_that_is_asked_for_json_and_fails_says_so_in_json(bench, w, wo
     bench.run(w, "search", "--", "--json", expect=1)
 
 
+def test_a_fleet_that_is_turned_off_answers_who_asked_for_json(bench, w):
+    for words in (("patterns",), CORRECT):
+        assert json.loads(bench.run(w, *words, "--json", FLEET_DISABLED="1").stdout) == {"disabled": True}
+    assert bench.run(w, "patterns", FLEET_DISABLED="1").stdout == ""
+
+
 def test_what_is_told_on_the_way_to_a_document_is_on_stderr(bench):
     done = bench.run("new", "init", "--agent", "velma", "--json")
     assert json.loads(done.stdout)["agent"] == "velma"

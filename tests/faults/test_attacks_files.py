@@ -558,7 +558,7 @@ def test_turned_off_every_command_does_nothing_says_so_and_succeeds(bench, words
     before = {path: path.stat().st_mtime_ns for path in bench.folder.rglob("*") if path.is_file()}
     done = bench.run("velma", *words, FLEET_DISABLED="1")
     assert "turned off" in done.stderr
-    assert done.stdout == ""
+    assert done.stdout == ('{"disabled":true}\n' if "--json" in words else "")
     assert {path: path.stat().st_mtime_ns for path in bench.folder.rglob("*") if path.is_file()} == before
     fresh = bench.run("fresh", *words, FLEET_DISABLED="1")
     assert "turned off" in fresh.stderr
