@@ -40,7 +40,7 @@ class Here:
         self.id = logged.id
         return undoing.listed(self.workspace)[0][0].id
 
-    def undo(self, run=""):
+    def undo(self, run=None):
         self.now_ms += 1_000
         return undoing.undo(self.workspace, run).undone_by
 
