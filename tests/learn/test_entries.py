@@ -565,13 +565,11 @@ def is_parsed_within(limit_ms, text):
     return any(milliseconds(text) < limit_ms for _ in range(5))
 
 
-@pytest.mark.parametrize(
-    "letter", ["a", "#", "*", "-", "`", "~", "<!--", "-->", "`<!--", "<\\!--", " ", "\t", "_", "=", "\\", "- "]
-)
 @pytest.mark.parametrize("start", ["", "## ", "## 2026-03-15 ", "## a\n**Wrong:** ", "## a\n", "<!-- fleet "])
-def test_a_line_of_64_kib_costs_under_50_ms(letter, start):
-    line = (letter * 65536)[:65536]
-    assert is_parsed_within(50, f"{start}{line}x\n")
+def test_a_line_of_64_kib_costs_under_50_ms(start):
+    for letter in ("a", "#", "*", "-", "`", "~", "<!--", "-->", "`<!--", "<\\!--", " ", "\t", "_", "=", "\\", "- "):
+        line = (letter * 65536)[:65536]
+        assert is_parsed_within(50, f"{start}{line}x\n"), letter
 
 
 @pytest.mark.parametrize(

@@ -300,15 +300,15 @@ def test_no_record_breaks_out(text):
     assert render_page(hostile, members={"tank": text}) == page
 
 
-@pytest.mark.parametrize("width", range(95, 125))
 @pytest.mark.parametrize(
     "opener", ["-", "+", "*", "#", "##", "1.", "1)", ">", "===", "---", "```", "~~~", "|", "|--|", ":-:", "[a]:", "<b>"]
 )
-def test_a_line_break_never_makes_structure(width, opener):
-    text = "x" * width + f" {opener} after"
-    page = render_page([lesson(1, text, correct=text)])
-    assert_sound(page, 1)
-    assert strong_texts(page) == [text]
+def test_a_line_break_never_makes_structure(opener):
+    for width in range(95, 125):
+        text = "x" * width + f" {opener} after"
+        page = render_page([lesson(1, text, correct=text)])
+        assert_sound(page, 1)
+        assert strong_texts(page) == [text]
 
 
 def test_a_secret_is_redacted_even_when_something_invisible_splits_it():
