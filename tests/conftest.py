@@ -1,5 +1,6 @@
 """What all tests share: how hard hypothesis searches, where they write, in what order, and where the corpora are."""
 
+import gc
 import os
 import random
 import shutil
@@ -59,6 +60,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with those that take long; else the order stays."""
     items.sort(key=lambda item: not {item.path.parent.name, item.path.name} & {*SLOW_FIRST})
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of every search for garbage what stays until the end: some thousand tests and their modules."""
+    gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
