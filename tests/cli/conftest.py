@@ -114,6 +114,7 @@ class Stage:
         """Make a workspace that shares the bare repository; return its folder's name."""
         if not self.remote.exists():
             self.git("init", "--quiet", "--bare", str(self.remote))
+            self.git("config", "receive.autoGc", "false", where=self.remote.name)  # a process more for each push
         self.run(where or agent, "init", "--agent", agent, "--remote", str(self.remote), "--yes")
         return where or agent
 
