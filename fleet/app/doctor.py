@@ -210,11 +210,6 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         yield _told("local", f"local.db is damaged: {trouble}")
 
 
-def _put_back(workspace: Workspace) -> None:
-    with workspace.writing(workspace.agent()) as writer:
-        workspace.db.put_back(writer.name)
-
-
 def _make_anew(workspace: Workspace) -> None:
     with workspace.locked():
         workspace.db.database.delete()
@@ -295,7 +290,8 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
             yield _told("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
             if not fix:
                 return
-            _put_back(workspace)  # first: a database that is made anew knows only what files say
+            with workspace.writing(workspace.agent()) as writer:
+                workspace.db.put_back(writer.name)  # first: a database that is made anew knows only what files say
             wrong = workspace.db.differences()
     except TROUBLE as why:
         if not is_damage(why):

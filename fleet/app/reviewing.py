@@ -98,9 +98,13 @@ def block(
     earlier = _as_of(workspace, at, name) if at else {}
     before = workspace.policy()
     records = list(_records_of(workspace, name))
-    still = {line.id: _join(before.earlier.get(line.id), earlier.get(line.id)) for line in records}
+    nothing = {line.id: Line(line.id) for line in records}
+    still = {
+        each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in nothing.items()
+    }
     after = before._replace(
-        blocked={**before.blocked, name: at}, earlier={each: line for each, line in still.items() if line is not None}
+        blocked={**before.blocked, name: at},
+        earlier={each: line for each, line in still.items() if not line.is_empty()},
     )
     found = _changes(workspace, name, at, records, before, after)
     if not records and not found.discoveries:
@@ -156,10 +160,6 @@ def _stamp(said: str) -> str:
     if found is None:
         raise UsageError(f"--since takes a day or a time, such as 2026-11-20 or 2026-11-20T14:30Z; not {said[:40]!r}")
     return clock.nearest(found)
-
-
-def _join(one: Line | None, other: Line | None) -> Line | None:
-    return codec.join(one, other) if one is not None and other is not None else one or other
 
 
 def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:

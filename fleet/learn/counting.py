@@ -312,7 +312,7 @@ class _Backlog:
         They go to the end of the file: a person's lines stay as they are.
         """
         fresh = [
-            (bound, self._counted_under(bound.entry, self._workspace.same_text(self._writer.agent, lesson)))
+            (bound, self._counted_under(bound.entry, lesson))
             for bound in self._read.bound
             if bound.record is None and (lesson := _lesson_text(bound.entry))
         ]
@@ -328,13 +328,15 @@ class _Backlog:
         self._read = _read_since(_Counted(), self._page)
         return is_same
 
-    def _counted_under(self, entry: Entry, pattern: str) -> str:
-        """Return the record of a merged set that counts an entry already, by another copy of the log; else ``pattern``.
+    def _counted_under(self, entry: Entry, lesson: str) -> str:
+        """Return the record that counts an entry already, by another copy of the log; else the one with these words.
 
-        Two that are merged read alike: without this each would count the entry once.
+        Two that are merged read alike, and so do two of which one was given the other's words meanwhile: without this
+        each would count the entry once.
         """
         patterns = self._workspace.patterns
-        for each in patterns.group(pattern):
+        pattern = self._workspace.same_text(self._writer.agent, lesson)
+        for each in (*patterns.group(pattern), pattern_id(lesson)):
             key, line = _part_key(self._writer.agent, entry.heading_mark, each, 0), patterns.line(each)
             if line is not None and line.part("seen", key):
                 return each
@@ -399,9 +401,9 @@ class _Backlog:
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Tell whether an occurrence of a private lesson is counted."""
-        # A total stands in a private record only where an earlier version counted there.
+        # A total stands in a private record where the branch was not known, or an earlier version counted there.
         has_total = mine.total_of(record.replica, "seen") > 0
-        is_total = has_total and record.at <= mine.add_of(record.replica)
+        is_total = has_total and record.at <= mine.counted_up_to(record.replica)
         return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:

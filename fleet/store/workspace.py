@@ -550,8 +550,10 @@ class Writer:
         made = edits.part(self._own(known.id), known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
         made = join(made, edits.set_field(made, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
         own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
+        # Where the branch is not known, totals stay totals: beside those that the clan has they count once.
+        totals = () if workspace.tree.head() else ("n", "add") if known.is_present else ("n",)
         for name in own:
-            kept = shared.parted(name, ("parts", "rem"))[1]
+            kept = shared.parted(name, ("parts", "rem", *totals))[1]
             made = join(made, kept) if kept is not None else made
             for counter in _NOT_LOGGED:
                 made = join(made, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))

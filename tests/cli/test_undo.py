@@ -178,11 +178,14 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
     w.run("w", "undo", expect=1)
 
 
-def test_what_an_undo_of_private_leaves_says_where_its_counts_come_from(w):
+def test_what_was_private_says_where_its_counts_come_from(w):
     id_ = w.correct("w", LESSON)
     w.run("w", "edit", id_, "--set", "scope=private")
-    undo(w)
-    assert "1 written by hand, imported, or counted while it was private" in w.run("w", "show", id_).stdout
+    w.correct("w", LESSON)
+    w.run("w", "edit", id_, "--set", "scope=clan")
+    shown = w.run("w", "show", id_).stdout
+    assert "1 by velma" in shown
+    assert "1 written by hand, imported, or counted while it was private" in shown
 
 
 def test_what_was_refused_or_changed_nothing_stands_in_nobodys_way(w):

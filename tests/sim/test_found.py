@@ -295,6 +295,28 @@ def test_what_became_private_after_a_backup_neither_leaves_nor_counts_twice_when
     assert not any(LESSON.encode() in data for data in velma.server.tree().values())
 
 
+@pytest.mark.parametrize("is_retired", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_was_sent_counts_once_when_it_becomes_private_though_the_branch_is_not_known(
+    is_known, is_retired, tmp_path
+):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    velma.sync()
+    velma.correct(LESSON)
+    velma.tree = velma.tree if is_known else SimTree()
+    workspace, each = velma.open(), pattern_id(LESSON)
+    if is_retired:
+        lessons.retire(workspace, "velma", each)
+    lessons.edit(workspace, "velma", each, ["scope=private"])
+    workspace.close()
+    for _ in range(2):
+        velma.sync()
+        whole = velma.open().whole("velma", each)
+        assert whole is not None
+        assert (fold(whole).count("seen"), fold(whole).is_present) == (2, not is_retired)
+
+
 @pytest.mark.parametrize("is_all", [False, True])
 def test_a_lesson_whose_file_was_deleted_by_hand_does_not_leave_once_it_is_private(is_all, tmp_path):
     velma = Agent(tmp_path, "velma", MemoryServer())
@@ -369,6 +391,29 @@ def test_an_entry_by_hand_counts_once_though_its_lesson_was_merged_before_a_copy
         agent.sync()
     found = [each.open().patterns.lesson(pattern_id(told)) for each in (velma, copy)]
     assert [each.count("seen") for each in found if each is not None] == [3, 3]
+
+
+def test_an_entry_by_hand_counts_once_though_another_lesson_had_its_words_when_a_copy_of_the_log_counted_it(tmp_path):
+    server = MemoryServer()
+    velma, tank = Agent(tmp_path, "velma", server), Agent(tmp_path, "tank", server)
+    tank.correct("Something else")
+    tank.sync()
+    velma.correct("A third lesson")
+    velma.sync()
+    with (velma.root / "agents/velma/corrections.md").open("a") as file:
+        file.write(f"\n## 2026-11-21 — by hand\n**Pattern:** {LESSON}\n")
+    (tmp_path / "copies").mkdir()
+    copy = Agent(tmp_path / "copies", "velma", server)
+    shutil.copytree(velma.root, copy.root, dirs_exist_ok=True)
+    copy.now_ms = velma.now_ms
+    velma.sync()
+    workspace = tank.open()
+    lessons.edit(workspace, "tank", pattern_id("Something else"), [f"text={LESSON}"])
+    workspace.close()
+    for agent in (tank, copy, copy, velma):
+        agent.sync()
+    seen = [each.count("seen") for each in copy.open().patterns.records()]
+    assert sorted(seen) == [1, 1, 1]
 
 
 # --- a clock that ran ahead -----------------------------------------------------------------------------------------
