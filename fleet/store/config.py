@@ -275,7 +275,7 @@ def load(path: Path) -> Config:
     except FileNotFoundError:
         is_gone = path.with_name(".fleet").joinpath("replica.toml").exists()
         told = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
-        return _defaults(*[told] * is_gone)
+        return _defaults(told) if is_gone else _defaults()
     except (ValueError, OSError) as why:
         return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
     config = Config() if found else _defaults()

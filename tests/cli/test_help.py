@@ -346,12 +346,13 @@ def test_any_file_keeps_all_else_that_it_says(text, name, value):
     assert ("\r\n" in text) == ("\r\n" in after)
 
 
-def test_a_workspace_whose_settings_file_is_gone_is_named(w):
+def test_a_workspace_whose_settings_file_is_gone_goes_on_and_says_so(w):
     lesson = w.correct("w", LESSON)
     (w.folder / "w/fleet.toml").unlink()
     for words in ((), ("status",)):
-        assert ".fleet is there" in w.run("w", *words, expect=1).stderr
+        assert "fleet.toml is not there" in w.run("w", *words).stderr
     w.run("w", "init")
+    assert "is not there" not in w.run("w", "status").stderr
     assert LESSON in w.run("w", "show", lesson).stdout
 
 

@@ -342,9 +342,7 @@ def test_many_edits_at_once_are_left_out_and_new_lessons_never_are(bench):
     bench.run("velma", "sync", expect=3)
     [asked] = waiting(bench)
     assert (asked["retires"], asked["edits"]) == (0, 40)
-    assert sum(said.startswith("New lesson") for said in texts(bench)) == 0 or True
-    count = bench.status("velma")["patterns"]
-    assert count == 241
+    assert bench.status("velma")["patterns"] == 241
     assert POISON[0] not in bench.run("velma", "patterns", "--json", "--all").stdout
 
 
