@@ -117,11 +117,14 @@ class Wider(Simulation):
         super().correct(machine, lesson or self.rng.choice(self.promised.worded))
 
     def discover(self, machine: Machine) -> bool:
-        """Log a discovery; what was taken back stays so."""
+        """Log a discovery; what was taken back stays so, and what is being taken back will be."""
+        before = set(self.ledger.discoveries)
         try:
             super().discover(machine)
         except RefusedError:
             return False
+        if machine.root in self.promised.unfinished:
+            self.ledger.discoveries &= before
         return True
 
     def word_a_secret(self, machine: Machine) -> bool:
