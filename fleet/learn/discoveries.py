@@ -129,8 +129,7 @@ class Findings:
 
 def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     found = writer.workspace.discoveries
-    known = found.get(entry.id)
-    if known is not None or entry.id in found.retracted():  # what never left goes when it is taken back
+    if (known := found.get(entry.id)) or entry.id in found.retracted():  # what never left goes when it is taken back
         return known or entry, False
     entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])

@@ -547,8 +547,9 @@ class Writer:
         shared = workspace.patterns.line(known.id) or Line(known.id)
         fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
         stamp = self.tick() if known.is_present else ""
-        made = edits.part(self._own(known.id), known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
-        made = join(made, edits.set_field(made, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
+        mine = self._own(known.id) or Line(known.id)
+        made = edits.part(mine, known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
+        made = join(made, edits.set_field(mine, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
         own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
         # Where the branch is not known, totals stay totals: beside those that the clan has they count once.
         totals = () if workspace.tree.head() else ("n", "add") if known.is_present else ("n",)

@@ -295,6 +295,20 @@ def test_what_became_private_after_a_backup_neither_leaves_nor_counts_twice_when
     assert not any(LESSON.encode() in data for data in velma.server.tree().values())
 
 
+def test_what_was_the_clans_again_while_a_clock_ran_ahead_does_not_leave_once_it_is_private_anew(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    for scope, years in (("private", 10), ("clan", 0), ("private", -10)):
+        velma.now_ms += years * YEAR_MS
+        workspace = velma.open()
+        lessons.edit(workspace, "velma", pattern_id(LESSON), [f"scope={scope}"])
+        workspace.close()
+    velma.correct("Something else")  # under another name, since that clock ran ahead
+    velma.sync()
+    assert velma.open().private("velma", pattern_id(LESSON)) is not None
+    assert not any(LESSON.encode() in data for data in velma.server.tree().values())
+
+
 @pytest.mark.parametrize("is_retired", [False, True])
 @pytest.mark.parametrize("is_known", [False, True])
 def test_what_was_sent_counts_once_when_it_becomes_private_though_the_branch_is_not_known(
