@@ -28,7 +28,7 @@ _OTHER_KINDS = {
     "c-": ", and this takes no correction: `fleet show` names the lesson of one",
     "i-": ", and this takes nothing of the inbox (`fleet inbox`)",
 }
-"""What is said of an id of another kind, by its beginning."""
+"""Advice on an id of another kind, by its beginning."""
 
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
