@@ -342,6 +342,7 @@ def _read(path: Path) -> bytes:
 
 def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
     """Write a file anew, atomically, for the same readers as before, or as another: settings may hold keys."""
+    is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     there = path if path.exists() or like is None else like
     mode = there.stat().st_mode & 0o777 if there.exists() else 0o644
@@ -356,7 +357,8 @@ def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
     except BaseException as why:
         if isinstance(why, OSError):
             why.filename = str(path)
-        with suppress(OSError):  # a folder that holds anything stays
+        with suppress(OSError):
             Path(temporary).unlink()
-            path.parent.rmdir()
+            if is_new:  # else it is somebody's own, though it may be empty
+                path.parent.rmdir()
         raise

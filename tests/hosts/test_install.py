@@ -401,12 +401,15 @@ def test_what_is_no_file_is_refused_at_once(place, words):
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-def test_a_full_disk_is_told_with_the_name_of_the_file_and_leaves_nothing(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_theirs", [False, True])
+def test_a_full_disk_is_told_with_the_name_of_the_file_and_leaves_what_was_there(is_theirs, tmp_path, monkeypatch):
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(install.os, "fsync", full)
+    if is_theirs:
+        (tmp_path / ".claude").mkdir()
     with pytest.raises(OSError, match="No space left") as told:
         install.SettingsFile.of(tmp_path).install()
     assert told.value.filename == str(tmp_path / ".claude/settings.json")
-    assert not list(tmp_path.iterdir())
+    assert [each.name for each in tmp_path.rglob("*")] == [".claude"] * is_theirs
