@@ -98,13 +98,10 @@ def block(
     earlier = _as_of(workspace, at, name) if at else {}
     before = workspace.policy()
     records = list(_records_of(workspace, name))
-    nothing = {line.id: Line(line.id) for line in records}
-    still = {
-        each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in nothing.items()
-    }
+    blank = {line.id: Line(line.id) for line in records}
+    still = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
     after = before._replace(
-        blocked={**before.blocked, name: at},
-        earlier={each: line for each, line in still.items() if not line.is_empty()},
+        blocked={**before.blocked, name: at}, earlier={each: line for each, line in still.items() if line.w}
     )
     found = _changes(workspace, name, at, records, before, after)
     if not records and not found.discoveries:

@@ -117,7 +117,8 @@ def _glob(subject: str, pattern: str) -> bool:
 
     What is plain text in a pattern is looked for first: most patterns fit most calls not.
     """
-    subject += " " * pattern.endswith(" *")
+    if pattern.endswith(" *"):
+        subject += " "
     if subject == pattern:
         return True
     plain = pattern.replace("?", "*").split("*") if "[" not in pattern else ()
