@@ -100,9 +100,8 @@ def block(
     records = list(_records_of(workspace, name))
     blank = {line.id: Line(line.id) for line in records}
     still = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
-    after = before._replace(
-        blocked={**before.blocked, name: at}, earlier={each: line for each, line in still.items() if line.w}
-    )
+    still = {each: line for each, line in still.items() if not line.is_empty()}
+    after = before._replace(blocked={**before.blocked, name: at}, earlier=still)
     found = _changes(workspace, name, at, records, before, after)
     if not records and not found.discoveries:
         raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
