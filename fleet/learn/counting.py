@@ -31,7 +31,7 @@ from fleet.text import dates, screening
 WAIT_S = 0.3
 """So long a correction waits for another process that counts, or brings the rows up to date."""
 MINUTE_MS = 60_000
-_MOVING = "moving"  # key in local.db: the agent, the id and the new scope of what is made private, or the clan's
+_MOVING = "moving"  # key in local.db: a row of agent, id and new scope for each that is made private, or the clan's
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
@@ -80,19 +80,9 @@ class CountedLog:
         self._workspace.db.note(_note_key(self._agent), "")
 
     def move(self, each: str, scope: str) -> None:
-        """Make a lesson private, or the clan's, and count it where it stands. The caller holds the write lock.
-
-        What is being moved is noted first: whoever counts next finishes what a crash left, before any of it is sent.
-        """
-        state, writer = self._workspace.state, self._workspace.writer(self._agent)
-        state.put(**{_MOVING: f"{self._agent} {each} {scope}"})
-        if scope == PRIVATE:
-            writer.hide(each)
-        else:
-            writer.publish(each, scope)
-        self.forget_count()
-        reconcile(writer)
-        state.put(**{_MOVING: ""})
+        """Make a lesson private, or the clan's, and count it where it stands. The caller holds the write lock."""
+        note_moves(self._workspace, [(self._agent, each, scope)])
+        _finish_moves(self._workspace)
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
@@ -183,10 +173,9 @@ def reconcile_all(workspace: Workspace) -> int:
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
-    if moving := workspace.state.get(_MOVING):
-        agent, each, scope = moving.split(" ", 2)
+    if workspace.state.get(_MOVING):
         with workspace.locked():
-            CountedLog(workspace, agent).move(each, scope)
+            _finish_moves(workspace)
     owed = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
@@ -195,6 +184,25 @@ def reconcile_all(workspace: Workspace) -> int:
             with workspace.writing(agent) as writer:
                 owed += reconcile(writer)
     return owed
+
+
+def note_moves(workspace: Workspace, moves: Iterable[tuple[str, str, str]]) -> None:
+    """Note agent, id and new scope of what becomes private, or the clan's: whoever counts next finishes it."""
+    workspace.state.put(**{_MOVING: "\n".join(map(" ".join, moves))})
+
+
+def _finish_moves(workspace: Workspace) -> None:
+    """Make private, or the clan's, what was noted, and count it where it stands. The caller holds the write lock."""
+    for row in workspace.state.get(_MOVING).splitlines():
+        agent, each, scope = row.split(" ")
+        writer = workspace.writer(agent)
+        if scope == PRIVATE:
+            writer.hide(each)
+        else:
+            writer.publish(each, scope)
+        CountedLog(workspace, agent).forget_count()
+        reconcile(writer)
+    note_moves(workspace, [])
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -209,11 +217,6 @@ class _Counted(msgspec.Struct, frozen=True):
     size: int = 0
     hash: str = ""
     waiting: int = 0
-
-    @classmethod
-    def of(cls, page: bytes, waiting: int) -> "_Counted":
-        """Return the note of a page all of which is counted."""
-        return cls(len(page), _hash(page), waiting)
 
     def is_prefix_of(self, page: bytes) -> bool:
         """Tell whether the page begins with what was counted."""
@@ -490,8 +493,8 @@ class _Backlog:
     def note(self) -> None:
         """Note how far the log is counted, once the rows have it."""
         if self._workspace.db.refresh(WAIT_S):
-            noted = _Counted.of(self._page, self._read.waiting)
-            self._workspace.db.note(_note_key(self._writer.agent), f"{noted.size} {noted.hash} {noted.waiting}")
+            noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
+            self._workspace.db.note(_note_key(self._writer.agent), noted)
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:

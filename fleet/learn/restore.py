@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import MOVED, PART, Log, Record
-from fleet.learn.counting import CountedLog
+from fleet.learn.counting import CountedLog, note_moves, reconcile_all
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
@@ -65,6 +65,8 @@ def restore(workspace: Workspace, source: Path) -> Restored:
     done = Restored()
     with workspace.locked():
         notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
+        private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
+        note_moves(workspace, private)  # what became private after the backup was made is the clan's in it
         join = _Restore(workspace, done)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
@@ -78,9 +80,10 @@ def restore(workspace: Workspace, source: Path) -> Restored:
                 done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(done.refused, workspace.wall())
         waits = {each.id for each in workspace.db.outgoing()}
-        for agent, each in notes:  # what became private after the backup was made is the clan's in it
-            if each.scope == PRIVATE and each.id in waits:
-                CountedLog(workspace, agent).move(each.id, PRIVATE)
+        moves = [each for each in private if each[1] in waits]
+        note_moves(workspace, moves)
+    if moves:
+        reconcile_all(workspace)
     return done
 
 
@@ -181,11 +184,8 @@ class _Restore:
             self._join_lines(PATTERNS, path, member.data, lambda entry: self._covers_private(agent, entry))
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
-        elif path in _RENDERED or path == backup.SENT:
-            return  # made anew from the lines, or needed by no later version
-        elif path == _FORMAT:
-            if not (workspace.root / path).exists():
-                workspace.files.replace(workspace.root / path, member.data)
+        elif path in _RENDERED or path == backup.SENT or (path == _FORMAT and (workspace.root / path).exists()):
+            return  # made anew from the lines, needed by no later version, or of this clan already
         elif is_own and path.endswith("/corrections.md"):
             with workspace.log_lock(agent):
                 self.join_log(path, member.data)
@@ -196,10 +196,8 @@ class _Restore:
         """Append the lines that are not here, and that nothing here covers."""
         target, read = self._workspace.root / path, Read()
         known = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
-        missing = []
-        for raw, entry in read.entries(kind, [data], f"backup: {path}"):
-            if raw not in known and not covers(entry):
-                missing.append(raw)
+        entries = read.entries(kind, [data], f"backup: {path}")
+        missing = [raw for raw, entry in entries if raw not in known and not covers(entry)]
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
         old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
         missing += [raw for raw in old if raw not in known]
@@ -375,11 +373,8 @@ def _foreign_adds(
 def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
     """Tell whether somebody else issued an add under our name.
 
-    Args:
-        fetched: the add of one lesson and writer of ours in the fetched tree; "" for none.
-        known: its adds in our files.
-        before: its add in the tree that was fetched before; "" for none.
-        records: stamps of the records of this lesson and writer in our log.
+    All are of one lesson and writer of ours: the add in the fetched tree, those in our files, the one in the tree that
+    was fetched before ("" for none), and the stamps of the records in our log.
     """
     is_news = fetched > before and fetched not in known and fetched not in records
     # Without a record of ours that was not fetched there is nothing to swallow: one stray line renames nobody.

@@ -295,6 +295,27 @@ def test_what_became_private_after_a_backup_neither_leaves_nor_counts_twice_when
     assert not any(LESSON.encode() in data for data in velma.server.tree().values())
 
 
+def test_what_became_private_after_a_backup_does_not_leave_where_a_crash_stops_the_restoring(tmp_path, monkeypatch):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    workspace, each = velma.open(), pattern_id(LESSON)
+    moving.backup(workspace, tmp_path / "backup.tar.gz")
+    lessons.edit(workspace, "velma", each, ["scope=private"])
+    monkeypatch.setattr(workspace.quarantine, "keep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        moving.restore_backup(workspace, tmp_path / "backup.tar.gz")
+    workspace.close()
+    velma.sync()
+    workspace = velma.open()
+    assert fold(workspace.whole("velma", each)).count("seen") == 1
+    assert workspace.private("velma", each) is not None
+    assert not any(LESSON.encode() in data for data in velma.server.tree().values())
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
 def test_what_was_the_clans_again_while_a_clock_ran_ahead_does_not_leave_once_it_is_private_anew(tmp_path):
     velma = Agent(tmp_path, "velma", MemoryServer())
     velma.correct(LESSON)
