@@ -15,7 +15,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
@@ -114,8 +113,8 @@ class Lock(NamedTuple):
         return bool(self.by or self.at_ms)
 
     def last_before(self, now_ms: int) -> int:
-        """Return when was consolidated last; 0 for never, and by a clock that was ahead: that must close no gate."""
-        return self.last_ms if 0 < self.last_ms <= now_ms else 0
+        """Return when was consolidated last; 0 for never, and by a clock a day ahead: that must close no gate."""
+        return self.last_ms if 0 < self.last_ms <= now_ms + HOURS_MIN * _HOUR_MS else 0
 
     def is_live(self, now_ms: int) -> bool:
         """Tell whether its holder may still be at work.
@@ -164,7 +163,7 @@ class Gates(NamedTuple):
         last = lock.last_before(now_ms)
         sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
-        hours = (now_ms - last) / _HOUR_MS if last else None
+        hours = max(0, now_ms - last) / _HOUR_MS if last else None
         return cls(hours, len(sessions), holder, lock.trouble)
 
     @property
@@ -237,23 +236,21 @@ class Topic(NamedTuple):
         return f"(seen {count} session{'' if count == 1 else 's'})" if count else ""
 
     @staticmethod
-    def fresh(found: Recurrence, absolute: Callable[[str], str], taken: Collection[str]) -> tuple[str, str]:
+    def fresh(found: Recurrence, taken: Collection[str]) -> tuple[str, str]:
         """Return the path and the text of a new topic file about something that recurred.
 
-        ``absolute``: returns a wording with its relative dates made absolute.
         ``taken``: paths of the others.
         """
-        said, *others = map(absolute, (found.text, *found.others))
         spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
         first, *later = found.sessions
         days = {each.session: each.at[:10] for each in reversed(found.said)}
         text = "\n".join(
             [
                 *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
-                *(f"# {_title_of(said)}", "", "## What", "", said, ""),
+                *(f"# {_title_of(found.text)}", "", "## What", "", found.text, ""),
                 *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
                 *("## Why", "", f"It came up in {len(found.sessions)} separate sessions.", ""),
-                *("## Example", "", *([f"- {each}" for each in others] or ["None in other words."]), ""),
+                *("## Example", "", *([f"- {each}" for each in found.others] or ["None in other words."]), ""),
                 *("## History", "", f"- Added: {days[first]} (first seen) <!-- {_mark(first)} -->"),
                 *(_merged_row(days[each], each) for each in later),
                 "",
@@ -461,7 +458,8 @@ class Plan(NamedTuple):
     ) -> "Plan":
         """Return what these daily logs change about the topics and the index.
 
-        ``absolute``: returns a text with its relative dates made absolute, given the day it was said.
+        ``absolute``: returns a text with its relative dates made absolute, given the day it was said. They are made so
+            before anything is compared: what became a topic would be a new one each time else.
         ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
         """
         known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
@@ -469,7 +467,8 @@ class Plan(NamedTuple):
         troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
 
         kept, skipped = _gathered(blocks)
-        found, matched = Recurrence.among(kept, [*(text for _, text in numbered), *taken_back])
+        dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
+        found, matched = Recurrence.among(dated, [*(text for _, text in numbered), *taken_back])
         recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
@@ -478,7 +477,7 @@ class Plan(NamedTuple):
 
         changed = _merged(known, numbered, matched, files)
         merged = tuple(known[path].title for path in changed)
-        changed |= _fresh([each for each in recurred if not each.is_directive], absolute, {*files, *changed})
+        changed |= _fresh([each for each in recurred if not each.is_directive], {*files, *changed})
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
         added = tuple(each.title for path, each in known.items() if path not in files)
@@ -497,21 +496,13 @@ class Plan(NamedTuple):
         return cls(changed, told, added, merged, flagged)
 
 
-def _fresh(
-    recurred: Iterable[Recurrence], absolute: Callable[[str, str], str], taken: Collection[str]
-) -> dict[str, str]:
+def _fresh(recurred: Iterable[Recurrence], taken: Collection[str]) -> dict[str, str]:
     """Return new topics, path to text."""
     made: dict[str, str] = {}
     for each in recurred:
-        path, text = Topic.fresh(each, partial(_dated, each, absolute), {*taken, *made})
+        path, text = Topic.fresh(each, {*taken, *made})
         made[path] = text
     return made
-
-
-def _dated(found: Recurrence, absolute: Callable[[str, str], str], text: str) -> str:
-    """Return a wording with its dates absolute, from the day on which it was said first."""
-    day = min((each.at for each in found.said if text in each.text), default=found.said[0].at)
-    return absolute(text, day)
 
 
 def _merged(

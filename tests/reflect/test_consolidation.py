@@ -253,6 +253,13 @@ def test_a_clock_that_jumps_closes_no_gate_for_good(project, jump):
     assert len(topic_files(project)) == 2
 
 
+def test_a_clock_that_is_an_hour_behind_the_last_one_opens_no_gate(project):
+    recurring(project)
+    assert project.consolidate().run
+    project.now_ms -= DAY // 24
+    assert not project.check().is_open
+
+
 def test_force_passes_time_and_sessions(project):
     """ "You can also force it immediately with --force." """
     log(
@@ -507,14 +514,16 @@ def test_what_is_skipped_is_told_and_in_no_topic(project):
 
 def test_relative_dates_become_absolute_from_the_day_they_were_said(project):
     """ "All relative dates (“yesterday”, “last week”) are converted to absolute dates." """
-    recurring(project, "the vendor broke the API answers yesterday")
-    project.consolidate()
+    said = ["the vendor broke the API answers yesterday"]
+    log(project, 2, *({"id": session, "Patterns Learned": said} for session in ("a", "b")))
+    project.consolidate(force=True)
     text = project.read(topic_files(project)[0])
     assert (
-        "the vendor broke the API answers on 2026-03-13" in text
-        or "the vendor broke the API answers 2026-03-13" in text
+        "the vendor broke the API answers on 2026-03-15" in text
+        or "the vendor broke the API answers 2026-03-15" in text
     )
     assert "yesterday" not in text.partition("## What")[2]
+    assert not project.consolidate(force=True).run, "the words of the log are the topic's, and no new one"
 
 
 def test_recent_logs_are_seven_days_and_all_since_the_last_time(project):
