@@ -274,7 +274,10 @@ def _says_when(found: _Found, text: str) -> bool:
     )
     words = _language().words
     if found.phrase.only == "planned":
-        return words["never"].isdisjoint([*before, *after]) and not words["planned"].isdisjoint([*before, *after])
+        said, is_order = {*before, *after}, not words["come"].isdisjoint(before[:1])
+        is_one = found.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
+        comes = (said & words["comes"] and is_one) or (said & words["come"] and (is_order or said & words["will"]))
+        return not said & words["never"] and bool(comes or said & words["planned"])
     if not before:  # "Today I merged", and not "Today, distributed systems"
         return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: at + 1]) for at in range(1, 5))
     return any(_is_past(before[: at + 1]) for at in range(len(before)))

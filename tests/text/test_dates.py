@@ -107,6 +107,28 @@ def test_yesterday_at_2026_04_15_gives_2026_04_14():
     assert absolutize("We shipped it yesterday", AT) == "We shipped it 2026-04-14"
 
 
+def test_what_holds_each_time_is_no_date():
+    for text in (
+        "Requests time out in 30 minutes",
+        "Access tokens expire in an hour",
+        "The cache expires in 30 minutes",
+        "A preview link expires in 7 days",
+        "Stale PRs close in 60 days",
+        "Logs rotate in 7 days",
+    ):
+        assert absolutize(text, AT) == text
+
+
+def test_what_comes_once_is_a_date():
+    for text, wanted in (
+        ("Our cert expires in 5 days", "Our cert expires 2026-04-20"),
+        ("The token will expire in 2 hours", "The token will expire 2026-04-15T14:00Z"),
+        ("Rotate the key in 5 days", "Rotate the key 2026-04-20"),
+        ("We deploy in 2 weeks", "We deploy 2026-04-29"),
+    ):
+        assert absolutize(text, AT) == wanted, text
+
+
 def test_content_without_a_phrase_is_returned_as_it_is():
     text = "Pin the version of every action"
     assert absolutize(text, AT) is text
