@@ -146,9 +146,9 @@ class Clusters(NamedTuple):
             known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
             wordings = sorted((one for one in known if one is not None and one.is_listed), key=_rank)
             done |= {one.id for one in wordings}
-            against = tuple(other for one in wordings or [each] for other in opposites.get(one.id, ()))
+            against = dict.fromkeys(other for one in wordings or [each] for other in opposites.get(one.id, ()))
             whole = self.spoken_for(wordings) if len(wordings) > 1 else each
-            found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), against))
+            found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
         return found
 
 

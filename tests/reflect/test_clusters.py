@@ -96,6 +96,14 @@ def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
     assert (shown.lesson, shown.wordings) == (mine, ())
 
 
+def test_a_lesson_that_contradicts_two_wordings_of_another_is_named_once():
+    both = [lesson("Use pnpm to install the packages here"), lesson("Use pnpm to install packages here")]
+    turned = lesson("Never use pnpm to install packages here")
+    known = {each.id: each for each in (*both, turned)}
+    [shown] = [each for each in among([*both, turned]).grouped(known.values(), known.get) if each.wordings]
+    assert shown.opposites == (turned.id,)
+
+
 def test_in_a_flood_of_lessons_that_are_nearly_the_same_each_is_compared_with_a_few(monkeypatch):
     from fleet.text import similarity
 
