@@ -208,7 +208,7 @@ def _begin_record(workspace: Workspace, session: Session, run: str, reflector: s
         run=run,
         session=session.id,
         host=session.host,
-        transcript=session.path,
+        transcript=str(Path(session.path).absolute()),
         reflector=reflector,
         left_out=left_out,
         why=why,

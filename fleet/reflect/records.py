@@ -89,7 +89,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.why
         if saved := [_counted(each) for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
-            return "; ".join([f"saved {', '.join(saved)}", *failed])
+            number = sum(each.startswith("i-") for writer in self.writers for each in writer.ids)
+            waits = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
+            return "; ".join([f"saved {', '.join(saved)}", *waits, *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
 

@@ -161,9 +161,11 @@ def _objects(answer: str) -> _Objects:
 
 
 def _broken_off(text: str) -> dict[str, Any] | None:
-    """Return an object that does not end, closed where the text does; else before one of its last members."""
+    """Return an object that does not end, closed where the text does; else before one of its last members.
+
+    A string that has no end is left out: half a note says something else, perhaps.
+    """
     stack, cuts = list[str](), deque[tuple[int, str]](maxlen=_CUTS_MAX)
-    closers = ""
     for found in _TOKEN.finditer(text):
         sign = found[0]
         if sign in "{[":
@@ -176,9 +178,9 @@ def _broken_off(text: str) -> dict[str, Any] | None:
         elif sign == ",":
             cuts.append((found.start(), "".join(reversed(stack))))
         elif sign == '"':  # of a string that has no end
-            closers = sign
             break
-    cuts.append((len(text), closers + "".join(reversed(stack))))
+    else:
+        cuts.append((len(text), "".join(reversed(stack))))
     for end, closing in reversed(cuts):
         with suppress(ValueError, RecursionError):
             return json.loads(text[:end] + closing, strict=False) or None

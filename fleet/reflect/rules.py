@@ -172,7 +172,9 @@ def _objected(session: Session) -> Iterator[Proposal]:
             if signal is not None and signal.kind != PRAISE:
                 said = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 worth = _WORTH[signal.confidence]
-                yield Proposal.of(session.id, "correction", said, f"after {last}", event.at, worth, line=event.line)
+                yield Proposal.of(
+                    session.id, "correction", said, last and f"after {last}", event.at, worth, line=event.line
+                )
             else:
                 yield from _standing(session.id, event)
 

@@ -109,6 +109,8 @@ def test_success_is_never_claimed_for_nothing(w):
     nothing = Record(run="r", outcome="success", writers=(Written(name="notes", skipped=("a note is known already",)),))
     assert nothing.told() == "saved nothing: a note is known already"
     assert Record(run="r", why="the transcript is empty").told() == "saved nothing: the transcript is empty"
+    asked = Written(name="notes", count=2, ids=("- 2026-05-09: a note", "i-a34f16f7af7c"))
+    assert Record(run="r", writers=(asked,)).told() == "saved 2 notes; 1 of these waits in the inbox"
     failed = Record(run="r", writers=(notes, Written(name="skill", error="the disk is full")))
     assert failed.told() == "saved 2 notes; skill failed: the disk is full"
 

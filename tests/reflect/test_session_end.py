@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -359,6 +360,14 @@ def program(w: Workspace, tmp_path, text: str, **more: object) -> None:
     path.chmod(0o755)
     settings(w, reflector="command", command=[str(path)], **more)
     session_end.Choice(w).agree()
+
+
+def test_a_record_leads_to_its_transcript_from_wherever_it_is_asked(w, talk, monkeypatch):
+    monkeypatch.chdir(talk.path.parent)
+    session_end.reflect(w, "velma", Path(talk.path.name))
+    [record] = Records(w, "velma").read()
+    monkeypatch.chdir(w.root)
+    assert session_end.drawn(record)
 
 
 @pytest.mark.parametrize(
