@@ -358,17 +358,22 @@ class Recurrence(NamedTuple):
         return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
     @classmethod
-    def among(cls, said: Iterable[Said], known: Sequence[str] = ()) -> "tuple[list[Recurrence], dict[int, list[Said]]]":
-        """Return all that was said, each thing once; apart from it what says the same as a known text, by number."""
+    def among(
+        cls, said: Iterable[Said], known: Sequence[str] = (), compared: Callable[[str], str] = str
+    ) -> "tuple[list[Recurrence], dict[int, list[Said]]]":
+        """Return all that was said, each thing once; apart from it what says the same as a known text, by number.
+
+        ``compared``: returns what of a text is compared.
+        """
         places: dict[str, list[Said]] = {}
         for each in said:
-            if _is_telling(text := _plain(each.text)):
+            if _is_telling(text := _plain(compared(each.text))):
                 places.setdefault(text, []).append(each)
         by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
         newest = set(by_age[:TEXTS_MAX])
         anchors: dict[str, int] = {}
         for number, each_known in enumerate(known):
-            anchors.setdefault(_plain(each_known), number)
+            anchors.setdefault(_plain(compared(each_known)), number)
         matched: dict[int, list[Said]] = {}
         found: list[Recurrence] = []
         for group in _in_like_words(sorted({*newest, *anchors})):

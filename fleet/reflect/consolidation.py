@@ -61,6 +61,7 @@ _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*")
 _SEEN = re.compile(r"\(seen \d{1,5} sessions?\)")
 _SPAN = re.compile(r"`([^`\n]{3,80})`")
+_DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASCII)
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
 _WHERE_MAX = 8
@@ -468,7 +469,7 @@ class Plan(NamedTuple):
 
         kept, skipped = _gathered(blocks)
         dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
-        found, matched = Recurrence.among(dated, [*(text for _, text in numbered), *taken_back])
+        found, matched = Recurrence.among(dated, [*(text for _, text in numbered), *taken_back], _undated)
         recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
@@ -494,6 +495,11 @@ class Plan(NamedTuple):
         }
         told = {name: "; ".join(parts) for name, parts in phases.items()}
         return cls(changed, told, added, merged, flagged)
+
+
+def _undated(text: str) -> str:
+    """Return a text without the days in it: what happened "yesterday" in two sessions is one thing."""
+    return _DATE.sub(" ", text)
 
 
 def _fresh(recurred: Iterable[Recurrence], taken: Collection[str]) -> dict[str, str]:

@@ -526,6 +526,15 @@ def test_relative_dates_become_absolute_from_the_day_they_were_said(project):
     assert not project.consolidate(force=True).run, "the words of the log are the topic's, and no new one"
 
 
+def test_what_happened_on_another_day_in_each_session_is_one_thing(project):
+    said = {"Patterns Learned": ["the vendor broke the API answers yesterday"]}
+    for number in range(3):
+        log(project, 4 - number, {"id": f"s{number}", **said})
+    assert len(project.consolidate(force=True).plan.added) == 1
+    assert "3 separate sessions" in project.read(topic_files(project)[0])
+    assert not project.consolidate(force=True).run
+
+
 def test_recent_logs_are_seven_days_and_all_since_the_last_time(project):
     """ "The agent scans recent daily logs for new signal". Seven days alone would lose what a slow month said."""
     project.write(LOCK, Lock(project.now_ms - 40 * DAY).render().decode())
