@@ -15,6 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
@@ -469,7 +470,8 @@ class Plan(NamedTuple):
 
         kept, skipped = _gathered(blocks)
         dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
-        found, matched = Recurrence.among(dated, [*(text for _, text in numbered), *taken_back], _undated)
+        texts = [*(text for _, text in numbered), *taken_back]
+        found, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))  # "yesterday" in two is one thing
         recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
@@ -478,7 +480,10 @@ class Plan(NamedTuple):
 
         changed = _merged(known, numbered, matched, files)
         merged = tuple(known[path].title for path in changed)
-        changed |= _fresh([each for each in recurred if not each.is_directive], {*files, *changed})
+        for each in recurred:
+            if not each.is_directive:
+                path, text = Topic.fresh(each, {*files, *changed})
+                changed[path] = text
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
         added = tuple(each.title for path, each in known.items() if path not in files)
@@ -495,20 +500,6 @@ class Plan(NamedTuple):
         }
         told = {name: "; ".join(parts) for name, parts in phases.items()}
         return cls(changed, told, added, merged, flagged)
-
-
-def _undated(text: str) -> str:
-    """Return a text without the days in it: what happened "yesterday" in two sessions is one thing."""
-    return _DATE.sub(" ", text)
-
-
-def _fresh(recurred: Iterable[Recurrence], taken: Collection[str]) -> dict[str, str]:
-    """Return new topics, path to text."""
-    made: dict[str, str] = {}
-    for each in recurred:
-        path, text = Topic.fresh(each, {*taken, *made})
-        made[path] = text
-    return made
 
 
 def _merged(
