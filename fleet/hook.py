@@ -30,6 +30,7 @@ WORK_S = 8.0
 START_S = 25.0
 """Time that a session's start may take."""
 
+_HEARD = frozenset({"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"})  # they tell where a session stands
 _TELLING_WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
 _PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_CWD")
@@ -97,7 +98,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
     call.event = payload.event
     call.agent = _find_agent(call.root, environment) or GUEST
     call.can_write = LocalFolder(call.root).mark("fired", payload.event, word=payload.host)
-    if payload.transcript and _is_heard(payload.event):
+    if payload.transcript and payload.event in _HEARD:
         has_ended = payload.event == "SessionEnd"
         LocalFolder(call.root).hear(call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
@@ -105,11 +106,6 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
     from fleet.app import events
 
     return events.answer(call, payload).output(payload)
-
-
-def _is_heard(event: str) -> bool:
-    """Return True for an event that tells where a session stands, for who looks back on it later."""
-    return event in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")
 
 
 def _has_work(call: Call, payload: Payload) -> bool:

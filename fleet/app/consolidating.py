@@ -161,7 +161,8 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
         said = {kind: [each for each in lines if _wording_id(each) not in known] for kind, lines in told.items()}
         if not any(said.values()):
             return ""
-        log = _daily_log(workspace, _day(now_ms))
+        day = _day(now_ms)
+        log = DailyLog(day, _text(workspace, DailyLog(day).path))
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
         more = log.appended_block(whose, said)
@@ -171,10 +172,6 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
 
 def _day(at_ms: int) -> str:
     return observations.minute(at_ms)[:10]
-
-
-def _daily_log(workspace: Workspace, day: str) -> DailyLog:
-    return DailyLog(day, _text(workspace, DailyLog(day).path))
 
 
 def _wording_id(text: str) -> str:

@@ -203,6 +203,7 @@ class Flagging:
             return _Ended(False, Reply())
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
         flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
+        flag = flag._replace(trigger=command.trigger)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
             return _Ended(False, Reply())
@@ -256,12 +257,15 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
     words = _own_part(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"
     about = " ".join(filter(None, [what, f"{objection.tool}:" if objection.about else objection.tool, objection.about]))
+    # Who refuses a call and says why speaks of that call; who stops a turn mostly changes the subject.
+    is_why = (objection.kind, objection.tool, confidence) == ("rejection", "Bash", "strong")
     return signals.Flag(
         kind="human",
         quote=f"{_quoted(words, '')}\n({about})",
         title=words.strip().split("\n")[0],
         confidence=confidence,
         heard=objection.kind,
+        trigger=shell.Command(objection.about).trigger if is_why else "",
     )
 
 

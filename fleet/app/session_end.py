@@ -395,14 +395,11 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
         if len(named) == 1:
             return named[0]
         raise NoError(f"{'several transcripts' if named else 'no transcript'} of session {session[:80]!r} here")
-    newest = max(stored, key=_last_said, default=None)
+    said = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
+    newest = max(said, key=said.__getitem__, default=None)
     if newest is None:
         raise NoError("no session of this project is known here: name its transcript with --transcript PATH")
     return newest
-
-
-def _last_said(path: Path) -> str:
-    return max((each.at for each in sessions.read(path).events if each.at), default="")
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:

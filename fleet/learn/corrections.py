@@ -27,7 +27,7 @@ from fleet.model.line import Line
 from fleet.model.names import normalise, only, pattern_id
 from fleet.model.pattern import Pattern, fold, united
 from fleet.store.workspace import Workspace, Writer, check_version
-from fleet.text import screening
+from fleet.text import mentions, screening
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
 
@@ -185,13 +185,17 @@ class Corrections:
             DiskError: it did not reach the disk.
         """
         said = Text.lesson(pattern) if pattern or not same else Text("", ())
-        way, step = Text.enter("right", right), Text.enter("trigger", trigger)
+        way = Text.enter("right", right)
         path = CountedLog(self._workspace, self._agent).log_file()
         first = self._workspace.files.read(path)
         bound = self._unfilled_entry(prefix, first)
         target = self._target(said.text, same)
         text = said.text or (target.lesson.text if target.lesson else "")
         flagged_in, flagged_ms = Signals(self._workspace, self._agent).origin(bound.id)
+        if not trigger and flagged_ms is not None and bound.entry.trigger:
+            # What was refused, or failed, is a step besides those that the words name.
+            trigger = ", ".join(filter(None, [mentions.trigger("", text, way.text), bound.entry.trigger]))
+        step = Text.enter("trigger", trigger)
         # Whether it is a relapse was decided when the mistake was made, not when somebody said what it teaches.
         when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()
         extra = (RELAPSED,) if is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms) else ()

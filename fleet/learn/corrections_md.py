@@ -212,9 +212,9 @@ class Draft(NamedTuple):
         """
         heading = _format_heading(self.when.strip(), self.title)
         if self.heard:
-            said = {"Signal": self.heard, "Source": self.source, "Pattern": TO_BE_INFERRED}
-            return _format_block(heading, {self.label: self.wrong, **said})
-        values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
+            values = {"Signal": self.heard, "Source": self.source, "Pattern": TO_BE_INFERRED}
+        else:
+            values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
         more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
         said = {label: each for label, each in more.items() if each}
         return _format_block(heading, {self.label: self.wrong, **values, **said})

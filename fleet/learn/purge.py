@@ -235,11 +235,8 @@ def _secrets(line: Line) -> dict[str, list[str]]:
     said = list(line.said())
     if screening.is_harmless("\n".join(text for _, value in said for text in _texts(value))):
         return {}  # as most are: one look at all of it
-    return {field: kinds for field, value in said if (kinds := _certain(value))}
-
-
-def _certain(value: Any) -> list[str]:
-    return sorted({kind for text in _texts(value) for kind in screening.certain(text)})
+    found = ((field, {kind for text in _texts(value) for kind in screening.certain(text)}) for field, value in said)
+    return {field: sorted(kinds) for field, kinds in found if kinds}
 
 
 def _redacted(value: Any) -> Any:

@@ -81,6 +81,7 @@ class Flag(NamedTuple):
         agent: of kind ``agent``: who said it.
         secrets: kinds of secrets that were taken out already.
         sameness: what makes it the same signal when it comes again; "": its words.
+        trigger: of its lesson: the command that was refused, or failed.
     """
 
     kind: Kind
@@ -92,6 +93,7 @@ class Flag(NamedTuple):
     agent: str = ""
     secrets: tuple[str, ...] = ()
     sameness: str = ""
+    trigger: str = ""
 
     @classmethod
     def of_failure(cls, command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
@@ -186,7 +188,13 @@ class Signals:
             now = self._ground.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
-            draft = Draft(when, title, wrong, source=source, heard=heard, label=_label(signal.kind))
+            more = {
+                "source": source,
+                "heard": heard,
+                "label": _label(signal.kind),
+                "trigger": _screen(signal.trigger).text,
+            }
+            draft = Draft(when, title, wrong, **more)
             entry = self._log(known, draft, _Mark("", now, *this))
         return _Flagged(entry, is_new=True, secrets=secrets)
 

@@ -122,15 +122,11 @@ def _values(now: Mapping[str, Any], known: Mapping[str, Any], came: Mapping[str,
     """Return texts without those that came; a wording has no stamp, and is told by its bytes."""
     found = {}
     for field, value in now.items():
-        if field not in came or _differs(value, came[field]):
+        if field not in came or is_larger(value, came[field]) or is_larger(came[field], value):
             found[field] = value
         elif field in known:
             found[field] = known[field]
     return found
-
-
-def _differs(value: object, other: object) -> bool:
-    return is_larger(value, other) or is_larger(other, value)
 
 
 def _totals(now: Mapping[str, int], known: Mapping[str, int], came: Mapping[str, int]) -> dict[str, int]:

@@ -138,7 +138,11 @@ class Outbox:
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _by_shard(entry, mine):
                 why = [PRIVATE] if is_private else gate(part)
-                raws = codec.split(part) if isinstance(part, Line) else [_bytes(part)]
+                raws = (
+                    codec.split(part)
+                    if isinstance(part, Line)
+                    else [part.raw if isinstance(part, Carried) else DISCOVERIES.encode(part)]
+                )
                 if why:
                     out.withheld += [_Withheld(path, raw, "; ".join(why)) for raw in raws]
                 else:
@@ -281,10 +285,6 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
         return [(DISCOVERIES.shard(entry.by if entry.by in mine else mine[0]), entry)]
     kind = DISCOVERIES if entry.id.startswith("d-") else PATTERNS
     return [(kind.shard(mine[0]), entry)]
-
-
-def _bytes(entry: Entry) -> bytes:
-    return entry.raw if isinstance(entry, Carried) else DISCOVERIES.encode(entry)
 
 
 def _joined(lines: Iterable[bytes]) -> bytes:

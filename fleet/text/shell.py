@@ -69,6 +69,7 @@ _FINDERS, _ON_EACH = _words("finders"), _words("on-each")
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
 
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
+_SUBCOMMAND = r"(?a)[A-Za-z][\w:-]*"
 _SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++"
 
 
@@ -87,6 +88,7 @@ class Command:
         self.programs = pieces = list(_programs(line))
         by_default = [words for words in pieces if _is_any(words, BUILDS)]
         chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
+        self._words = chosen[0] or [""]
         self.family = _named(chosen[0])
         self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
 
@@ -98,6 +100,18 @@ class Command:
         not.
         """
         return shlex.split(self._line) if re.fullmatch(_SIMPLE, self._line) else []
+
+    @property
+    def trigger(self) -> str:
+        """Trigger of a lesson that it taught, ``Bash:git push *``; "" for a command of which little is known.
+
+        Known are builds, and commands of programs that have several. The others may be about anything, or be private.
+        """
+        program, words = self._words[0], self._words[1 : 3 if self._words[1:2] == ["run"] else 2]
+        if program not in _MANY:
+            return f"Bash:{program} *" if self.is_build() and self.family == program else ""
+        named = " ".join(word for word in words if re.fullmatch(_SUBCOMMAND, word))
+        return f"Bash:{program} {named} *" if named and not self.only_looks else ""
 
     @property
     def only_looks(self) -> bool:
@@ -230,7 +244,7 @@ def _unwrapped(words: list[str]) -> list[str]:
         program = first.rpartition("/")[2] or first
         program = _SAME.get(program, program)
         words = [program, *words[1:]]
-        if _is_python(program):
+        if program.rstrip("0123456789.") in _PYTHONS or program in _PYTHONS:
             module = _module(words)
             if not module:
                 return ["python", *words[1:]]
@@ -245,10 +259,6 @@ def _unwrapped(words: list[str]) -> list[str]:
 def _is_assignment(word: str) -> bool:
     name, equals, _ = word.partition("=")
     return bool(equals) and name.isidentifier()
-
-
-def _is_python(program: str) -> bool:
-    return program.rstrip("0123456789.") in _PYTHONS or program in _PYTHONS
 
 
 def _module(words: list[str]) -> list[str]:

@@ -771,6 +771,9 @@ def test_a_failed_build_is_asked_about_once_when_the_same_command_succeeds(place
     place.fleet("learn", entry, "--pattern", "Install the extras before the tests")
     assert json.loads(place.fleet("learn", "--waiting", "--json").stdout) == {"waiting": []}
     assert len(json.loads(place.fleet("learn", "--waiting", "--all", "--json").stdout)["waiting"]) == 2
+    later = {"session_id": "later"}
+    place.context("SessionStart", later)
+    assert "Install the extras" in place.context("PreToolUse", bash("python -m pytest tests", **later))
 
 
 def test_a_failed_builds_question_ends_with_its_session(place):

@@ -87,6 +87,55 @@ def test_a_refused_call_with_words_is_a_strong_signal_with_the_call_beside_it_an
     assert "Note: The user's" not in entry
 
 
+def lesson_of(talk, entry: str, *more: str) -> dict:
+    """State a lesson that names no step by itself; return what is known of it."""
+    id_ = talk.place.fleet("learn", entry, "--pattern", "Ask before anything leaves", *more).stdout.split()[0]
+    return json.loads(talk.place.fleet("show", id_, "--json").stdout)
+
+
+def test_the_lesson_of_a_refused_call_is_shown_before_the_next_such_call(talk):
+    talk.write(call("t1", command="cd x && git push --force origin main"), result("t1", WITH_WORDS["today"]))
+    entry = re.search(r"c-[0-9a-f]{16}", talk.stop()["reason"])[0]
+    assert lesson_of(talk, entry)["trigger"] == "Bash:git push *"
+    talk.place.context("SessionStart", {"session_id": "later", "source": "startup"})
+    for command, is_shown in (("git pull", False), ("git push", True)):
+        step = {"session_id": "later", "tool_name": "Bash", "tool_input": {"command": command}}
+        assert ("Ask before anything leaves" in talk.place.context("PreToolUse", step)) is is_shown
+
+
+@pytest.mark.parametrize(
+    ("pattern", "more", "trigger"),
+    [
+        ("Use `helm upgrade`, never npm", (), "Bash:npm, Bash:npm *, Bash:git push *"),
+        ("Ask first", ("--trigger", "Bash:ls *"), "Bash:ls *"),
+        ("Never `git push *`", (), "Bash:git push*, Bash:git push *"),
+    ],
+)
+def test_the_refused_call_is_beside_what_the_lesson_names_and_gives_way_to_what_it_is_given(
+    talk, pattern, more, trigger
+):
+    talk.write(call("t1", command="git push"), result("t1", WITH_WORDS["today"]))
+    entry = re.search(r"c-[0-9a-f]{16}", talk.stop()["reason"])[0]
+    id_ = talk.place.fleet("learn", entry, "--pattern", pattern, *more).stdout.split()[0]
+    assert json.loads(talk.place.fleet("show", id_, "--json").stdout)["trigger"] == trigger
+
+
+@pytest.mark.parametrize(("given", "trigger"), [((), "Bash:git push *"), (("--trigger", "Bash:scp *"), "Bash:scp *")])
+def test_a_known_lesson_gets_the_refused_call_for_a_step_where_it_was_given_none(talk, given, trigger):
+    words = ("--wrong", "a", "--right", "b", "--pattern", "Ask before anything leaves")
+    talk.place.fleet("correct", *words, *given)
+    talk.write(call("t1", command="git push"), result("t1", WITH_WORDS["today"]))
+    known = lesson_of(talk, re.search(r"c-[0-9a-f]{16}", talk.stop()["reason"])[0])
+    assert known["trigger"] == trigger
+    assert known["seen"] == 2
+
+
+def test_a_call_after_which_a_person_only_changed_the_subject_is_no_step(talk):
+    talk.write(call("t1", command="git push"), result("t1", HEAD + STOP), STOPPED)
+    talk.prompt("first tell me what is in the archive")
+    assert "trigger" not in lesson_of(talk, re.search(r"flagged (c-[0-9a-f]{16})", talk.place.entries())[1])
+
+
 def test_a_refused_call_is_heard_once_however_often_the_hooks_are_called(talk):
     talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
     talk.stop()

@@ -105,6 +105,28 @@ def test_what_may_change_something_does_not_only_look(command):
     assert not shell.Command(command).only_looks
 
 
+@pytest.mark.parametrize(
+    ("command", "trigger"),
+    [
+        ("cd x && git push -f origin main", "Bash:git push *"),
+        ("git add a && git commit -m b", "Bash:git add *"),
+        ("python -m pytest -q tests 2>&1 | tail -3", "Bash:pytest *"),
+        ("CI=1 npm run test -- --watch", "Bash:npm run test *"),
+        ("sudo docker compose up", "Bash:docker compose *"),
+        ("make check", "Bash:make check *"),
+        ("git status", ""),
+        ("git -C private/place push", ""),
+        ("ruff private/place", ""),
+        ("./private-script.sh now", ""),
+        ("python private.py", ""),
+        ("rm -rf private", ""),
+        ("", ""),
+    ],
+)
+def test_the_trigger_of_what_a_command_taught_is_its_program_and_word_and_nothing_private(command, trigger):
+    assert shell.Command(command).trigger == trigger
+
+
 # Errors.
 
 
