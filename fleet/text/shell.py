@@ -70,7 +70,7 @@ _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words
 
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
 _SUBCOMMAND = r"(?a)[A-Za-z][\w:-]*"
-_SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++|$))++"
+_SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++(?:\\\n *+)*+|$))++"
 
 
 class Command:
@@ -96,10 +96,10 @@ class Command:
     def plain_words(self) -> list[str]:
         """The words of one simple command that every shell takes as they stand; [] for anything else.
 
-        No pipe, second command, redirection, expansion, pattern, comment or line end; what is not known to be plain is
-        not.
+        No pipe, second command, redirection, expansion, pattern or comment, and no line end but one that a backslash
+        takes back; what is not known to be plain is not.
         """
-        return shlex.split(self._line) if re.fullmatch(_SIMPLE, self._line) else []
+        return shlex.split(self._line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._line) else []
 
     @property
     def trigger(self) -> str:

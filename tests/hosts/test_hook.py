@@ -600,6 +600,7 @@ def by_name(place, command: str, path: str = "", **more: object) -> dict:
         "fleet correct --wrong 'a && b' --right 'c > d' --pattern 'Quote every $variable'",
         "  fleet search awk",
         "fleet start",
+        "fleet correct --wrong a \\\n  --right b \\\n  --pattern 'Quote it'",
     ],
 )
 def test_one_simple_command_of_fleets_own_needs_no_yes_and_runs_by_its_path(place, command):
@@ -637,6 +638,9 @@ def test_one_simple_command_of_fleets_own_needs_no_yes_and_runs_by_its_path(plac
         "fleet learn a # b",
         "fleet learn 'a",
         "fleet learn a\\",
+        "fleet learn a \\\n; ls",
+        "fleet learn a --d\\\nir /tmp",
+        "fleet learn a \\ \nls",
         "PYTHONPATH=. fleet learn a",
         "env fleet learn a",
         "./fleet learn a",
