@@ -440,11 +440,11 @@ def _blocks_in(page: str) -> list[Event]:
                 fields = {"code": code, "name": name.strip(" ()")}
                 found.append(fields)
             continue
-        start, _, rest = row.partition(":")
+        start, _, rest = row.lstrip("-*_ ").partition(":")  # labels may be emphasised, or stand in a list
         named = next((field for mark, field in _LABELS.items() if start.lower().startswith(mark)), "")
         label = named or (label if row else "")
         if fields and label:
-            fields[label] = f"{fields.get(label, '')} {rest if named else row}".strip()
+            fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
     whole = [each for each in found if all(each.get(field) for field in _LABELS.values())]
     return [{name: fitting(text[:_WORDS_CHARS_MAX], _WORDS_CHARS_MAX) for name, text in each.items()} for each in whole]
 

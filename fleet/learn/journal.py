@@ -380,8 +380,9 @@ def message(blocked: Blocked) -> str:
         f"    {blocked.streak.said or '(no output)'}",
         "The same again would fail the same way. Nothing is lost, and any other command is free.",
         "Either change something first: an edit opens this command again.",
-        "Or declare another strategy, which allows one more try; a `## MUTATION:` block in JOURNAL.md does the same:",
+        "Or declare another strategy, which allows one more try:",
         f"    {WAY_OUT}",
+        "Or write that into JOURNAL.md: `## MUTATION: M5`, and lines for `Failed on:`, `Switching to:`, `Rationale:`.",
         *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
     ]
     return redact(for_terminal("\n".join(rows)))

@@ -1,6 +1,7 @@
 """The journal and the mutations in it: one journal a branch, in the format that others read; nothing lost or leaked."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -250,6 +251,26 @@ def test_a_declaration_by_hand_opens_the_door_once_like_the_command(workspace, n
     assert stopped(workspace) is None
     fail(workspace)
     assert stopped(workspace)
+
+
+@pytest.mark.parametrize("mark", ["**{}:**", "- {}:", "- **{}**:", "* _{}:_"])
+def test_a_declaration_by_hand_may_emphasise_or_list_its_labels(workspace, mark):
+    fail(workspace, 3)
+    labels = ("Failed 3x on", "Switching to", "Rationale")
+    by_hand(workspace, "## MUTATION: M5\n" + "".join(f"{mark.format(each)} words of {each}\n" for each in labels))
+    assert stopped(workspace) is None
+    (won,) = AttemptLog(workspace.root, AGENT).note_success("s-1", "pytest -q")
+    Journal(workspace, AGENT).record_success(won, "pytest -q")
+    (proposal,) = Journal(workspace, AGENT).proposals()
+    assert (proposal.failed, proposal.switch, proposal.why) == tuple(f"words of {each}" for each in labels)
+
+
+def test_the_block_that_the_message_asks_for_opens_the_door(workspace):
+    fail(workspace, 3)
+    head, *labels = re.findall(r"`(## MUTATION: M5|[A-Z][a-z ]+:)`", journal.message(stopped(workspace)))
+    assert len(labels) == 3
+    by_hand(workspace, "\n".join([head, *(f"{label} something else" for label in labels)]))
+    assert stopped(workspace) is None
 
 
 def test_what_was_declared_by_hand_and_worked_is_proposed(workspace):
