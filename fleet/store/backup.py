@@ -133,7 +133,7 @@ def _is_place(path: str) -> bool:
         return True
     if _UNSAFE.search(path) or len(path.encode()) > 255:
         return False
-    if any(_is_like(path, note) for note in homes.NOTES):
+    if any(path.count("/") == note.count("/") and PurePosixPath(path).match(note) for note in homes.NOTES):
         return True
     top, *rest = path.split("/")
     if top == CLAN:
@@ -142,10 +142,6 @@ def _is_place(path: str) -> bool:
         return False
     # A repository among an agent's files could bring hooks along.
     return all(part not in ("", ".", "..") and part.casefold().rstrip(". ") != ".git" for part in rest)
-
-
-def _is_like(path: str, pattern: str) -> bool:
-    return path.count("/") == pattern.count("/") and PurePosixPath(path).match(pattern)
 
 
 def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:

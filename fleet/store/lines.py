@@ -193,7 +193,7 @@ class Quarantine:
             return 0
         known = {_key(kept.path, kept.raw) for kept in self.all()}
         new: list[bytes] = []
-        room = limits.QUARANTINE_BYTES_MAX - self._size()
+        room = limits.QUARANTINE_BYTES_MAX - (self._path.stat().st_size if self._path.exists() else 0)
         for key, refused_line in wanted.items():
             if key not in known and len(encoded := _encode(refused_line, at)) <= room:
                 new.append(encoded)
@@ -210,9 +210,6 @@ class Quarantine:
         """Return what is kept, oldest first."""
         # What a crash tore is refused anew at the next load.
         return list(JsonLines(self._files, self._path).read(_Kept))
-
-    def _size(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
 
 
 def _key(path: str, raw: bytes) -> bytes:

@@ -301,12 +301,8 @@ def _inner(words: list[str]) -> str:
             if "c" in word[1:] and not word.startswith("--"):
                 return words[at + 1] if at + 1 < len(words) else ""
             continue
-        return word if _is_plain(word) else ""
+        return "" if any(char in word for char in " \t\n;|&<>'\"\\") else word
     return ""
-
-
-def _is_plain(word: str) -> bool:
-    return bool(word) and not any(char in word for char in " \t\n;|&<>'\"\\")
 
 
 def _named(words: list[str]) -> str:

@@ -128,7 +128,8 @@ class Live:
         noted: list[Online] = []
         while True:
             await asyncio.sleep(LOOK_S)
-            self._is_paused, on = await self._do(self._looked)  # at once: to wake the thread costs more than to look
+            # At once: to wake the thread costs more than to look.
+            self._is_paused, on = await self._do(lambda: (self._paused() is not None, self._read_on()))
             if self._is_paused:
                 for socket in list(self._sockets.values()):
                     await socket.close()
@@ -207,9 +208,6 @@ class Live:
 
     def _is_clan_large(self) -> bool:
         return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
-
-    def _looked(self) -> tuple[bool, str]:
-        return self._paused() is not None, self._read_on()
 
     def _paused(self) -> Pause | None:
         workspace = self.bridge.workspace
