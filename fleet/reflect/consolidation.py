@@ -471,7 +471,7 @@ class Plan(NamedTuple):
         kept, skipped = _gathered(blocks)
         dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
         texts = [*(text for _, text in numbered), *taken_back]
-        found, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))  # "yesterday" in two is one thing
+        found, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))  # whatever the day, it is one thing
         recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
