@@ -17,6 +17,7 @@ from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, united
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
+from fleet.reflect.promotion import AgentMemory
 from fleet.store.homes import MEMORY
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
@@ -53,6 +54,7 @@ class _Edited(NamedTuple):
         secrets: kinds of secrets that were taken out.
         twins: ids of other lessons that read like the new text.
         is_private: it was made private.
+        is_in_memory: the agent's memory has what changed as it was.
     """
 
     id: str
@@ -61,6 +63,7 @@ class _Edited(NamedTuple):
     secrets: tuple[str, ...]
     twins: list[str]
     is_private: bool
+    is_in_memory: bool
 
 
 # --- it is read -----------------------------------------------------------------------------------------------------
@@ -216,6 +219,8 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         _twins(workspace, after.id, changes),
         any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
+        any(each.field in ("text", "correct") for each in wanted)
+        and after.id in AgentMemory(workspace, agent).standing().lessons,
     )
 
 

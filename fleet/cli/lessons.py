@@ -275,6 +275,8 @@ def _edit(
         output.tell_secrets(done.secrets)
         if done.twins:
             output.note(f"reads like {', '.join(done.twins[:5])} now; `fleet merge` makes them one")
+        if done.is_in_memory:
+            output.note(f"the memory has it as it was: fleet demote {done.id} && fleet promote {done.id}")
         if done.is_private:
             output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 

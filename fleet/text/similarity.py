@@ -645,7 +645,7 @@ def _differences(mine: _Wording, theirs: _Wording) -> tuple[str, ...]:
     seen = {
         "number": bool(numbers) and not is_version and _other_numbers(mine.numbers, theirs.numbers),
         "version": bool(numbers) and is_version,
-        "name": _other_names(mine, theirs),
+        "name": bool(mine.exact - theirs.said) and bool(theirs.exact - mine.said),  # each names what the other does not
         "negation": _is_denied(mine, theirs),
         "opposite": _is_opposed(mine, theirs),
         "order": _is_swapped(mine, theirs),
@@ -659,11 +659,6 @@ def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str
         return True
     units = dict(theirs)
     return any(unit and units[value] and unit != units[value] for value, unit in mine)
-
-
-def _other_names(mine: _Wording, theirs: _Wording) -> bool:
-    """Tell whether each names something exact that the other does not say at all."""
-    return bool(mine.exact - theirs.said) and bool(theirs.exact - mine.said)
 
 
 def _is_denied(mine: _Wording, theirs: _Wording) -> bool:

@@ -19,6 +19,19 @@ def state(stage, where: str, pattern: str) -> str:
     return json.loads(stage.run(where, "show", pattern, "--json").stdout)["state"]
 
 
+def test_an_edit_of_a_promoted_lesson_says_that_the_memory_has_it_as_it_was_and_how_it_comes_in(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    assert "memory" not in stage.run("velma", "edit", pattern, "--set", "right=awk").stderr
+    stage.run("velma", "promote", pattern)
+    assert "memory" not in stage.run("velma", "edit", pattern, "--set", "tags=awk").stderr
+    said = stage.run("velma", "edit", pattern, "--set", "right=awk -v").stderr
+    assert f"fleet demote {pattern} && fleet promote {pattern}" in said
+    for command in ("demote", "promote"):
+        stage.run("velma", command, pattern)
+    assert f"- {LESSON} — right: awk -v (" in memory(stage, "velma")
+
+
 def test_a_persons_yes_promotes_and_demote_takes_it_back(stage):
     stage.join("velma")
     mine = stage.folder / "velma/agents/velma/memory.md"
