@@ -12,13 +12,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache, partial
-from pathlib import Path
 from typing import NamedTuple
 
 from fleet.text import sections
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
-_DATA = Path(__file__).with_name("data")
 _MARK = r"\[REDACTED:[a-z0-9-]{1,40}\]"
 _DIGIT = re.compile("[0-9]")
 NAMED = "env-secret"
@@ -56,36 +54,15 @@ def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
 
 
 @cache
-def _forms() -> list[list[str]]:
-    """Return the kind, the beginning and the expression for the rest of each provider's tokens."""
-    return [row.split(None, 2) for row in sections("providers.txt")[""]]
+def _forms(section: str) -> list[list[str]]:
+    """Return the kind, the sign and the expression of each provider's tokens, which begin with it or have it amid."""
+    return [row.split(None, 2) for row in sections("providers.txt")[section]]
 
 
 # Each with the first text that has its beginning: 180 take 15 ms.
 _compiled = cache(partial(re.compile, flags=re.ASCII))
 
 
-# Some secrets bear their sign in the middle: Azure's, Terraform's, Facebook's, and an address that is signed.
-_MIDDLE = r"""(?ax)(?P<jwt>(?<![\w-])eyJ[\w-]{10,}+\.[\w-]{4,}+(?:\.[\w-]*+){0,3}+)
-    | (?P<azure_secret_like>(?<![\w~.-])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~-]))
-    | (?P<terraform_token>(?<![A-Za-z0-9])[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,70})
-    | (?P<facebook_token_like>(?<![A-Za-z0-9])[0-9]{15,16}[|%][\w-]{27,40}(?![\w-]))
-    | (?P<maxmind_key>(?<![A-Za-z0-9_])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk)
-    | (?P<telegram_token_like>(?<![A-Za-z0-9])[0-9]{5,16}:A[\w-]{33,34}(?![\w-]))
-    | (?P<mailchimp_key_like>(?<![A-Za-z0-9])[0-9a-f]{32}-us[0-9]{1,2}(?![A-Za-z0-9]))
-    | (?P<salesforce_token_like>(?<![A-Za-z0-9])00[A-Za-z0-9]{13}![\w.]{80,120})
-    | (?P<azure_signature_like>(?<=[?&]sig=)[A-Za-z0-9%/+]{43,}(?:=|%3[Dd]))
-    | (?P<discord_token_like>(?<![\w.-])[A-Za-z0-9_-]{23,26}\.[\w-]{6}\.[\w-]{27,38}(?![\w.-]))
-    | (?P<newrelic_key>(?<![A-Za-z0-9])[a-f0-9]{36}NRAL)
-    | (?P<azure_key>(?<![A-Za-z0-9])(?:[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}|[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}))
-    | (?P<dropbox_token>(?<![A-Za-z0-9])[A-Za-z0-9]{11}A{10}[\w-]{43}(?![\w-]))
-    | (?P<password_hash_like>\$(?:[PH]\$[./A-Za-z0-9]{31}
-        | [156y]\$(?:rounds=[0-9]{1,9}\$|j[./A-Za-z0-9]{1,6}\$)?[./A-Za-z0-9]{1,24}\$[./A-Za-z0-9]{22,86}
-        | argon2(?:id|i|d)\$v=[0-9]{2}\$[mtp=0-9,]{11,30}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}))"""
-_MIDDLE_SIGNS = (
-    *("Q~", ".atlasv1.", "|", "%", "_mmk", ":A", "-us", "!"),
-    *("sig=", "NRAL", ".", "JQQJ99", "AZDO", "AAAAA", "$"),
-)
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 """Whatever has a token in it: of prose and code next to nothing is left, and that alone is searched for tokens."""
 
@@ -93,7 +70,7 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 def _provided(text: str) -> Iterator[_Span]:
     """Yield where tokens of a known form stand, with their kinds, in no order."""
     words = "\n".join(_LONG_WORD.findall(text))
-    for kind, beginning, rest in _forms():
+    for kind, beginning, rest in _forms(""):
         at = text.find(beginning) if beginning in words else -1
         while at >= 0:
             end = at + len(beginning)
@@ -102,12 +79,11 @@ def _provided(text: str) -> Iterator[_Span]:
                 yield at, found.end(), kind
                 end = found.end()
             at = text.find(beginning, end)
-    if any(sign in words for sign in _MIDDLE_SIGNS):
-        middle = re.compile(_MIDDLE)
-        for word in _LONG_WORD.finditer(text):
-            for found in middle.finditer(text, *word.span()):
+    for kind, sign, whole in _forms("amid"):
+        for word in _LONG_WORD.finditer(text) if sign in words else ():
+            for found in _compiled(whole).finditer(text, *word.span()):
                 if not _is_sample(found[0]):
-                    yield *found.span(), (found.lastgroup or "").replace("_", "-")
+                    yield *found.span(), kind
 
 
 def _is_border(before: str, beginning: str) -> bool:
@@ -116,6 +92,11 @@ def _is_border(before: str, beginning: str) -> bool:
     if last in ("+", ".") and before[:-1].isalnum():
         return False
     return not (last.isalnum() and beginning[0].isalnum())
+
+
+@cache
+def _expression(name: str) -> re.Pattern[str]:
+    return re.compile("\n".join(sections("expressions.txt")[name]))
 
 
 _SAME = r"([A-Za-z0-9])\1{7}"
@@ -142,32 +123,14 @@ def _is_sample(token: str) -> bool:
 # --- NAME=value -------------------------------------------------------------------------------------------------------
 
 # The name is read from its first letter on, or a long run of capitals would be tried from each of them.
-_NAME = r"""(?x)(?<![A-Za-z0-9_])
-    (?P<name>[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|_KEY|APIKEY|(?<![A-Z0-9_])KEY)
-          (?:_BASE|_[0-9]{1,2})?)
-    (?:\\?["'])?(?P<blank>[ \t]{0,4})(?P<sign>[:?+]?=(?![=~])>?|:(?=[ \t"'\\]))[ \t]{0,4}"""
 _IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
 """Without one of these no such name is in a text: so are most, in small letters."""
 _WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
-_PLACEHOLDER = r"""(?ix)
-      [.\ …]*(?:[a-z0-9]+[-_\ ])*(?:passw(?:or)?d|pass|pw|key|token|secret|here|xxx)[.\ …]*$ | .*(?:\.\.\.|…)$ | \.\.\.
-    | (?:abc|xyz|foo|bar)[-_]?123$ | 12345678[0-9]*$ | .*insecure-[a-z-]*$
-    | \$(?:[{(]|\w+(?:$|[;&|])) | %\w+%$ | <[\w\ .:/|-]*>?$ | \{+[\w\ .$-]*\}*$ | \[[\w\ .-]*\]?$ | \(\w*\)?$
-    | [.*?…-]{2,}$ | x{3,}$ | (?:your|insert|enter)[_-][a-z_-]{0,40}$
-    | (?:os|process|config|settings|secrets|self|this|args|env|ctx|req|request|import\.meta|vault)\.[a-z]
-    | (?:getenv|config|env|environ|secret|input|getpass|prompt)[(\[]
-    | (?:true|false|yes|no|on|off|none|null|nil|undefined|unset|empty|missing|required|optional|redacted|hidden|masked
-        |string|str|int|bytes|bool|value|val|todo|tbd|n/a|change[_-]?me|change[_-]?it|placeholder|example|dummy|sample
-        |postgres|mysql|root|admin|pass|passw(?:or)?d|(?:my)?secret(?:passw(?:or)?d)?)$
-    | (?:~|\.{1,2}|\$\w+|[a-z]:)[/\\]
-    | /(?:etc|home|users|usr|var|opt|tmp|root|run|mnt|srv|private|dev|app|data|keys?|certs?|secrets?|workspace)
-      /[\w./-]+$
-    """
 
 
 def is_placeholder(value: str) -> bool:
     """Tell a value that stands for one: a variable, a word for it, a path, ``...``."""
-    return len(value) <= 2 * VALUE_PEEK_CHARS and re.match(_PLACEHOLDER, value) is not None
+    return len(value) <= 2 * VALUE_PEEK_CHARS and _expression("placeholder").match(value) is not None
 
 
 _CALL = r"[A-Za-z_][\w.]{0,60}[(\[]"
@@ -182,7 +145,7 @@ def _assigned(text: str) -> Iterator[_Span]:
     """Yield the values of names such as ``GITHUB_TOKEN``."""
     if not any(part in text for part in _IN_NAMES):
         return
-    name, at = re.compile(_NAME), 0
+    name, at = _expression("named"), 0
     while named := name.search(text, at):
         at = named.end()
         if _is_secret(named, text):
@@ -214,8 +177,8 @@ def _is_secret(named: re.Match[str], text: str) -> bool:
     if not core or _is_example(core) or (bare and named["blank"] and re.match(_CALL, value)):
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
-        return core == value and _is_yaml_line(text, named, end) and not re.match(_PLACEHOLDER, value)
-    return _is_worthy(name, core) and not re.match(_PLACEHOLDER, value.strip("'\""))
+        return core == value and _is_yaml_line(text, named, end) and not _expression("placeholder").match(value)
+    return _is_worthy(name, core) and not _expression("placeholder").match(value.strip("'\""))
 
 
 def _is_worthy(name: str, core: str) -> bool:
@@ -242,23 +205,9 @@ def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
 
 # --- any name, any quoting --------------------------------------------------------------------------------------------
 
-_LOOSE = re.compile(
-    r"""(?P<word>(?i:token|secret|passw(?:or)?d|passphrase|pwd|(?<=_)pw|pass|key|cred(?:ential)?s?|auth))
-    (?P<tail>[A-Za-z0-9_.-]{0,24}+)(?:\[[0-9]{0,4}\])?\\{0,2}["'`)\]]{0,2}
-    (?:(?::[ \t]{0,4}|[ \t]{1,8})(?:string|String|str|text|char)\b(?=[ \t]*=))?
-    (?P<sign>[ \t]{0,16}(?::{0,3}=(?:>|={0,2})|!={1,2}|:{1,2}|->|-(?=[ \t]{1,4}["'])|[?.+]=|,|\|\|:?|\()[ \t]{0,16}
-        |>[\s{]{0,40}|[ \t]{1,8}(?=[@"'`])|[ \t](?=[A-Za-z0-9]))
-    @?(?=["'`\\(]{0,3}(?!\[REDACTED)[^\s"'`=,;(<>]{8}|["'][^\s"'=;<>]{8})
-    (?=[^\s<>]{0,120}?(?:[0-9!#$%^&*{}\[\]]|[a-z][A-Z]))""",
-    re.VERBOSE,
-)
 _STRONG = ("secret", "pass", "pw", "cred")
 _STRONG_KEY = r"(?i:api|private|access|secret)[_-]?$"
 _FLAG = r"(?:^|[\s\"'`])--[\w-]*[ \t]$"
-_NO_TAIL = (
-    r"(?i)(?:(?:^|_)id|_?ids|_?type|_?name|_?count|_?limit|_?path|_?file|_?url|_?uri|words?|board|_?length|^s|^s[_-].*"
-    r"|_?uses?|_?at|_?expir.*)$"
-)
 _RUN = r"[^\s\"'`,;<>(){}\[\]=]{6,512}+={0,3}(?![A-Za-z0-9(\[{<=])"
 _REST = r"[^\s\"'`,;<>(){}\[\]]*"
 _MADE = r"(?=[0-9]{0,64}[A-Za-z])[A-Za-z0-9]{20,128}={0,2}(?![\w./:(=-])"
@@ -284,10 +233,7 @@ class _Words(NamedTuple):
 
 @cache
 def _words() -> _Words:
-    import tomllib  # 2 ms, which a hook that logs a failure need not take
-
-    told = tomllib.loads(_DATA.joinpath("secrets.toml").read_text("utf-8"))
-    lists = {name: tuple(words.split()) for name, words in told.items()}
+    lists = {name: tuple(" ".join(rows).split()) for name, rows in sections("secrets.txt").items()}
     innocent: dict[str, tuple[str, ...]] = {}
     for word in lists["innocent"]:
         innocent[word[:4]] = (*innocent.get(word[:4], ()), word)
@@ -302,7 +248,7 @@ def _has_innocent_word(low: str) -> bool:
 def _loose(text: str) -> Iterator[_Span]:
     """Yield random values behind names of secrets in any case and quoting."""
     done = at = 0
-    while named := _LOOSE.search(text, at):
+    while named := _expression("loose").search(text, at):
         at = named.end("word")
         spans = () if _is_innocent_name(text, named) else _loose_values(text, named)
         for start, end in spans:
@@ -315,12 +261,10 @@ def _loose(text: str) -> Iterator[_Span]:
 
 
 # if ("value" == password)
-_VALUE_COMPARED = r"""(?x)(?<=["'])(?P<value>[!-~]{10,128}?)["'][ \t]{0,4}[!=]={1,2}[ \t]{0,4}[\w.]{0,40}?
-    (?i:passw|secret|pwd|private_?key)"""
 
 
 def _compared(text: str) -> Iterator[_Span]:
-    for found in re.finditer(_VALUE_COMPARED, text) if "=" in text else ():
+    for found in _expression("compared").finditer(text) if "=" in text else ():
         if _is_odd(found["value"], "'") and not _is_example(found["value"]):
             yield *found.span("value"), NAMED
 
@@ -338,7 +282,7 @@ def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
         if word.lower() == "pass" and named["tail"][:1].isalpha():
             return True
     return before.rstrip(" _-").endswith(_words().no_secret) or bool(
-        named["tail"] and re.search(_NO_TAIL, named["tail"])
+        named["tail"] and _expression("no-tail").search(named["tail"])
     )
 
 
@@ -393,7 +337,7 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
         len(value) < 8
         or (len(value) < 16 and value.isalpha())
         or "[REDACTED:" in value
-        or re.match(_PLACEHOLDER, value)
+        or _expression("placeholder").match(value)
         or _is_example(value)
     ):
         return False
@@ -432,25 +376,14 @@ def _is_odd(value: str, before: str) -> bool:
 
 # Nothing may stand between the name and its sign: ``password_hint`` and ``tokenizer`` hold no password. The class in
 # front lets the engine skip to a beginning. A password may stand right behind a colon, or in quotes behind a blank.
-_SIGNED = r"""(?ax)(?P<word>[PTSpts](?i:(?P<own>a?s{1,2}w(?:o?r)?d|assphrase
-        |(?<=[Pp])(?:(?<![A-Za-z].)|(?<=[a-z]P))(?:ass|wd?))|oken|ecret))(?:_?[0-9]{1,2})?
-    \\?["'`\]]{0,2}(?:[ \t]{0,4}(?::?=(?![=~>])|=>|:(?(own)(?![:=/])|(?=[ \t"'`\\])))[ \t]{0,4}
-        |[ \t]{1,4}(?=["']))
-    (?:\\?["'](?P<quoted>[^\s"'\\]{8,64}+)\\?["'] | `(?P<ticked>[^\s`\\]{8,64}+)`
-      | (?P<bare>[A-Za-z0-9!\#%^][\w.!@\#$%^&*?~+-]{7,63}+)(?=[\s,;)"'`\\]|$))"""
 _SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
 _OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
-_TYPED = r"""(?x)\b(?:sshpass[ ]{1,4}-p[ ]{0,4}["']?(?P<ssh>[^\s"'`$<]{6,64}+)
-    | (?:mysql|mysqldump|mysqladmin|mariadb)(?:[ ][^\n|;&]{0,80}?)?[ ]-p["']?(?P<sql>[^\s"'`$<]{6,64}+)
-    | curl[ ](?:[^\n|;&]{0,80}?[ ])?(?:-u|--user)[ =]{0,4}["']?[^\s:"'`$<]{1,64}:(?P<http>[^\s"'`$<]{6,64}+)
-    | (?i:identified[ ](?:with[ ][\w'"]{1,40}[ ])?by|login[ ]password)[ ]{1,4}\\?["']?
-      (?P<query>[^\s"'`$<;\\]{6,64}+))"""
 _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login password", "LOGIN PASSWORD")
 
 
 def _signed(text: str) -> Iterator[_Span]:
     """Yield values with a sign among letters and digits, or all mixed up, behind the whole name of a password."""
-    for found in re.finditer(_SIGNED, text):
+    for found in _expression("signed").finditer(text):
         group = found.lastgroup or ""
         value = found[group]
         core = value.rstrip("!?.") if group == "bare" else value
@@ -461,7 +394,7 @@ def _signed(text: str) -> Iterator[_Span]:
 
 def _typed(text: str) -> Iterator[_Span]:
     """Yield passwords that are typed as an option: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
-    for found in re.finditer(_TYPED, text) if any(name in text for name in _TYPING) else ():
+    for found in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
         group = found.lastgroup or ""
         if _is_chosen(found[group]):
             yield *found.span(group), NAMED
@@ -470,7 +403,9 @@ def _typed(text: str) -> Iterator[_Span]:
 def _is_chosen(value: str) -> bool:
     """Tell a password from a word, a number and what only stands for one."""
     mixed = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
-    return mixed and not (re.match(_PLACEHOLDER, value) or _is_example(value) or _has_innocent_word(value.lower()))
+    return mixed and not (
+        _expression("placeholder").match(value) or _is_example(value) or _has_innocent_word(value.lower())
+    )
 
 
 def _is_long(named: re.Match[str], value: str) -> bool:
