@@ -294,7 +294,7 @@ class Waiting(NamedTuple):
     @property
     def told(self) -> str:
         """Its effect, in a sentence."""
-        lessons = counted(len(self.lessons), "lesson")
+        lessons = counted(len(self.lessons), "lesson or discovery", "lessons or discoveries")
         if self.kind == OWN:
             return (
                 f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
@@ -302,7 +302,9 @@ class Waiting(NamedTuple):
             )
         some = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
         who = f"Writers of whom nothing was known ({some})" if self.group == "newcomers" else self.group
-        return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons of others, all at once"
+        return (
+            f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others, all at once"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
@@ -332,7 +334,10 @@ def _question(workspace: Workspace, kind: str, group: str, held: list[Held]) -> 
     lessons: list[tuple[str, str]] = []
     theirs = sorted({one.writer for one in held})
     for each in dict.fromkeys(one.id for one in held):
-        line = workspace.patterns.line(each)
+        line, found = workspace.patterns.line(each), workspace.discoveries.get(each)
+        if found is not None and (gone := workspace.discoveries.get(found.retracts)):
+            retires += 1
+            lessons.append((each, readable(gone.problem or gone.solution)))
         if line is None:
             continue
         rest = {w: part for w, part in policy.withheld.get(each, {}).items() if w not in theirs}
@@ -361,8 +366,7 @@ def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
     with suppress(FleetError):
         _refresh_derived(workspace)
-    number = len({each.id for each in done})
-    lessons = counted(number, "lesson")
+    lessons = counted(len({each.id for each in done}), "lesson or discovery", "lessons or discoveries")
     if said == ASK:
         return f"{lessons}: asked again"
     if said == TAKE:

@@ -26,7 +26,7 @@ from fleet.model.pattern import PRIVATE
 from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.store.lines import PATTERNS, Entry, Kind, Read
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
 
@@ -213,7 +213,7 @@ class _Restore:
             return self._covers_line("", self._workspace.patterns.line, entry)
         if isinstance(entry, Discovery):
             known = self._workspace.discoveries.get(entry.id)
-            return known is not None and DISCOVERIES.encode(known) <= DISCOVERIES.encode(entry)
+            return known is not None and known.joined(entry) == known
         return self._workspace.db.has_carried(entry)
 
     def _covers_private(self, agent: str, entry: Entry) -> bool:

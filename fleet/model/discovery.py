@@ -1,7 +1,7 @@
 """Discoveries: a grow-only log of flat, immutable lines.
 
-The join is union by id; of two lines with one id the smaller canonical bytes stay. A retraction is a line of its own,
-and what is retracted stays so.
+The join is union by id; of two lines with one id the one stays whose words the id is the hash of, then the smaller
+canonical bytes: an id lends nobody else's words. A retraction is a line of its own, and what is retracted stays so.
 """
 
 import hashlib
@@ -33,8 +33,21 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
     type: str = ""
 
     def joined(self, other: "Discovery") -> "Discovery":
-        """Return the join with another line of this id: the one with the smaller canonical bytes."""
-        return min(self, other, key=encode)
+        """Return the join with another line of this id: the one that bears it by right, with the smaller bytes."""
+        return min(self, other, key=lambda each: (each.id != each.own_id(), encode(each)))
+
+    @staticmethod
+    def join(known: bytes | None, told: bytes) -> bytes:
+        """Return the join of two lines of one id, all as canonical bytes; None stands for no line."""
+        if known is None or known == told:
+            return told
+        one, other = (each for each in map(decode, (known, told)) if isinstance(each, Discovery))
+        return encode(one.joined(other))
+
+    def own_id(self) -> str:
+        """Return the id that is the hash of its words, or of what it takes back."""
+        words = (self.type, self.context, self.problem, self.solution)
+        return retraction_id(self.retracts) if self.retracts else discovery_id(*words)
 
 
 _TEXTS = ("confidence", "context", "problem", "solution", "type")

@@ -204,6 +204,22 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in self.w.items()}
         return {writer: stamp for writer, stamp in own.items() if stamp}
 
+    def worded(self) -> dict[str, str]:
+        """Return the writer whose first wording of each field counts: of who saw the lesson first.
+
+        Of the text that of which the id is the hash goes before: when it saw a lesson anybody may say.
+        """
+        found: dict[str, str] = {}
+        for writer in sorted(self.w, key=lambda each: (self.w[each].first_seen() or "~", each)):
+            for field, value in self.w[writer].first.items():
+                known = found.setdefault(field, writer)
+                if field == "text" and known != writer and self._is_of(value) > self._is_of(self.w[known].first[field]):
+                    found[field] = writer
+        return found
+
+    def _is_of(self, text: object) -> bool:
+        return isinstance(text, str) and names.pattern_id(text) == self.id
+
     def wordings(self) -> list[dict[str, Any]]:
         """Return what each writer of a line first called its fields."""
         return [column.first for _, column in sorted(self.w.items()) if column.first]

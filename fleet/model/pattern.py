@@ -1,9 +1,9 @@
 """The folds: what a record amounts to, given what is left out here.
 
 The join keeps what each writer said (``line``). A fold reads one value from all of it. A lesson is present while some
-writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the largest
-first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
-parts, a part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
+writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the first
+wording that counts (``Line.worded``; LWW-Register). A counter is the sum of the writers' totals and of the parts, a
+part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
 
 Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
 person's yes. Nothing that is pushed may depend on a fold.
@@ -24,7 +24,7 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, UNDONE, Column, Line, is_larger
+from fleet.model.line import AT, UNDONE, Column, Line
 from fleet.model.names import PREFIX
 from fleet.model.withheld import Withheld
 
@@ -243,7 +243,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _standing(column)
-    fields, edited, late = _folded_fields(columns, policy.cut)
+    fields, edited, late = _folded_fields(Line(line.id, columns), policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     at, by = _first_seen(columns)
@@ -302,14 +302,11 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
     return writer in blocked or names.agent_of(writer) in blocked
 
 
-def _folded_fields(columns: Mapping[str, Column], cut: str) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
+def _folded_fields(line: Line, cut: str) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
     """Return the fields, the evidence of those that were edited, and the largest stamp beyond the cut."""
+    columns = line.w
     replaced = _replaced(columns)
-    values: dict[str, Any] = {}
-    for column in columns.values():
-        for field, value in column.first.items():
-            if field not in values or is_larger(value, values[field]):
-                values[field] = value
+    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in line.worded().items()}
     registers: dict[str, lww.Register] = {}
     late = ""
     for writer, column in columns.items():

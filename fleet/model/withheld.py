@@ -7,9 +7,10 @@ is news, and counts; what it says up to the second reads as it did in the first.
 A person is asked about two things. Looked for where rows are joined, so that it does not matter which way a line came:
 
 - Parts of a column of ours that this machine never wrote.
-- Removes and edits of others' lessons, more than ``limits.BULK_MIN`` or a tenth of what is known by one writer at once.
-  New lessons are never held back for their number. Counted together as one writer are those of whom nothing was known
-  before, and those whose columns came in one other writer's file.
+- Removes, edits and rewordings of others' lessons, and retractions of their discoveries, more than ``limits.BULK_MIN``
+  or a tenth of what is known by one writer at once. New lessons are never held back for their number. Counted
+  together as one writer are those of whom nothing was known before, and those whose columns came in one other
+  writer's file: what these change is others', whatever their name.
 """
 
 import json
@@ -17,9 +18,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from crdt import clock
-from fleet.model import limits, names
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
+from fleet.model import limits
+from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
 
 T = TypeVar("T", str, int)
 
@@ -27,6 +27,8 @@ OWN, BULK = "own", "bulk"
 """Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
 NEWCOMERS = "newcomers"
 """Group of the writers of whom nothing was known here before."""
+_TAKEN_BACK = "~"  # whatever the stamp
+_WORDS = ("text", "correct", "category", "trigger")
 
 
 class Withheld(NamedTuple):
@@ -107,8 +109,8 @@ def _column(each: str, writer: str, text: str) -> Column:
 def _only_edits(known: Column, came: Column) -> Withheld:
     """Return what leaves removes and edits of a column out, and keeps the rest of it."""
     kept = Column(
-        add=came.add, first=came.first, later=came.later, n=came.n, parts=came.parts, purge=came.purge,
-        over=known.over, rem=known.rem, set=known.set,
+        add=came.add, later=came.later, n=came.n, parts=came.parts, purge=came.purge,
+        first=known.first, over=known.over, rem=known.rem, set=known.set,
     )  # fmt: skip
     return Withheld(kept, came)
 
@@ -179,7 +181,7 @@ class Arrivals:
 
     def note(self, path: str, row: Line | None, part: Line, whole: Line, *, in_tree: bool) -> None:
         """Note what a part of a record brings."""
-        owner = path.rpartition("/")[2].removesuffix(".jsonl") if "/" in path else ""
+        owner = _owner(path)
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = whole.w.get(writer, NOTHING)
@@ -191,8 +193,18 @@ class Arrivals:
                 continue
             if owner and owner not in (writer, *self._mine):
                 self.brought.setdefault((whole.id, writer), owner)
-            if row is not None and _has_edited(before, after) and _is_of_others(row, writer):
-                self._note(self._edits[self._group(writer, owner)], whole.id, writer, before, after)
+            group = self._group(writer, owner)
+            has_changed = row is not None and (_has_edited(before, after) or _has_reworded(row, whole, writer))
+            if row is not None and has_changed and (group != writer or _is_of_others(row, writer)):
+                self._note(self._edits[group], whole.id, writer, before, after)
+
+    def note_retraction(self, path: str, each: str, writer: str, author: str, *, in_tree: bool) -> None:
+        """Note that a discovery is taken back: a remove, kept under the id of the retraction."""
+        group = self._group(writer, _owner(path))
+        if writer in self._mine and in_tree:
+            self._note(self._own, each, writer, NOTHING, Column(rem={author: _TAKEN_BACK}))
+        elif writer not in self._mine and (group != writer or author != writer):
+            self._note(self._edits[group], each, writer, NOTHING, Column(rem={author: _TAKEN_BACK}))
 
     def _note(
         self, noted: dict[tuple[str, str], Withheld], each: str, writer: str, before: Column, after: Column
@@ -224,6 +236,11 @@ class Arrivals:
         return Held(kind, group, writer, each, part)
 
 
+def _owner(path: str) -> str:
+    """Return the replica whose file this is, "" for the edition, which has none."""
+    return path.rpartition("/")[2].removesuffix(".jsonl") if "/" in path else ""
+
+
 def _has_edited(before: Column, after: Column) -> bool:
     """Tell whether a writer took something away, or set a field. To publish a lesson changes nothing of it."""
     if any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()):
@@ -234,7 +251,14 @@ def _has_edited(before: Column, after: Column) -> bool:
     )
 
 
+def _has_reworded(row: Line, whole: Line, writer: str) -> bool:
+    """Tell whether a writer's first wording of a field counts where another's did, as seen before it, or none did."""
+    known = {field: canonical(row.w[who].first[field]) for field, who in row.worded().items()}
+    now = [field for field, who in whole.worded().items() if who == writer and field in _WORDS]
+    return any(known.get(field) != canonical(whole.w[writer].first[field]) for field in now)
+
+
 def _is_of_others(row: Line, writer: str) -> bool:
-    """Tell whether a lesson was first said by another agent."""
-    said = [(column.first_seen() or clock.ZERO, each) for each, column in row.w.items() if column.add or column.first]
-    return not said or names.agent_of(min(said)[1]) != names.agent_of(writer)
+    """Tell whether a lesson is not a writer's alone: who said it first is anybody's claim."""
+    said = [each for each, column in row.w.items() if column.add or column.first]
+    return said != [writer]

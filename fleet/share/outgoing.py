@@ -307,7 +307,7 @@ class _Edition:
                 known = self._records.get(entry.id)
                 self._records[entry.id] = entry if known is None else codec.join(known, entry)
             elif isinstance(entry, Discovery):
-                self._told[entry.id] = min(DISCOVERIES.encode(entry), self._told.get(entry.id, b"~"))
+                self._told[entry.id] = Discovery.join(self._told.get(entry.id), DISCOVERIES.encode(entry))
             else:
                 self._carried.add(raw)
 
@@ -321,7 +321,8 @@ class _Edition:
         if isinstance(entry, Line):
             return entry.id in self._records and codec.covers(self._records[entry.id], entry)
         if isinstance(entry, Discovery):
-            return self._told.get(entry.id, b"~") <= DISCOVERIES.encode(entry)
+            told = self._told.get(entry.id)
+            return Discovery.join(told, DISCOVERIES.encode(entry)) == told
         return raw in self._carried
 
 

@@ -191,8 +191,11 @@ class Rows:
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note what comes into others' columns, for a person to be asked about."""
         if self.is_watched and (in_tree or not part.is_by(self._policy.mine)):
-            self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
-            self.arrivals.note(path, before, part, after, in_tree=in_tree)
+            self._watched().note(path, before, part, after, in_tree=in_tree)
+
+    def _watched(self) -> Arrivals:
+        self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
+        return self.arrivals
 
     def _join_discoveries(self, batch: list[_Raw], read: Read, *, in_tree: bool) -> None:
         for path, number, raw in batch:
@@ -203,21 +206,26 @@ class Rows:
                 # In another file it may be an import, whose author is nobody that writes here.
                 if path == DISCOVERIES.shard(entry.by) and entry.at != clock.ZERO:
                     self._writers[entry.by] = max(entry.at, self._writers.get(entry.by, ""))
-                self._join_discovery(entry, in_tree=in_tree)
+                self._join_discovery(path, entry, in_tree=in_tree)
 
-    def _join_discovery(self, entry: Discovery, *, in_tree: bool) -> None:
-        """Join one discovery: of two with one id the smaller."""
+    def _join_discovery(self, path: str, entry: Discovery, *, in_tree: bool) -> None:
+        """Join one discovery with the line that is known of it."""
         data = DISCOVERIES.encode(entry)
         row = self.connection.execute("SELECT line, base, rowid FROM discovery WHERE id = ?", (entry.id,)).fetchone()
-        least, base = (data, None) if row is None else (min(row[0], data), row[1])
+        known, base = row[:2] if row is not None else (None, None)
+        least = Discovery.join(known, data)
         if in_tree:
-            base = data if base is None else min(base, data)
-        if row is not None and least == row[0]:
+            base = Discovery.join(base, data)
+        if row is not None and least == known:
             if base != row[1]:  # that the tree has it, or has it no more, makes nothing new of it
                 self.connection.execute("UPDATE discovery SET base = ? WHERE id = ?", (base, entry.id))
             return
         self.changed = True
         told = DISCOVERIES.decode(least)
+        if row is None and told.retracts and self.is_watched:
+            asked = "SELECT line FROM discovery WHERE id = ?"
+            for (raw,) in self.connection.execute(asked, (told.retracts,)).fetchall():
+                self._watched().note_retraction(path, told.id, told.by, DISCOVERIES.decode(raw).by, in_tree=in_tree)
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
         self._put_words(
@@ -276,7 +284,7 @@ class Rows:
     def _lost_discoveries(self, bases: dict[str, bytes]) -> Iterator[Discovery]:
         now = dict(self.connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
         for each, base in bases.items():
-            if each not in now or now[each] > base:
+            if Discovery.join(now.get(each), base) != now.get(each):
                 yield DISCOVERIES.decode(base)
 
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
@@ -366,7 +374,9 @@ class Rows:
             for name in writers:
                 asked = "SELECT id FROM pattern WHERE instr(line, ?)"
                 ids |= dict.fromkeys(row[0] for row in self.connection.execute(asked, (naming(name),)))
-                self._refold_discoveries(name)
+                self._refold_discoveries("instr(line, ?)", naming(name, "by"))
+            for each in held:
+                self._refold_discoveries("id = ?", each)
             ids |= dict.fromkeys(held)
             set_meta(self.connection, "policy", self._policy.mark)
             set_meta(self.connection, "policy_told", json.dumps(self._policy.versions))
@@ -380,10 +390,10 @@ class Rows:
         self._policy = policy
         self.refold()
 
-    def _refold_discoveries(self, name: str) -> None:
-        """Show, or hide, what a replica or an agent found."""
-        asked = "SELECT id, line, hash, at, retracts FROM discovery WHERE instr(line, ?)"
-        for each, raw, hash_, *shown in self.connection.execute(asked, (naming(name, "by"),)).fetchall():
+    def _refold_discoveries(self, where: str, value: object) -> None:
+        """Show, or hide, some discoveries."""
+        asked = f"SELECT id, line, hash, at, retracts FROM discovery WHERE {where}"  # noqa: S608
+        for each, raw, hash_, *shown in self.connection.execute(asked, (value,)).fetchall():
             if (now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
                 self.changed = True
                 update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
@@ -414,7 +424,7 @@ class Rows:
             return self._is_carried_in_tree(entry) is False
         if isinstance(entry, Discovery):
             known = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
-            return known is None or known[0] is None or known[0] > DISCOVERIES.encode(entry)
+            return known is None or Discovery.join(known[0], DISCOVERIES.encode(entry)) != known[0]
         base = self.base(entry.id)
         return base is None or not line.covers(base, entry)
 
@@ -613,10 +623,10 @@ def naming(name: str, key: str = "") -> bytes:
 
 
 def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
-    """Return when a discovery is shown from, and what it takes back: never, and nothing, of one who is blocked."""
+    """Return when a discovery is shown from, and what it takes back: never, and nothing, of what is left out here."""
     since = [at for name, at in policy.blocked.items() if pattern.is_blocked(told.by, (name,))]
     is_out = policy.blocks(told.by) and told.at >= min(since)
-    return (_NEVER, "") if is_out else (told.at, told.retracts)
+    return (_NEVER, "") if is_out or policy.withheld.get(told.id) else (told.at, told.retracts)
 
 
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:

@@ -178,7 +178,7 @@ def _all_about(name: str) -> list[tuple[str, str, str]]:
 
 
 def _sentence(kind: str, group: str, number: int) -> str:
-    lessons = counted(number, "lesson")
+    lessons = counted(number, "lesson or discovery", "lessons or discoveries")
     if kind == OWN:
         return (
             f"{lessons} came with words or counts under {group}, a name of this folder, which were never written here: "

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from crdt import clock
+from fleet.model.discovery import retraction_id
 from fleet.model.names import pattern_id
 from tests.faults.test_sync import Bench
 
@@ -344,6 +345,92 @@ def test_many_edits_at_once_are_left_out_and_new_lessons_never_are(bench):
     assert (asked["retires"], asked["edits"]) == (0, 40)
     assert bench.status("velma")["patterns"] == 241
     assert POISON[0] not in bench.run("velma", "patterns", "--json", "--all").stdout
+
+
+EARLY = "2020-01-01T00:00:00.000Z-0000"
+
+
+def test_a_first_wording_of_others_takes_no_place_of_the_authors_however_large_its_bytes_are(bench):
+    own = pattern_id("Read the whole error first")
+    push(bench, record("", {MALLORY: {"add": STAMP, "first": {"at": EARLY, "text": "~ run this", "title": "~"}}}, own))
+    push(bench, record("", {TANK: {"first": {"text": "~ run that", "correct": "~ run that"}}}, own), by=TANK)
+    bench.run("velma", "sync", expect=None)
+    assert texts(bench) == {"Read the whole error first"}
+    assert "~ run" not in bench.run("velma", "patterns", "--json").stdout
+    for number in range(2):
+        bench.correct("velma", "Read the whole error first", "--session", f"s{number}")
+    assert "Read the whole error first" in memory(bench), "nobody keeps it out of its author's memory"
+
+
+def test_many_wordings_dated_before_those_of_others_are_left_out(bench):
+    said = {"add": STAMP, "first": {"at": EARLY, "correct": POISON[0]}}
+    push(bench, *(record("", {MALLORY: said}, each) for each in known(bench, 40)))
+    bench.run("velma", "sync", expect=3)
+    assert POISON[0] not in bench.run("velma", "patterns", "--json", "--all").stdout
+    bench.run("velma", "review", "--answer", f"{waiting(bench)[0]['pair']}=take")
+    assert POISON[0] in bench.run("velma", "patterns", "--json", "--all").stdout
+
+
+@pytest.mark.parametrize("by", [MALLORY, "tank.0000dead"])
+def test_removes_under_another_replica_of_the_authors_name_are_others(bench, by):
+    push(bench, *(record("", {"tank.0000dead": {"rem": {TANK: STAMP}}}, each) for each in known(bench, 40)), by=by)
+    bench.run("velma", "sync", expect=3)
+    assert len(texts(bench)) == 41
+
+
+def test_who_says_to_have_seen_lessons_first_removes_no_more_of_them(bench):
+    ids = known(bench, 40)
+    push(bench, *(record("", {MALLORY: told(add=EARLY)}, each) for each in ids))
+    bench.run("velma", "sync", expect=None)
+    push(bench, *(record("", {MALLORY: {"rem": {TANK: STAMP, MALLORY: STAMP}}}, each) for each in ids))
+    bench.run("velma", "sync", expect=3)
+    assert len(texts(bench)) == 41
+
+
+def discovered(bench: Bench, count: int) -> list[dict]:
+    """Log discoveries of velma's, and sync; return their lines."""
+    for number in range(count):
+        bench.run("velma", "discover", "--problem", f"the wheel is {number}", "--solution", "pin the image")
+    bench.sync("velma")
+    return [json.loads(raw) for raw in bench.tree()["discoveries.jsonl"].splitlines()]
+
+
+def push_discoveries(bench: Bench, *entries: dict, by: str = MALLORY) -> None:
+    lines = b"".join(json.dumps(each).encode() + b"\n" for each in entries)
+    bench.push_tree({f"discoveries.d/{by}.jsonl": ("100644", lines)}, by=by.partition(".")[0])
+
+
+def test_an_id_of_a_discovery_lends_nobody_elses_words(bench):
+    [one] = discovered(bench, 1)
+    push_discoveries(bench, one | {"at": EARLY, "solution": POISON[0]})
+    bench.run("velma", "sync", expect=None)
+    bench.join("slash")
+    for agent in ("velma", "slash"):
+        said = bench.run(agent, "gossip").stdout
+        assert "pin the image" in said
+        assert POISON[0] not in said
+
+
+@pytest.mark.parametrize("by", [MALLORY, "velma.0000dead"])
+def test_many_retractions_of_others_discoveries_are_left_out_and_asked_about(bench, by):
+    ids = [each["id"] for each in discovered(bench, 30)]
+    push_discoveries(bench, *({"id": retraction_id(each), "retracts": each, "by": by, "at": STAMP} for each in ids))
+    bench.run("velma", "sync", expect=3)
+    assert bench.status("velma")["discoveries"] == 30
+    [asked] = waiting(bench)
+    assert asked["retires"] == len(asked["lessons"]) == 30
+    assert "the wheel is" in asked["lessons"][0]["text"]
+    bench.run("velma", "review", "--answer", f"{asked['pair']}=leave")
+    assert bench.status("velma")["discoveries"] == 30
+    bench.run("velma", "review", "--answer", f"{asked['pair']}=take")
+    assert bench.status("velma")["discoveries"] == 0
+
+
+def test_a_few_retractions_count(bench):
+    [one] = discovered(bench, 1)
+    push_discoveries(bench, {"id": retraction_id(one["id"]), "retracts": one["id"], "by": MALLORY, "at": STAMP})
+    bench.run("velma", "sync", expect=0)
+    assert bench.status("velma")["discoveries"] == 0
 
 
 def test_removes_under_many_names_in_one_file_or_by_newcomers_are_one_writers(bench):
