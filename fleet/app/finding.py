@@ -82,13 +82,14 @@ def _beginning(looked: Sequence[Patterns], wanted: str) -> list[str]:
 def nearest(root: Path, said: Sequence[str], count: int) -> list[Near]:
     """Return the lessons nearest to each of some texts by their words, ``count`` each; for a hook that asks something.
 
-    No model is loaded, and nothing is counted or written: a host waits.
+    No model is loaded, and nothing is counted or written: a host waits. Nor is there a least score: a person words an
+    objection otherwise than an agent its lesson, and the agent that is asked tells which is meant.
     """
     workspace = Workspace(root)
     try:
         looked = sources(workspace)
         known = [(each, dict(pair for source in looked for pair in source.candidates(each).items())) for each in said]
-        return [found for each, texts in known for found in near(each, list(texts.items()), count)]
+        return [found for each, texts in known for found in near(each, list(texts.items()), count, least=0.0)]
     finally:
         workspace.close()
 

@@ -59,7 +59,8 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         )
     if agent == names.GUEST:
         raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
-    wanted = {"share.remote": remote, "share.branch": branch, "files.home": _plain(home)}
+    folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
+    wanted = {"share.remote": remote, "share.branch": branch, "files.home": folder}
     wanted = {name: said for name, said in wanted.items() if said}
     values = _checked(root, wanted)
     done: list[str] = []
@@ -193,11 +194,6 @@ def _with(text: str, values: Mapping[str, Any]) -> str:
     for name, value in values.items():
         text = config.with_value(text, name, value)
     return text
-
-
-def _plain(home: str) -> str:
-    """Return a folder as it is written down: normalised, without what stands around it."""
-    return unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
 
 
 def _check_home(root: Path, home: str) -> None:

@@ -166,6 +166,7 @@ def near(
     count: int = NEAR_MAX,
     meaning: Mapping[str, float] = MappingProxyType({}),
     merged: Mapping[str, str] = MappingProxyType({}),
+    least: float = NEAR_MIN,
 ) -> list[Near]:
     """Return the candidates closest to a text, best first, with what differs; of a merged set only the closest.
 
@@ -175,6 +176,7 @@ def near(
     ``candidates``: id and text of known lessons, best first, as the full-text index supplies them.
     ``meaning``: cosines of candidates that mean much the same, best first.
     ``merged``: of a candidate that is merged with others, the id that stands for all of them.
+    ``least``: the smallest score of a candidate whose meaning is not known to be close.
     """
     mine, *known = _read([text, *(said for _, said in candidates)])
     read = {each: (said, theirs) for (each, said), theirs in zip(candidates, known, strict=True)}
@@ -182,7 +184,7 @@ def near(
     orders = list(scores), sorted(scores, key=lambda each: -scores[each]), [each for each in meaning if each in scores]
     closest: dict[str, str] = {}
     for each in fused(*orders):
-        if scores[each] >= NEAR_MIN or meaning.get(each, 0.0) >= CLOSE_MIN:
+        if scores[each] >= least or meaning.get(each, 0.0) >= CLOSE_MIN:
             closest.setdefault(merged.get(each, each), each)
     wanted = islice(closest.values(), count)
     return [Near(each, read[each][0], scores[each], _differences(mine, read[each][1])) for each in wanted]

@@ -366,6 +366,14 @@ def test_a_medium_signal_is_logged_at_once_and_asked_about_once_when_the_agent_s
     assert len(set(re.findall(r"c-[0-9a-f]{16}", reason))) == 1
 
 
+def test_a_question_names_a_known_lesson_that_shares_a_word_with_the_objection_and_no_more(place):
+    told = ("correct", "--wrong", "w", "--right", "r", "--pattern")
+    known = place.fleet(*told, "Store all timestamps in UTC, never in local time").stdout.split()[0]
+    place.fleet(*told, "Pin the base image by its digest")
+    said = place.context("UserPromptSubmit", {"prompt": "no, don't call now() without a zone, everything is UTC here"})
+    assert re.findall(r"^- .*(p-[0-9a-f]{16})\)$", said, re.MULTILINE) == [known]
+
+
 def test_a_question_names_the_nearest_known_lessons_and_what_differs(place):
     for lesson in (
         "Use pnpm in this repository, never npm",
