@@ -202,8 +202,9 @@ _URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
     (?P<secret>[^\s/"`]{1,256})@"""
 _DOUBTFUL = frozenset({"env-secret", "jwt", "bearer-token", "url-credentials", "aws-secret-key"})
 _BEARER = r"""(?ix)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
-    (?P<scheme>bearer|basic|token|(?(header)[a-z]{3,12}|(?!)))[ \t]{1,4}(?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])"""
-_KEY_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    (?P<scheme>bearer|basic|token|(?(header)[a-z][a-z0-9-]{2,11}|(?!)))[ \t]{1,4}
+    (?P<secret>[a-z0-9._~+/=-]{5,}[a-z0-9=])"""
+_KEY_BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|Private-Lines: [0-9]{1,3}"  # PuTTY's
 _KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BODY = r"[A-Za-z0-9+/=]{16}"
 _KEY_BODY_CUT_OFF = r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++"""
@@ -213,7 +214,7 @@ _DIGIT = re.compile("[0-9]")
 def _redact_once(text: str, kinds: set[str]) -> str:
     """Redact each kind in turn. An earlier step never needs what a later one leaves behind."""
     low = text.lower()
-    if "-----begin" in low:
+    if "-----begin" in low or "private-lines" in low:
         text = _redact_key_blocks(text, kinds)
     if "secret" in low:
         text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
@@ -263,7 +264,7 @@ def _may_hold_value(text: str) -> bool:
 _VALUE = re.compile(r"\S{6,}", re.ASCII)
 _NO_WORD = re.compile(r"[^A-Za-z.,;'()-]|[a-z][A-Z]")
 _HINTS = {
-    *("-----begin", "://", "bearer", "authorization"),
+    *("-----begin", "private-lines", "://", "bearer", "authorization"),
     *(*_NAME_HINTS, *(home.lower() for home in HOMES)),
 }
 """Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""

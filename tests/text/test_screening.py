@@ -662,3 +662,30 @@ _PARTS = st.lists(st.sampled_from(_SIGNS), max_size=8).map("".join)
 def test_what_is_harmless_together_is_harmless_in_each_part(parts):
     if screening.is_harmless("\n".join(parts)):
         assert all(map(screening.is_harmless, parts))
+
+
+def _mixed(chars: int) -> str:
+    """Return letters and digits that nobody publishes, made anew so that no scanner takes them for somebody's."""
+    return "".join("Qw7Er2Ty9Ui4Op6As1Df8Gh3Jk5Lz0Xc"[(number * 7 + number // 32) % 32] for number in range(chars))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"?token=apify_api_{_mixed(36)}&other=value", "apify-token"),
+        (f"glpat-{_mixed(32)}.01.0w1l5e7up", "gitlab-token"),
+        (f'KEY_DER = "MIIEvIBAAKCAQEA{_mixed(160)}"', "private-key"),
+        (f"der: MIIEvQIBADANBgkqhkiG9w0BAQEFAASC{_mixed(160)}", "private-key"),
+        (f"Public-Lines: 1\n{_mixed(64)}\nPrivate-Lines: 2\n{_mixed(64)}\n{_mixed(64)}\nPrivate-MAC: 1", "private-key"),
+        (f"Authorization: aivenv1 {_mixed(60)}", "bearer-token"),
+    ],
+)
+def test_a_form_that_more_scanners_know_is_found(text: str, kind: str) -> None:
+    clean = screen(text)
+    assert clean.secrets == (kind,)
+    assert clean.text.count("[REDACTED:") == 1
+
+
+@pytest.mark.parametrize("value", ["%s", "$env{admin_pwd}", "••••••••"])
+def test_what_stands_for_the_password_of_an_address_stays(value: str) -> None:
+    assert screen(f"redis://admin:{value}@host:5672").secrets == ()
