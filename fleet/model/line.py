@@ -205,20 +205,13 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return {writer: stamp for writer, stamp in own.items() if stamp}
 
     def worded(self) -> dict[str, str]:
-        """Return the writer whose first wording of each field counts: of who saw the lesson first.
-
-        Of the text that of which the id is the hash goes before: when it saw a lesson anybody may say.
-        """
+        """Return the writer whose first wording of each field counts: of the largest bytes, whoever says them."""
         found: dict[str, str] = {}
-        for writer in sorted(self.w, key=lambda each: (self.w[each].first_seen() or "~", each)):
+        for writer in sorted(self.w):
             for field, value in self.w[writer].first.items():
-                known = found.setdefault(field, writer)
-                if field == "text" and known != writer and self._is_of(value) > self._is_of(self.w[known].first[field]):
+                if field not in found or is_larger(value, self.w[found[field]].first[field]):
                     found[field] = writer
         return found
-
-    def _is_of(self, text: object) -> bool:
-        return isinstance(text, str) and names.pattern_id(text) == self.id
 
     def wordings(self) -> list[dict[str, Any]]:
         """Return what each writer of a line first called its fields."""

@@ -1,9 +1,9 @@
 """The folds: what a record amounts to, given what is left out here.
 
 The join keeps what each writer said (``line``). A fold reads one value from all of it. A lesson is present while some
-writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the first
-wording that counts (``Line.worded``; LWW-Register). A counter is the sum of the writers' totals and of the parts, a
-part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
+writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the largest
+first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
+parts, a part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
 
 Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
 person's yes. Nothing that is pushed may depend on a fold.

@@ -809,23 +809,14 @@ def the_adds_that_are_in(lines: Sequence[Line], policy: Policy) -> dict[str, str
 
 
 def the_fields_that_show(lines: Sequence[Line], policy: Policy) -> dict[str, bytes]:
-    """LWW-Registers: the latest edit that is neither in the future nor replaced, else who saw the lesson first.
-
-    Of the text, who first said what the id is the hash of.
-    """
+    """LWW-Registers: the latest edit that is neither in the future nor replaced, else the largest first wording."""
     said = joined_by_definition(lines)
     over: dict[tuple[str, str], str] = {}
     for _, writer, field, stamp in _of(said, "over", policy):
         over[writer, field] = max(stamp, over.get((writer, field), ""))
-    since = dict(_of(said, "add", policy))
-    for writer, field, value in _of(said, "first", policy):
-        since[writer] = min(value, since.get(writer, "~")) if field == "at" else since.get(writer, "~")
-    logged: dict[str, tuple[bool, str, str, bytes]] = {}
-    for writer, field, value in _of(said, "first", policy):
-        is_other = field != "text" or not isinstance(value, str) or names.pattern_id(value) != lines[0].id
-        told = (is_other, since[writer], writer, canonical(value))
-        logged[field] = min(told, logged.get(field, told))
-    shown = {field: ("", "", value) for field, (*_, value) in logged.items()}
+    shown: dict[str, tuple[str, str, bytes]] = {}
+    for _, field, value in _of(said, "first", policy):
+        shown[field] = max(shown.get(field, ("", "", b"")), ("", "", canonical(value)))
     for writer, field, (stamp, value) in _of(said, "set", policy):
         if stamp <= policy.cut and stamp > over.get((writer, field), ""):
             shown[field] = max(shown.get(field, ("", "", b"")), (stamp, writer, canonical(value)))

@@ -708,14 +708,6 @@ def _fields_by_writer(line: Line, policy: Policy) -> dict[str, Any]:
     return fields
 
 
-def _fields_by_bytes(line: Line, policy: Policy) -> dict[str, Any]:
-    """First wordings by their larger bytes, whoever said them: anybody can give larger ones."""
-    shown = fold(line, policy)
-    told = [(f, v) for w, c in line.w.items() if checks._allowed(w, policy) for f, v in c.first.items()]
-    larger = dict(sorted(told, key=lambda each: codec.canonical(each[1])))
-    return {f: v if f in shown.edited else larger.get(f, v) for f, v in shown.fields.items()}
-
-
 def _fields_without_over(line: Line, policy: Policy) -> dict[str, Any]:
     return fold(_without("over")(line), policy).fields
 
@@ -787,8 +779,6 @@ FOLDS = [
     _fold("remove-wins", checks.presence_is_the_or_set_of_what_was_said, _changing(live=_remove_wins_live)),
     _fold("first-wordings-by-writer", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=_fields_by_writer)),
-    _fold("first-wordings-by-bytes", checks.fields_are_the_registers_of_what_was_said,
-          _changing(fields=_fields_by_bytes)),
     _fold("edits-ignore-the-writer-in-ties", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=_fields_of_smaller_writers), st.lists(disputes("set"), min_size=1), checks.policies),
     _fold("what-was-replaced-comes-back", checks.fields_are_the_registers_of_what_was_said,

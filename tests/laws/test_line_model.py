@@ -21,14 +21,11 @@ VALUES = (1, True, "1", None, "a", "b")
 
 
 class Added(NamedTuple):
-    """An add: the tags of its own writer's earlier ones, which it replaces; and what its line says of its time."""
+    """An add of the OR-Set. A replica's own newer add takes the place of its older ones."""
 
     tag: int
     id: str
     replaces: frozenset[int]
-    replica: str
-    add: str
-    at: str
 
 
 class Removed(NamedTuple):
@@ -40,7 +37,7 @@ class Removed(NamedTuple):
 
 
 class Wrote(NamedTuple):
-    """A write to a field; the stamp is "" when it was only logged."""
+    """A write to a field; the stamp is "0" when it was only logged."""
 
     tag: int
     id: str
@@ -76,20 +73,10 @@ class Model:
 
     @staticmethod
     def value(known: frozenset[Operation], pattern_id: str, field: str) -> bytes | None:
-        """Return the canonical bytes of the latest write by stamp, then replica; else of who saw the lesson first."""
+        """Return the canonical bytes of the latest write: by stamp, then replica, then bytes."""
         writes = [op for op in known if isinstance(op, Wrote) and (op.id, op.field) == (pattern_id, field)]
-        latest = max(((op.stamp, op.replica, canonical(op.value)) for op in writes if op.stamp), default=None)
-        adds = [op for op in known if isinstance(op, Added) and op.id == pattern_id]
-        since: dict[str, str] = {}
-        for name in {op.replica for op in adds}:
-            times = [(op.add, op.at) for op in adds if op.replica == name]
-            since[name] = min([max(add for add, _ in times), *(at for _, at in times if at)])
-        first = min(((since[op.replica], op.replica) for op in writes if not op.stamp), default=("", ""))[1]
-        return (
-            latest[2]
-            if latest
-            else max((canonical(op.value) for op in writes if op.replica == first and not op.stamp), default=None)
-        )
+        latest = max(((op.stamp, op.replica, canonical(op.value)) for op in writes), default=None)
+        return None if latest is None else latest[2]
 
 
 class Sent(NamedTuple):
@@ -174,8 +161,8 @@ class Fleet(RuleBasedStateMachine):
         total = self.model.seen.get((pattern_id, peer.name), 0) + times
         self.model.seen[pattern_id, peer.name] = total
         line = edits.confirm(peer.record(pattern_id), peer.name, stamp, seen=times, fields={field: value})
-        wrote = Wrote(self.model.tag(), pattern_id, field, "", peer.name, value)
-        peer.write(line, self._add(peer, line), *([wrote] if field in line.w[peer.name].first else []))
+        said = [Wrote(self.model.tag(), pattern_id, field, "0", "", value)] if field in line.w[peer.name].first else []
+        peer.write(line, self._add(peer, pattern_id), *said)
         assert self.is_present(peer, pattern_id), "what was just logged is in"
         assert peer.record(pattern_id).w[peer.name].n["seen"] == total
 
@@ -191,13 +178,12 @@ class Fleet(RuleBasedStateMachine):
     def restore(self, at: int, pattern_id: str) -> None:
         """A retired lesson is put back: an add, and nothing counted."""
         peer, stamp = self.peers[at], self.peers[at].tick()
-        line = edits.restore(peer.record(pattern_id), peer.name, stamp)
-        peer.write(line, self._add(peer, line))
+        peer.write(edits.restore(peer.record(pattern_id), peer.name, stamp), self._add(peer, pattern_id))
         assert self.is_present(peer, pattern_id), "what was just put back is in"
 
-    def _add(self, peer: Peer, line: Line) -> Added:
-        own, column = peer.tags.setdefault(line.id, set()), line.w[peer.name]
-        added = Added(self.model.tag(), line.id, frozenset(own), peer.name, column.add, column.first.get(codec.AT, ""))
+    def _add(self, peer: Peer, pattern_id: str) -> Added:
+        own = peer.tags.setdefault(pattern_id, set())
+        added = Added(self.model.tag(), pattern_id, frozenset(own))
         own.add(added.tag)
         return added
 
@@ -208,7 +194,7 @@ class Fleet(RuleBasedStateMachine):
         seen = {op for op in peer.known if isinstance(op, Added) and op.id == pattern_id}
         tags = frozenset({op.tag for op in seen} | {tag for op in seen for tag in op.replaces})
         line = self.retire(peer.record(pattern_id), peer.name)
-        peer.write(line, *([Removed(self.model.tag(), pattern_id, tags)] if line.w else []))  # nothing, the second time
+        peer.write(line, Removed(self.model.tag(), pattern_id, tags))
         assert not self.is_present(peer, pattern_id), "what was just retired is out"
 
     @rule(at=peers, pattern_id=ids, field=fields, value=values)
