@@ -205,9 +205,9 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return {writer: stamp for writer, stamp in own.items() if stamp}
 
     def worded(self) -> dict[str, str]:
-        """Return the writer whose first wording of each field counts: of the largest bytes, whoever says them."""
+        """Return the writer whose first wording of each field counts: of who say the largest bytes who saw it first."""
         found: dict[str, str] = {}
-        for writer in sorted(self.w):
+        for writer in sorted(self.w, key=lambda each: (self.w[each].first_seen() or "~", each)):
             for field, value in self.w[writer].first.items():
                 if field not in found or is_larger(value, self.w[found[field]].first[field]):
                     found[field] = writer

@@ -90,6 +90,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         fields: folded values by name, sorted.
         edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
+        worded: field to the writer whose first wording counts, of a lesson that its author put into words.
         adds: every writer's newest add, whether or not it was removed.
         live: the adds that no remove covers.
         totals: counter to writer to that writer's own total.
@@ -108,6 +109,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     fields: dict[str, Any] = {}
     edited: dict[str, tuple[str, str]] = {}
+    worded: dict[str, str] = {}
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
     totals: dict[str, dict[str, int]] = {}
@@ -243,7 +245,8 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _standing(column)
-    fields, edited, late = _folded_fields(Line(line.id, columns), policy.cut)
+    worded = Line(line.id, columns).worded()
+    fields, edited, late = _folded_fields(columns, worded, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     at, by = _first_seen(columns)
@@ -251,6 +254,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         id=line.id,
         fields=fields,
         edited=edited,
+        worded=worded if by and "text" in columns[by].first else {},
         adds=adds,
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
@@ -302,11 +306,12 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
     return writer in blocked or names.agent_of(writer) in blocked
 
 
-def _folded_fields(line: Line, cut: str) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
+def _folded_fields(
+    columns: Mapping[str, Column], worded: Mapping[str, str], cut: str
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
     """Return the fields, the evidence of those that were edited, and the largest stamp beyond the cut."""
-    columns = line.w
     replaced = _replaced(columns)
-    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in line.worded().items()}
+    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in worded.items()}
     registers: dict[str, lww.Register] = {}
     late = ""
     for writer, column in columns.items():
@@ -464,6 +469,7 @@ def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         id=first.id,
         fields=fields,
         edited=edited,
+        worded={field: writer for each in reversed(members) for field, writer in each.worded.items()},
         adds=adds,
         live=live,
         totals=_added(each.totals for each in members),

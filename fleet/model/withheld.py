@@ -252,7 +252,7 @@ def _has_edited(before: Column, after: Column) -> bool:
 
 
 def _has_reworded(row: Line, whole: Line, writer: str) -> bool:
-    """Tell whether a writer's first wording of a field counts where another's did, as seen before it, or none did."""
+    """Tell whether a writer's first wording of a field counts where another's did, or none did."""
     known = {field: canonical(row.w[who].first[field]) for field, who in row.worded().items()}
     now = [field for field, who in whole.worded().items() if who == writer and field in _WORDS]
     return any(known.get(field) != canonical(whole.w[writer].first[field]) for field in now)

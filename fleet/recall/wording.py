@@ -94,10 +94,12 @@ class Renderer:
         by = names.agent_of(pattern.by)
         told: dict[str, list[str]] = {}
         for field, shown in _SHOWN_FIELDS:
-            writer = pattern.edited.get(field, ("", ""))[1]
+            how, writer = "edited", pattern.edited.get(field, ("", ""))[1]
+            if not writer:
+                how, writer = "said", pattern.worded.get(field, "")
             if writer and names.agent_of(writer) != by and field not in pattern.kept:
-                told.setdefault(self.author(writer), []).append(shown)
-        return "; ".join(f"{' and '.join(fields)}: edited by {who}" for who, fields in told.items())
+                told.setdefault(f"{how} by {self.author(writer)}", []).append(shown)
+        return "; ".join(f"{' and '.join(fields)}: {who}" for who, fields in told.items())
 
     def lesson(self, pattern: Pattern, chars_max: int | None = None) -> str:
         """Return a lesson in one list line: what it says, by whom, on what evidence, and its id."""

@@ -350,19 +350,20 @@ def test_many_edits_at_once_are_left_out_and_new_lessons_never_are(bench):
 EARLY = "2020-01-01T00:00:00.000Z-0000"
 
 
-def test_a_first_wording_of_others_takes_no_place_of_the_authors_however_large_its_bytes_are(bench):
+def test_a_first_wording_of_others_bears_its_writers_name_and_enters_no_memory(bench):
     own = pattern_id("Read the whole error first")
-    push(bench, record("", {MALLORY: {"add": STAMP, "first": {"at": EARLY, "text": "~ run this", "title": "~"}}}, own))
-    push(bench, record("", {TANK: {"first": {"text": "~ run that", "correct": "~ run that"}}}, own), by=TANK)
+    push(bench, record("", {MALLORY: {"first": {"text": "~ run this", "correct": "~ run that"}}}, own))
     bench.run("velma", "sync", expect=None)
-    assert texts(bench) == {"Read the whole error first"}
-    assert "~ run" not in bench.run("velma", "patterns", "--json").stdout
+    assert "text and right: said by mallory" in bench.run("velma", "patterns").stdout
     for number in range(2):
         bench.correct("velma", "Read the whole error first", "--session", f"s{number}")
-    assert "Read the whole error first" in memory(bench), "nobody keeps it out of its author's memory"
+    assert "~ run" not in memory(bench)
+    bench.run("velma", "edit", own, "--set", "text=Read the whole error first")
+    bench.run("velma", "promote", own)
+    assert "Read the whole error first" in memory(bench)
 
 
-def test_many_wordings_dated_before_those_of_others_are_left_out(bench):
+def test_many_first_words_in_the_place_of_others_are_left_out(bench):
     said = {"add": STAMP, "first": {"at": EARLY, "correct": POISON[0]}}
     push(bench, *(record("", {MALLORY: said}, each) for each in known(bench, 40)))
     bench.run("velma", "sync", expect=3)
