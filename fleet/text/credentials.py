@@ -122,7 +122,6 @@ def _is_sample(token: str) -> bool:
 
 # --- NAME=value -------------------------------------------------------------------------------------------------------
 
-# The name is read from its first letter on, or a long run of capitals would be tried from each of them.
 _IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
 """Without one of these no such name is in a text: so are most, in small letters."""
 _WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
@@ -260,9 +259,6 @@ def _loose(text: str) -> Iterator[_Span]:
                 break
 
 
-# if ("value" == password)
-
-
 def _compared(text: str) -> Iterator[_Span]:
     for found in _expression("compared").finditer(text) if "=" in text else ():
         if _is_odd(found["value"], "'") and not _is_example(found["value"]):
@@ -374,8 +370,6 @@ def _is_odd(value: str, before: str) -> bool:
 
 # --- passwords with signs, and those on a command line ---------------------------------------------------------------
 
-# Nothing may stand between the name and its sign: ``password_hint`` and ``tokenizer`` hold no password. The class in
-# front lets the engine skip to a beginning. A password may stand right behind a colon, or in quotes behind a blank.
 _SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
 _OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
 _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login password", "LOGIN PASSWORD")
