@@ -201,9 +201,7 @@ class Arrivals:
     def note_retraction(self, path: str, each: str, writer: str, author: str, *, in_tree: bool) -> None:
         """Note that a discovery is taken back: a remove, kept under the id of the retraction."""
         group = self._group(writer, _owner(path))
-        if writer in self._mine and in_tree:
-            self._note(self._own, each, writer, NOTHING, Column(rem={author: _TAKEN_BACK}))
-        elif writer not in self._mine and (group != writer or author != writer):
+        if in_tree if writer in self._mine else (group != writer or author != writer):  # files here are ours to write
             self._note(self._edits[group], each, writer, NOTHING, Column(rem={author: _TAKEN_BACK}))
 
     def _note(

@@ -412,9 +412,10 @@ def test_an_id_of_a_discovery_lends_nobody_elses_words(bench):
         assert POISON[0] not in said
 
 
-@pytest.mark.parametrize("by", [MALLORY, "velma.0000dead"])
+@pytest.mark.parametrize("by", [MALLORY, "velma.0000dead", ""])
 def test_many_retractions_of_others_discoveries_are_left_out_and_asked_about(bench, by):
     ids = [each["id"] for each in discovered(bench, 30)]
+    by = by or bench.replica("velma")
     push_discoveries(bench, *({"id": retraction_id(each), "retracts": each, "by": by, "at": STAMP} for each in ids))
     bench.run("velma", "sync", expect=3)
     assert bench.status("velma")["discoveries"] == 30
@@ -427,9 +428,11 @@ def test_many_retractions_of_others_discoveries_are_left_out_and_asked_about(ben
     assert bench.status("velma")["discoveries"] == 0
 
 
-def test_a_few_retractions_count(bench):
+@pytest.mark.parametrize("by", [MALLORY, ""])
+def test_a_few_retractions_count(bench, by):
     [one] = discovered(bench, 1)
-    push_discoveries(bench, {"id": retraction_id(one["id"]), "retracts": one["id"], "by": MALLORY, "at": STAMP})
+    by = by or bench.replica("velma")
+    push_discoveries(bench, {"id": retraction_id(one["id"]), "retracts": one["id"], "by": by, "at": STAMP})
     bench.run("velma", "sync", expect=0)
     assert bench.status("velma")["discoveries"] == 0
 

@@ -101,6 +101,7 @@ class Simulation:
         is_long = self.rng.random() < LONG_SHARE
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
+        self.again: set[str] = set()  # minute and lesson of what a machine that was put back logged once more
         self.only_sent: list[Any] = []  # what a machine that was put back had logged, and the remote alone has
         self.machines = [self._machine(f"agent{n}") for n in range(machines)]
         self.theme = self.theme or self.rng.choice(THEMES)
@@ -627,7 +628,10 @@ class Simulation:
         sent = [what for what, is_sent in machine.logged if isinstance(what, str) and is_sent]
         machine.logged = []
         if sent and self.rng.random() < 0.5:
-            self.correct(machine, sent[-1])  # the same mistake again, before anything was fetched
+            again = f"{self.now_ms // 60_000} {sent[-1]}"
+            if again not in self.again:  # one entry of one minute, in two folders that were put back, counts once
+                self.again.add(again)
+                self.correct(machine, sent[-1])  # the same mistake again, before anything was fetched
         return True
 
     def forget_what_was_sent(self) -> None:
