@@ -329,6 +329,8 @@ def _reserve(
     why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: it runs on a later day (UTC)"
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         kept.append(replace(record, line=DEFERRED, usd=None, why=why))
+    # One that somebody named is due from now on like one whose host told its end.
+    LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 

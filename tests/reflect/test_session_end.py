@@ -447,6 +447,17 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     assert times_asked(tmp_path) == 4
 
 
+def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
+    scripted(w, tmp_path, answer(), cost=0.5)
+    for n in range(2):
+        done = session_end.reflect(w, "velma", taught(tmp_path / "t" / f"{n}.jsonl", f"session-{n}").path, by_hand=True)
+    assert done.is_deferred
+    clock.ms += DAY_MS
+    assert [each.is_deferred for each in session_end.reflect_due(w)] == [False]
+    assert not Records(w, "velma").deferred()
+
+
 def test_money_counts_for_the_day_on_which_it_was_reserved_however_the_clock_jumps(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     clock.ms = 1_778_371_200_000 - 5  # five milliseconds before midnight, UTC
