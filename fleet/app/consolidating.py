@@ -60,13 +60,13 @@ class _Suggested(NamedTuple):
         """Return it as one line; "" where nothing changed."""
         said = []
         if self.rows:
-            said.append(f"{len(self.rows)} rows are ready to promote")
+            said.append(f"{screening.counted(len(self.rows), 'row is', 'rows are')} ready to promote")
         said += [
             f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE} (fleet undo {run})"
             for entry, run in self.promoted
         ]
         if self.compressed:
-            said.append(f"{self.compressed} observations went to the daily logs")
+            said.append(f"{screening.counted(self.compressed, 'observation')} went to the daily logs")
         return "; ".join([*said, *self.left])
 
 
@@ -112,7 +112,9 @@ class Consolidated(NamedTuple):
             return f"a gate is closed: {self.gates.told()}"
         if not self.plan.files:
             return "nothing to consolidate: no file changed, and the time of the last consolidation stays"
-        return f"consolidated: {len(self.plan.added)} new topics, {len(self.plan.merged)} merged into"
+        return (
+            f"consolidated: {screening.counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
+        )
 
 
 class _Migrated(NamedTuple):
