@@ -326,7 +326,8 @@ def _reserve(
     if record.reflector == RULES or kept.reserve(replace(record, usd=max_usd), daily_usd):
         return None
     today = workspace.wall()[:10]
-    why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: it runs on a later day (UTC)"
+    later = "it runs on a later day (UTC)" if max_usd <= daily_usd else "no day has; raise daily_usd, or lower max_usd"
+    why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: {later}"
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         kept.append(replace(record, line=DEFERRED, usd=None, why=why))
     # One that somebody named is due from now on like one whose host told its end.

@@ -246,12 +246,13 @@ class Topic(NamedTuple):
         spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
         first, *later = found.sessions
         days = {each.session: each.at[:10] for each in reversed(found.said)}
+        why = "It did not work" if {each.kind for each in found.said} <= {"failed", "dead-end"} else "It came up"
         text = "\n".join(
             [
                 *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
                 *(f"# {_title_of(found.text)}", "", "## What", "", found.text, ""),
                 *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
-                *("## Why", "", f"It came up in {len(found.sessions)} separate sessions.", ""),
+                *("## Why", "", f"{why} in {len(found.sessions)} separate sessions.", ""),
                 *("## Example", "", *([f"- {each}" for each in found.others] or ["None in other words."]), ""),
                 *("## History", "", f"- Added: {days[first]} (first seen) <!-- {_mark(first)} -->"),
                 *(_merged_row(days[each], each) for each in later),

@@ -32,7 +32,7 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "lines": 47_880,
+    "lines": 47_882,
     "modules entered by `fleet correct`": 32,
 }
 """Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,

@@ -526,6 +526,12 @@ def test_relative_dates_become_absolute_from_the_day_they_were_said(project):
     assert not project.consolidate(force=True).run, "the words of the log are the topic's, and no new one"
 
 
+def test_a_topic_says_that_something_did_not_work(project):
+    recurring(project, "parse the JSON with sed", "What Didn't")
+    project.consolidate(force=True)
+    assert "## Why\n\nIt did not work in 2 separate sessions." in project.read(topic_files(project)[0])
+
+
 def test_what_happened_on_another_day_in_each_session_is_one_thing(project):
     said = {"Patterns Learned": ["the vendor broke the API answers yesterday"]}
     for number in range(3):

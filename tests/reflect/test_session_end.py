@@ -447,6 +447,15 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     assert times_asked(tmp_path) == 4
 
 
+def test_a_cap_below_what_one_pass_may_cost_is_said_to_be_too_low(w, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.2")
+    scripted(w, tmp_path, answer(), cost=0.5)
+    done = session_end.reflect(w, "velma", taught(tmp_path / "t" / "1.jsonl", "session-1").path, by_hand=True)
+    assert done.is_deferred
+    assert "raise daily_usd" in done.why
+    assert "later day" not in done.why
+
+
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     scripted(w, tmp_path, answer(), cost=0.5)
