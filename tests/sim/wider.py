@@ -534,8 +534,11 @@ class Wider(Simulation):
             self._note_marks(machine)
             if act == self.undo_any:
                 self.promised.unfinished.add(machine.root)
-            if act == self.keep_private:  # it may be logged, and not private yet
-                self.promised.public |= {f"qzprivate{machine.agent}{n}" for n in range(2)} - self.ledger.private
+            if act == self.keep_private:  # it may be logged, and not private yet, or no more since it was put back
+                workspace, words = self.open(machine), [f"qzprivate{machine.agent}{n}" for n in range(2)]
+                known = {each for each in words if workspace.private(machine.agent, pattern_id(_private(each)))}
+                self.promised.public |= {*words} - known
+                self.ledger.private -= {*words} - known
             return True
         finally:
             power.steps_left = -1
