@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ class SessionStart:
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since = self._ready.seen() if since is None else since
         delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
-        table = [pattern for source in known for pattern in source.triggered(triggers.TABLE_MAX)]
+        table = _triggered(known)
         made, short = self._texts(delimiter, known, table, since, session)
         made.generation = generation
         Guards(workspace).make_ready()
@@ -250,14 +250,22 @@ class SessionStart:
         return lines
 
 
-def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str]]:
-    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
+def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
+    """Return the lessons that have a trigger: those logged here and those of others in turns.
 
-    Those that were given one come before those whose words name a step, and within both the best-evidenced.
+    So whoever pushes many crowds out none that was logged here. Of both, those that were given a trigger come before
+    those whose words name a step, and then the best-evidenced.
     """
-    standing = (each for each in patterns if each.is_listed and each.state != "retired")
-    best = sorted(ranked(standing, "evidence"), key=lambda each: not each.trigger)
-    told = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in best)
+    halves = []
+    for is_own in (True, False):
+        found = [each for source in known for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
+        halves.append(sorted(ranked(found, "evidence"), key=lambda each: not each.trigger))
+    return [each for pair in zip_longest(*halves) for each in pair if each]
+
+
+def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str]]:
+    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show."""
+    told = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in patterns)
     fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
 

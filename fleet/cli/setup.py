@@ -268,7 +268,7 @@ def _install(
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
-        folder = str(install.plugin_folder())
+        folder = str(install.PLUGIN)
         output.tell({"plugin": folder}, folder, as_json=as_json)
         return
     file = _file(project=project, user=user)

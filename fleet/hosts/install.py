@@ -54,6 +54,9 @@ MATCHERS = {
 }
 """Which events call us, and for which tools; "" for all. No other tool pays for a process."""
 
+PLUGIN = Path(__file__).parent / "claude_code"
+"""Folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
+
 _KEPT = "settings.json.before-fleet"
 """Lies beside a settings file that could not be put back as it was without; goes with the hooks."""
 
@@ -89,11 +92,6 @@ def check_host(host: str) -> None:
     """
     if host != CLAUDE_CODE:
         raise UsageError(f"{host[:40]!r} is no host that fleet can set up: {CLAUDE_CODE}. Nothing was changed")
-
-
-def plugin_folder() -> Path:
-    """Return the folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
-    return Path(__file__).parent / "claude_code"
 
 
 class SettingsFile(NamedTuple):
@@ -288,9 +286,8 @@ def _is_ours(event: str, entry: object) -> bool:
 
 def _pages() -> dict[str, bytes]:
     """Return the skill and the slash commands, by path below ``.claude``, each with a seal as its last line."""
-    folder = plugin_folder()
-    found = [*folder.glob("skills/*/SKILL.md"), *folder.glob("commands/*.md")]
-    return {str(each.relative_to(folder)): _sealed(each.read_bytes()) for each in sorted(found)}
+    found = [*PLUGIN.glob("skills/*/SKILL.md"), *PLUGIN.glob("commands/*.md")]
+    return {str(each.relative_to(PLUGIN)): _sealed(each.read_bytes()) for each in sorted(found)}
 
 
 def _sealed(page: bytes) -> bytes:

@@ -28,6 +28,7 @@ from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.tree import Paths
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
+from fleet.text.screening import texts_in
 
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
@@ -233,9 +234,9 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 def _secrets(line: Line) -> dict[str, list[str]]:
     """Return the kinds of certain secrets in what a record says, by field."""
     said = list(line.said())
-    if screening.is_harmless("\n".join(text for _, value in said for text in _texts(value))):
+    if screening.is_harmless("\n".join(text for _, value in said for text in texts_in(value))):
         return {}  # as most are: one look at all of it
-    found = ((field, {kind for text in _texts(value) for kind in screening.certain(text)}) for field, value in said)
+    found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in said)
     return {field: sorted(kinds) for field, kinds in found if kinds}
 
 
@@ -246,27 +247,16 @@ def _redacted(value: Any) -> Any:
 
 
 def _is_text(field: str, value: Any) -> bool:
-    return field not in _NO_TEXT and not field.startswith(AUTHOR_OF_IMPORT) and any(_texts(value))
+    return field not in _NO_TEXT and not field.startswith(AUTHOR_OF_IMPORT) and any(texts_in(value))
 
 
 def _texts_in(line: Line) -> set[str]:
-    return {text for field, value in line.said() if _is_text(field, value) for text in _texts(value)}
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from (key, *_texts(inner))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
+    return {text for field, value in line.said() if _is_text(field, value) for text in texts_in(value)}
 
 
 def _holds(carried: Carried, texts: Iterable[str]) -> bool:
     """Tell whether a line of a newer version holds one of the texts, as bytes or behind JSON's escapes."""
-    said = "\n".join(_texts(json.loads(carried.raw)))
+    said = "\n".join(texts_in(json.loads(carried.raw)))
     return any(text in said for text in texts if len(text) >= _NEEDLE_CHARS_MIN) or any(
         needle in carried.raw for needle in _needles(texts)
     )

@@ -182,6 +182,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.live) and self.text not in ("", REDACTED)
 
     @property
+    def is_own(self) -> bool:
+        """True where somebody logged it in this folder."""
+        return not self.mine.isdisjoint(self.adds)
+
+    @property
     def last_seen(self) -> str:
         """Stamp of the newest live add, else of when it was first seen; "" where all of that is from the future."""
         first = self.at if self.at <= self.cut else ""

@@ -29,7 +29,7 @@ import msgspec
 
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
-from fleet.text.screening import inert
+from fleet.text.screening import inert, texts_in
 
 ANSWER_CHARS_MAX = 512 * 1024
 _OBJECTS_MAX = 60
@@ -117,17 +117,9 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
     words = [re.escape(word.strip()) for word in banned if word.strip()]
     if not words:
         return ""
-    said = "\n".join(_texts(msgspec.to_builtins(reflection)))
+    said = "\n".join(texts_in(msgspec.to_builtins(reflection)))
     found = re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", said, re.IGNORECASE)
     return found[0] if found else ""
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from _texts(each)
 
 
 # --- recovery ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ sync asks as well, holds every line back that has a secret or an invisible chara
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -342,14 +342,14 @@ def gate(entry: Entry) -> list[str]:
         said = [*entry.said()]
         if ("scope", "private") in said:
             return [PRIVATE]
-        return gate_texts([text for pair in said for text in _texts(pair)])
+        return gate_texts([text for pair in said for text in screening.texts_in(pair)])
     if isinstance(entry, Discovery):
         return gate_texts([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
     # Decoded, since JSON's escapes would hide a secret; and as it stands, since a newer version may read it so.
     found = json.loads(entry.raw)
     if _says_private(found):
         return [PRIVATE]
-    return gate_texts([*_texts(found), entry.raw.decode("utf-8", "replace")])
+    return gate_texts([*screening.texts_in(found), entry.raw.decode("utf-8", "replace")])
 
 
 def gate_texts(texts: list[str]) -> list[str]:
@@ -370,15 +370,3 @@ def _says_private(value: object) -> bool:
         is_edit = isinstance(scope, list) and "private" in scope
         return scope == "private" or is_edit or any(_says_private(inner) for inner in value.values())
     return isinstance(value, list) and any(_says_private(inner) for inner in value)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _texts(key)
-            yield from _texts(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _texts(inner)

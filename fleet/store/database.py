@@ -24,7 +24,7 @@ from fleet.store.files import inode
 
 T = TypeVar("T")
 
-SCHEMA_NUMBER = 4
+SCHEMA_NUMBER = 5
 BUSY_S = 20.0
 
 _SCHEMA = """

@@ -245,9 +245,9 @@ class Patterns(_Table):
         found = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, asked, (each,))])
         return [fold(line, policy) for line in found]
 
-    def triggered(self, count: int) -> list[Pattern]:
-        """Return the best of the records that have a trigger, those that were given one first."""
-        return self._folded(f"{_LINE} WHERE {_TRIGGERED} LIMIT ?", count)
+    def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
+        """Return the best lessons that have a trigger, of those logged here or of all others; given ones first."""
+        return self._folded(f"{_LINE} WHERE triggered {'>' if is_own else '<='} 2 AND {_TRIGGERED} LIMIT ?", count)
 
     def wide(self, bytes_min: int) -> list[tuple[str, int]]:
         """Return the lessons whose record is longer than so many bytes, each with its length."""

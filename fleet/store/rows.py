@@ -612,8 +612,12 @@ def _decoded(raw: bytes) -> Line:
 
 
 def _triggered(folded: pattern.Pattern) -> int:
-    """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other."""
-    return 2 if folded.trigger else int(bool(mentions.trigger("", folded.text, folded.correct, folded.value("wrong"))))
+    """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other.
+
+    2 more for those that were logged here.
+    """
+    named = folded.trigger or mentions.trigger("", folded.text, folded.correct, folded.value("wrong"))
+    return (2 if folded.trigger else 1) + 2 * folded.is_own if named else 0
 
 
 def naming(name: str, key: str = "") -> bytes:

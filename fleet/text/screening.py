@@ -14,7 +14,7 @@ characters of ``[A-Za-z0-9._-]``.
 
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -84,6 +84,15 @@ def screened(value: object) -> str:
         return one_line(value)  # no hint has a blank in it, so none comes up where a line ended
     # Redacted once more as one line: a line end may have stood between a name and its secret.
     return redact(one_line(screen(value).text))
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in a value of JSON, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from texts_in(each)
 
 
 def readable(value: object) -> str:

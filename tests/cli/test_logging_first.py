@@ -8,6 +8,7 @@ import pytest
 
 from fleet.model.line import decode
 from fleet.model.pattern import fold
+from fleet.store.database import SCHEMA_NUMBER
 from tests.cli.conftest import Stage
 
 JUNK = b"\0junk\xff" * 500
@@ -51,7 +52,7 @@ FAULTS = {
     "no UTF-8": (config("# \xe9\n"), {}, "fleet.toml"),
     "a link to nothing for the configuration": (link("fleet.toml"), {}, "fleet.toml"),
     "a remote that git does not take": (config('[share]\nremote = "ext::sh -c x"\n'), {}, ""),
-    "a damaged database": (junk(".fleet/state-4.db"), {}, ""),
+    "a damaged database": (junk(f".fleet/state-{SCHEMA_NUMBER}.db"), {}, ""),
     "a damaged local database": (junk(".fleet/local.db"), {}, ""),
     "a folder for the memory": (folder("agents/velma/memory.md"), {}, ""),
     "a clock far ahead": (junk(".fleet/clock", b"2099-01-01T00:00:00.000Z-0000\n"), {}, "clock"),

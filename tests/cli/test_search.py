@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from fleet.store.database import SCHEMA_NUMBER
+
 
 def hits(stage, where: str, *words: str, expect: int | None = 0) -> list[dict]:
     return json.loads(stage.run(where, "search", "--json", *words, expect=expect).stdout)["results"]
@@ -167,7 +169,7 @@ def test_a_damaged_database_is_no_obstacle(stage):
     stage.join("velma")
     lesson = stage.correct("velma", "Quote every path")
     for data in (b"rubbish" * 5000, b""):
-        (stage.folder / "velma/.fleet/state-4.db").write_bytes(data)
+        (stage.folder / f"velma/.fleet/state-{SCHEMA_NUMBER}.db").write_bytes(data)
         done = stage.run("velma", "search", "quote", "--kind", "pattern", "--json")
         assert [hit["id"] for hit in json.loads(done.stdout)["results"]] == [lesson]
         assert ("nothing is lost" in done.stderr) == bool(data), "an empty one is as good as none"

@@ -11,6 +11,7 @@ import pytest
 
 from fleet.app import doctor as app_doctor
 from fleet.model.errors import DiskError
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -154,7 +155,7 @@ def test_what_the_database_alone_has_is_put_back_before_it_is_made_anew(stage):
     assert "doctor --fix" in doctor(stage, expect=1)["rows"]["do"]
     doctor(stage, "--fix")
     assert doctor(stage)["rows"]["level"] == "ok"
-    for file in local(stage).glob("state-4.db*"):
+    for file in local(stage).glob(f"state-{SCHEMA_NUMBER}.db*"):
         file.unlink()
     assert [stage.run("velma", *words, "--json").stdout for words in (("gossip",), ("patterns",))] == before
 

@@ -6,6 +6,8 @@ import sqlite3
 
 import pytest
 
+from fleet.store.database import SCHEMA_NUMBER
+
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 
@@ -64,7 +66,7 @@ def test_what_was_undone_before_it_left_is_in_a_file_again_with_the_next_sync_th
     stage.run("velma", "sync")
     assert head(stage) == "", "nothing of it was sent"
     before = stage.run("velma", "show", lesson, "--json").stdout
-    for file in (stage.folder / "velma/.fleet").glob("state-4.db*"):
+    for file in (stage.folder / "velma/.fleet").glob(f"state-{SCHEMA_NUMBER}.db*"):
         file.unlink()
     assert stage.run("velma", "show", lesson, "--json").stdout == before
     assert LESSON in before

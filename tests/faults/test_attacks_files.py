@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model import limits
+from fleet.store.database import SCHEMA_NUMBER
 from tests.cli.conftest import Stage
 from tests.faults.test_log_and_shard import MEMORY_MB_MAX, peak_mb
 from tests.faults.test_sync import LESSON, SLOT, TOKEN, Bench, line
@@ -476,7 +477,7 @@ LINKED = {
     "the page": "clan-learnings/patterns.md",
     "the clock": ".fleet/clock",
     "the locks": ".fleet/locks",
-    "the database": ".fleet/state-4.db",
+    "the database": f".fleet/state-{SCHEMA_NUMBER}.db",
     "what this machine alone knows": ".fleet/local.db",
     "the copy of the remote": ".fleet/git",
     "the quarantine": ".fleet/quarantine",

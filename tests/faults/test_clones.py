@@ -10,6 +10,7 @@ from fleet.app import reviewing, sharing
 from fleet.learn.corrections import Correction, Corrections
 from fleet.learn.restore import _is_foreign
 from fleet.model.names import pattern_id
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, Bench
@@ -233,7 +234,7 @@ def test_unreadable_lines_of_others_are_told_when_they_come_and_are_known_from_t
             workspace, done = clan.sync("velma")
             told.append((done.refused, done.refused_before, done.is_partial))
     assert told == [(2, 0, True), (2, 2, False), (3, 2, True), (3, 3, False)]
-    (workspace.local / "state-4.db").unlink()
+    (workspace.local / f"state-{SCHEMA_NUMBER}.db").unlink()
     assert not clan.sync("velma")[1].is_partial
     assert clan.open("velma").db.refused_count() == 3, "they are still listed"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.ingest import clan_sources
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
@@ -41,7 +42,7 @@ PLACES = [
     ".fleet/locks/write.lock",
     ".fleet/quarantine",
     ".fleet/replica.toml",
-    ".fleet/state-4.db",
+    f".fleet/state-{SCHEMA_NUMBER}.db",
 ]
 
 

@@ -25,6 +25,7 @@ from fleet.learn import counting
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model.errors import DiskError
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
@@ -32,7 +33,7 @@ from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1
 STEP = 9
-DATABASE, LOCAL = ".fleet/state-4.db", ".fleet/local.db"
+DATABASE, LOCAL = f".fleet/state-{SCHEMA_NUMBER}.db", ".fleet/local.db"
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 

@@ -17,7 +17,7 @@ from fleet.hosts import local
 from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
-from fleet.store.database import Local
+from fleet.store.database import SCHEMA_NUMBER, Local
 from tests import commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -390,7 +390,7 @@ def test_a_question_names_the_nearest_known_lessons_and_what_differs(place):
 
 
 def test_without_a_database_the_question_comes_without_known_lessons(place):
-    (place.folder / ".fleet" / "state-2.db").mkdir()
+    (place.folder / ".fleet" / f"state-{SCHEMA_NUMBER}.db").mkdir()
     assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": CORRECTION})
 
 

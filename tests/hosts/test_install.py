@@ -12,7 +12,7 @@ import pytest
 
 import fleet
 from fleet.hosts import install
-from fleet.hosts.install import plugin_folder
+from fleet.hosts.install import PLUGIN
 
 THEIRS = {
     "$schema": "https://json.schemastore.org/claude-code-settings.json",
@@ -182,7 +182,7 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
 
 
 def test_the_plugin_says_what_the_settings_say(place):
-    folder, said = plugin_folder(), "fleet: every correction one agent gets becomes knowledge for all of them"
+    folder, said = PLUGIN, "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
     assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install._with_hooks({"description": said})
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__

@@ -10,6 +10,7 @@ from fleet.app import learning, lessons, moving, sharing, starting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections import Correction
 from fleet.store import config
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.workspace import Workspace, World
 
 DAY_MS = 86_400_000
@@ -145,7 +146,11 @@ def test_without_an_answer_from_the_remote_the_next_sync_brings_it(leaked):
     done = leaked.purge("velma", leaked.pattern)
     assert done.why_not
     told = {path.partition(",")[0] for path, _ in done.remains}
-    assert set(leaked.holders("velma")) <= told == {".fleet/git", ".fleet/state-4.db", "agents/velma/corrections.md"}
+    assert (
+        set(leaked.holders("velma"))
+        <= told
+        == {".fleet/git", f".fleet/state-{SCHEMA_NUMBER}.db", "agents/velma/corrections.md"}
+    )
     away.rename(leaked.remote)
     leaked.sync("velma")
     assert SECRET not in leaked.tip()

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,14 @@ from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.recall.ready import Ready
+from fleet.recall.triggers import TABLE_MAX
 from fleet.reflect.exposure import Exposures
 from fleet.store import config
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
-from tests.records import AT, line
+from tests.records import AT, line, mint
 
 ROOT = Path(__file__).resolve().parents[2]
 NEWS = {
@@ -243,6 +246,44 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
     SessionStart(workspace, "slash").make()
     assert Ready(root, "slash").rows() == []
     assert not (workspace.root / Ready("", "slash").triggers_file).exists()
+
+
+def lessons(writer: str, said: Sequence[tuple[str, int, dict[str, object]]]) -> list[Line]:
+    return [line(pattern_id(text), {writer: seen}, text=text, **more) for text, seen, more in said]
+
+
+def table(workspace: Workspace) -> list[tuple[str, str]]:
+    SessionStart(workspace, "velma").make()
+    return [(row[2].split(" (")[0].lstrip("- "), row[1]) for row in Ready(str(workspace.root), "velma").rows()]
+
+
+def test_the_table_of_triggers_holds_what_stands_and_has_one_best_first(workspace):
+    said = [
+        ("Pull first", 1, {"trigger": "Bash:git push*"}),
+        ("Seen often", 5, {"trigger": "Bash"}),
+        ("Retired", 1, {"trigger": "Bash", "rem": {"tank.00000001": AT}}),
+        ("No step", 1, {}),
+        ("A number", 1, {"trigger": 7}),
+        ("No trigger", 1, {"trigger": "not a trigger"}),
+        ("Pull before `git push`", 9, {}),
+    ]
+    write(workspace, "patterns.jsonl", *lessons("tank.00000001", said))
+    assert table(workspace) == [
+        ("Seen often", "Bash"),
+        ("Pull first", "Bash:git push*"),
+        ("Pull before `git push`", "Bash:git push*"),
+    ]
+
+
+def test_lessons_logged_here_and_those_of_others_take_turns_in_the_table_of_triggers(workspace):
+    """So whoever pushes a flood of lessons for every step crowds out none that was logged here."""
+    mint(workspace, "velma.00000001")
+    own = [("Own one", 1, {"trigger": "Bash:make*"}), ("Own: pull before `git push`", 1, {})]
+    flood = [(f"Flood {n}", 9, {"trigger": "*:*"}) for n in range(TABLE_MAX + 1)]
+    write(workspace, "patterns.jsonl", *lessons("velma.00000001", own), *lessons("tank.00000001", flood))
+    found = table(workspace)
+    assert len(found) == TABLE_MAX
+    assert [each.split()[0].strip(":") for each, _ in found[:5]] == ["Own", "Flood", "Own", "Flood", "Flood"]
 
 
 def test_a_private_lesson_is_told_to_its_agent_alone(workspace):

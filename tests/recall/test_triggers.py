@@ -9,7 +9,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.recall.triggers import due, framed, parse
 from fleet.recall.wording import Renderer
-from tests.records import AT, pattern
+from tests.records import pattern
 
 
 @pytest.mark.parametrize(
@@ -104,24 +104,6 @@ def test_anything_may_stand_in_the_file(rows):
 
 def lesson(number: int, text: str = "Pull first", *, seen: int = 1, **more: object) -> Pattern:
     return pattern(f"p-{number:016x}", {"tank.0a1b2c3d": seen}, text=text, **more)
-
-
-def test_the_table_holds_what_stands_and_has_a_trigger_best_first():
-    retired = lesson(3, trigger="Bash", rem={"tank.0a1b2c3d": AT})
-    lines = [
-        lesson(1, trigger="Bash:git push*"),
-        lesson(2, "Seen often", seen=5, trigger="Bash"),
-        retired,
-        lesson(4),
-        lesson(5, trigger=7),
-        lesson(6, trigger="not a trigger"),
-        lesson(7, "Pull before `git push`", seen=9),
-    ]
-    assert [(row[0][-1], row[1]) for row in _trigger_table(lines, Renderer())] == [
-        ("2", "Bash"),
-        ("1", "Bash:git push*"),
-        ("7", "Bash:git push*"),
-    ]
 
 
 def test_rows_are_screened_one_line_and_capped():

@@ -31,6 +31,7 @@ from fleet.share.live import client as living
 from fleet.share.live.access import Where
 from fleet.share.live.client import Live
 from fleet.store import changes, config, files
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import KINDS, PATTERNS
 from fleet.store.workspace import Workspace, World, Writer
 from tests.memory_remote import MemoryServer
@@ -229,7 +230,7 @@ class Machine:
 
     @property
     def _database(self) -> Path:
-        return self.root / ".fleet" / "state-4.db"
+        return self.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db"
 
     def _lose(self, synced: bytes) -> None:
         """Lose what may be lost: lines, and what the database had not yet brought to its place, or all of it."""

@@ -10,6 +10,7 @@ from fleet.model import edits
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.store import ingest
+from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.lines import DISCOVERIES, PATTERNS
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryTree
@@ -100,7 +101,7 @@ def test_deleting_the_database_at_any_moment_loses_nothing_and_changes_no_answer
     before = (here.workspace.db.edition(PATTERNS), here.workspace.db.outgoing(), here.seen(line))
     assert here.workspace.db.differences() == []
     here.workspace.close()
-    for file in (here.root / ".fleet").glob("state-4.db*"):
+    for file in (here.root / ".fleet").glob(f"state-{SCHEMA_NUMBER}.db*"):
         file.unlink()
     here.open()
     assert (here.workspace.db.edition(PATTERNS), here.workspace.db.outgoing(), here.seen(line)) == before
@@ -276,7 +277,7 @@ def test_a_damaged_database_is_made_anew_and_told(here: Here, where: int) -> Non
     lines = [here.log(f"Check the cache key number {n}") for n in range(60)]
     here.workspace.patterns.count()
     here.workspace.close()
-    path = here.root / ".fleet" / "state-4.db"
+    path = here.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db"
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
@@ -299,12 +300,12 @@ def test_a_changed_row_is_noticed_though_sqlite_finds_nothing_wrong_with_it(here
 
 def test_the_first_of_two_that_make_the_database_is_waited_for_and_a_correction_waits_for_neither(here: Here) -> None:
     here.log("Check the cache key")
-    with here.workspace.files.lock(here.workspace.local / "locks" / "state-4.lock"):
+    with here.workspace.files.lock(here.workspace.local / "locks" / f"state-{SCHEMA_NUMBER}.lock"):
         other = Workspace(here.root, here.workspace.world)
         assert not other.db.refresh(0.05)
         with other.snapshot(0.05):
             assert other.patterns.count() == 0
-    assert not (here.root / ".fleet" / "state-4.db").exists()
+    assert not (here.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db").exists()
     assert other.patterns.count() == 1
 
 
@@ -312,13 +313,13 @@ def test_a_reader_that_cannot_write_answers_from_memory(here: Here, monkeypatch:
     here.log("Check the cache key")
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert here.workspace.patterns.count() == 1
-    assert not (here.root / ".fleet" / "state-4.db").exists()
+    assert not (here.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db").exists()
 
 
 def test_a_link_that_took_the_place_of_an_open_database_is_not_followed(here: Here, tmp_path: Path) -> None:
     here.log("Check the cache key")
     assert here.workspace.patterns.count() == 1
-    path, elsewhere = here.root / ".fleet" / "state-4.db", tmp_path / "elsewhere.db"
+    path, elsewhere = here.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db", tmp_path / "elsewhere.db"
     path.unlink()
     path.symlink_to(elsewhere)
     assert here.workspace.patterns.count() == 1
