@@ -60,6 +60,12 @@ def _said(rng: random.Random, words: int) -> str:
     return " ".join(rng.choices(WORDS, cum_weights=WEIGHTS, k=words))
 
 
+def sentences(count: int, words: int, seed: int = 2) -> list[str]:
+    """Return so many texts, no two the same."""
+    rng = random.Random(seed)
+    return [f"{_said(rng, words)} {number}" for number in range(count)]
+
+
 def edition(count: int, seed: int = 1) -> bytes:
     """Return the bytes of an edition of so many patterns."""
     return b"".join(encode(line) + b"\n" for line in patterns(count, seed))

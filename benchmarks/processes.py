@@ -12,10 +12,11 @@ from itertools import count as counting
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.data import START_MS, cached
+from benchmarks.data import START_MS, cached, sentences
 from benchmarks.workers import ROOT, UnmeasuredError, now
 from crdt import clock
 from fleet.model.line import Column, Line, encode
+from fleet.model.names import pattern_id
 
 PYTHON = [sys.executable, "-I", "-c", "pass"]
 MODULE = [sys.executable, "-m", "fleet"]
@@ -150,9 +151,9 @@ class Clans:
         lines = {*edition.read_bytes().splitlines(), *cached(count, self._cache).read_bytes().splitlines()}
         edition.write_bytes(b"".join(line + b"\n" for line in sorted(lines)))
         (near / "patterns.d").mkdir(exist_ok=True)
-        for number in range(shards):
+        for number, text in enumerate(sentences(shards, words=3)):  # so short that no edition is due of them
             writer, stamp = f"slash.{number:08x}", clock.pack(START_MS + number)
-            line = Line(f"p-{number:016x}", {writer: Column(add=stamp, first={"text": f"lesson {number}"})})
+            line = Line(pattern_id(text), {writer: Column(add=stamp, first={"text": text})})
             (near / "patterns.d" / f"{writer}.jsonl").write_bytes(encode(line) + b"\n")
         _git(near, "add", "--all")
         _git(near, "-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "-m", "fill")

@@ -59,7 +59,7 @@ BYTECODE, NO_BYTECODE = "`fleet correct`, 100, whole process", "`fleet correct`,
 ABOUT_ALL = ("patterns -n 20", "stats", "doctor")
 SOON_MS_MAX = 1_000
 SYNC_LARGE, SYNC_SMALL = "sync of one line each way, N", "sync of one line each way, 1,000"
-SYNC_SHARDS = "sync of one line each way, 1,000 in the edition and 1,000 shards"
+SYNC_SHARDS = "sync of one line each way, 1,000 in the edition and 1,000 in as many shards"
 REWRITTEN = "another's rewritten edition of N that brings nothing new, `fleet sync`"
 REWRITTEN_MEMORY = f"{REWRITTEN}: peak memory"
 AFTER_CHANGE = "`fleet hook`, session start, N, after a change"
@@ -196,11 +196,12 @@ def sync_large(bench: Bench) -> Iterator[Row]:
     clans = {
         "small": bench.clans.of(1_000),
         "large": bench.clans.of(bench.count),
+        "whole": bench.clans.of(2_000),
         "shards": bench.clans.of(1_000, 1_000),
     }
     took = syncing.alternated({name: syncing.Synced(clan) for name, clan in clans.items()})
     yield at_most(SYNC_LARGE, took["large"], took["small"], "with 1,000", 1.5)
-    yield at_most(SYNC_SHARDS, took["shards"], took["small"], "without shards", 1.5)
+    yield at_most(SYNC_SHARDS, took["shards"], took["whole"], "2,000 in the edition", 1.5)
 
 
 def sync_small(bench: Bench) -> Iterator[Row]:
