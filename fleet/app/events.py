@@ -515,7 +515,6 @@ def _start_process(call: Call, which: str) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        close_fds=True,
     )
 
 

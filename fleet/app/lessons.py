@@ -184,6 +184,9 @@ def _edit_records(
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
         writer.write([change(writer.line(each), writer) for each in changing])
+    from fleet.app.starting import Guards
+
+    Guards(workspace).make_ready()  # a hook reads what lies ready, and looks no lesson up
     return _Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 

@@ -334,7 +334,7 @@ class _Guard(NamedTuple):
         decision: "ask" or "deny".
         until: the last day on which it holds, YYYY-MM-DD; "" for no end.
         trigger: the step, as it was when it was decided.
-        lesson: its words, fit to be shown; "" where it is retired or gone, and guards nothing.
+        lesson: its words, fit to be shown; "" where it was retired here or is gone, and guards nothing.
     """
 
     id: str
@@ -430,13 +430,18 @@ class Guards:
         self.make_ready()
 
     def _words(self, decided: _Guard) -> str:
-        """Return the words of a guard: as they were when it was decided, unless they were edited here since."""
+        """Return the words of a guard: as they were when it was decided, unless they were edited here since.
+
+        What others retire guards on: it was decided here. "" for what was retired here, and for what is gone.
+        """
         try:
             known = find(self._workspace, decided.id)
         except NoError:
             return ""
         if not known.is_present:
-            return ""
+            line = self._workspace.patterns.line(decided.id)
+            is_ours = line is None or any(line.has_removed(each, None) for each in self._workspace.mine())
+            return "" if is_ours else f"{decided.lesson}; others have retired it since"
         editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
         return _words_of(known) if editors and editors <= known.mine else decided.lesson
 

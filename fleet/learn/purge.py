@@ -54,13 +54,13 @@ class Purge:
         shared = self._workspace.patterns.line(pattern)
         carried = self._workspace.db.carried(pattern)
         if shared is not None:
-            texts |= _texts_in(shared)
+            texts |= _said_in(shared)
             gone = [each for each in carried if _holds(each, texts)]
             writer.append(PATTERNS, [_purged(shared, writer, gone)])
         for agent in self._workspace.agents_here():
             mine = self._workspace.notes(agent).line(pattern) if self._workspace.notes_file(agent).is_file() else None
             if mine is not None:
-                texts |= _texts_in(mine)
+                texts |= _said_in(mine)
                 made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
                 self._workspace.files.append(self._workspace.notes_file(agent), made)
         # On the disk before anything is taken out: a crash in between leaves too much, never too little. What rows
@@ -250,7 +250,7 @@ def _is_text(field: str, value: Any) -> bool:
     return field not in _NO_TEXT and not field.startswith(AUTHOR_OF_IMPORT) and any(texts_in(value))
 
 
-def _texts_in(line: Line) -> set[str]:
+def _said_in(line: Line) -> set[str]:
     return {text for field, value in line.said() if _is_text(field, value) for text in texts_in(value)}
 
 

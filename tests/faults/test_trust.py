@@ -212,6 +212,25 @@ def test_a_guard_says_what_was_decided_whatever_others_make_of_the_lesson(bench)
     assert guard["lesson"].startswith("Never force a push to main")
 
 
+def test_a_guard_holds_when_others_retire_its_lesson_and_says_so_until_it_is_retired_here(bench):
+    each = bench.correct("velma", "Never `git push --force` to main", "--trigger", "Bash:git push*")
+    bench.run("velma", "guard", each, "deny")
+    bench.sync("velma")
+    near = clock.pack(int(time.time() * 1000) + 23 * 3_600_000)
+    push(bench, record("", {MALLORY: {"rem": {bench.replica("velma"): near}}}, each))
+    bench.run("velma", "sync")
+    assert each not in {row["id"] for row in bench.patterns("velma")["patterns"]}
+    bench.run("velma", "start")
+    [guard] = bench.status("velma")["guards"]
+    assert guard["lesson"].endswith("others have retired it since")
+    assert b"git push" in (bench.folder / "velma/.fleet/ready/guards.json").read_bytes()
+    bench.run("velma", "restore", each)
+    bench.run("velma", "retire", each)
+    [guard] = bench.status("velma")["guards"]
+    assert guard["lesson"] == ""
+    assert not (bench.folder / "velma/.fleet/ready/guards.json").exists()
+
+
 # --- parts of our own column ------------------------------------------------------------------------------------------
 
 

@@ -105,8 +105,9 @@ def test_nobody_elses_line_makes_a_guard_or_moves_its_step(place, lesson):
     assert decided(place, tool_input={"command": "ls"})[0] == ""
     place.fleet("retire", lesson)
     assert "guards nothing" in place.fleet("guard").stdout
-    place.context("SessionStart", {"source": "clear"})
-    assert decided(place) == ("", "")
+    assert decided(place)[0] == "", "at once, with no session's start between"
+    place.fleet("restore", lesson)
+    assert decided(place)[0] == "deny"
 
 
 def test_a_backup_carries_a_guard(place, lesson, tmp_path):
