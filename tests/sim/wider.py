@@ -20,7 +20,7 @@ from fleet.learn.signals import Flag, Signals
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, RefusedError
 from fleet.model.line import Line
-from fleet.model.names import pattern_id
+from fleet.model.names import agent_of, pattern_id
 from fleet.model.pattern import MERGED_INTO, SCOPE, Merges, fold, united
 from fleet.store.lines import Entry
 from fleet.store.runs import UNDO, Run, Runs
@@ -597,7 +597,13 @@ class Wider(Simulation):
                         if (line := workspace.private(agent, each.id)) is not None:  # and not the clan's by now
                             whole.add(line)
                             private |= {(each.id, part, agent) for part in each.parts.get("seen", ())}
-        # Agents who log the same words in the same minute, each for itself, count each for itself.
+        # Agents who log the same words in the same minute, each for itself, count each for itself; so does what one of
+        # them logged in a folder that was put back, which is a part of the clan's.
+        said = [(each, line.by_writer()) for each, line in held.records.items()]
+        clan = {
+            (each, part, agent_of(by)) for each, of in said for by in of for part in of[by].w[by].parts.get("seen", ())
+        }
+        private |= {told for told in clan if told[:2] in {each[:2] for each in private}}
         apart = Counter(each for each, _, _ in private)
         apart.subtract(each for each, _ in {(each, part) for each, part, _ in private})
         least, most = self._expected()
