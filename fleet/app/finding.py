@@ -12,7 +12,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, united
+from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, merged
 from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
@@ -234,7 +234,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
     whole: dict[str, Pattern] = {}
     for group in Merges(patterns.pointing()).groups():
         if members := patterns.some(group):
-            whole |= dict.fromkeys([member.id for member in members], united(members))
+            whole |= dict.fromkeys([member.id for member in members], merged(members))
     for each in patterns.records():
         lesson = whole.get(each.id, each)
         if lesson.id == each.id and lesson.text:

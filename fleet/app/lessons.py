@@ -14,7 +14,7 @@ from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, united
+from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.promotion import AgentMemory
@@ -77,7 +77,7 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
     """
     asked = find(workspace, prefix)
     members = _members(workspace, asked)
-    whole = united(members)
+    whole = merged(members)
     return asked.id, whole, [each for each in members if each.id != whole.id]
 
 
@@ -179,7 +179,7 @@ def _edit_records(
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         members = _members(workspace, find(workspace, prefix))
-        whole = united(members)
+        whole = merged(members)
         if whole.is_present is not is_in:
             raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         changing = [each.id for each in members if each.is_present is is_in]
@@ -270,9 +270,9 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             writer.write([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
             noted.told = f"merged {source} into {into}"
             noted.fields = [Field(source, MERGED_INTO, "", into)]
-            noted.fields += _keep_words(writer, united(before), first.id)
+            noted.fields += _keep_words(writer, merged(before), first.id)
     members = _members(workspace, find(workspace, first.id))
-    whole = united(members)
+    whole = merged(members)
     return _Changed(whole, [each.id for each in members if each.id != whole.id], source)
 
 
@@ -281,7 +281,7 @@ _WORDS = ("text", "correct")
 
 def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
     """Have a merged lesson read as the one that was named first did; return what changed in the record that speaks."""
-    known = united(_members(writer.workspace, find(writer.workspace, id_)))
+    known = merged(_members(writer.workspace, find(writer.workspace, id_)))
     cut, line = writer.workspace.policy().cut, writer.line(known.id)
     wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
     other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
@@ -342,7 +342,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
             noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
             noted.fields += changed
             noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
-    return _Changed(united(members), [each.id for each in members if each.id != known.id], known.id)
+    return _Changed(merged(members), [each.id for each in members if each.id != known.id], known.id)
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
@@ -351,7 +351,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     with workspace.writing(agent) as writer:
         line = writer.line(find(workspace, prefix).id)
         writer.write([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
-    known = united(_members(workspace, find(workspace, line.id)))
+    known = merged(_members(workspace, find(workspace, line.id)))
     if is_helped:
         observing.try_observe(workspace, agent, session, "reuse", f"Reused: {known.text}")
     return known

@@ -17,7 +17,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
-from fleet.model.pattern import Merges, Pattern, fold, united
+from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.share.remote import Files
@@ -188,7 +188,7 @@ def _whole(lessons: bytes) -> Iterator[Pattern]:
         elif each.is_listed:
             yield each
     found = ([known for one in group if (known := inside[one])] for group in sets)
-    yield from (whole for here in found if here and (whole := united(here)).is_listed)
+    yield from (whole for here in found if here and (whole := merged(here)).is_listed)
 
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:

@@ -25,7 +25,7 @@ from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, only, pattern_id
-from fleet.model.pattern import Pattern, fold, united
+from fleet.model.pattern import Pattern, fold, merged
 from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import mentions, screening
 from fleet.text.screening import injected_id
@@ -239,7 +239,7 @@ class Corrections:
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
-        whole = united([fold(line, policy) for line in members]) if members else None
+        whole = merged([fold(line, policy) for line in members]) if members else None
         return _Target(found, {found: Line(found)} | {line.id: line for line in members}, whole, is_alone)
 
     def _writer(self) -> Writer:

@@ -99,7 +99,7 @@ class CountedLog:
         if record is None:
             return None
         line = self._workspace.whole(self._agent, record.pattern) or Line(record.pattern)
-        told = line.undone(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
+        told = line.undo_count(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
         path = self.log_file()
         with self._workspace.log_lock(self._agent):
             number = max(told, self.read_log().marks.get(entry, 0))
@@ -398,7 +398,7 @@ class _Backlog:
         log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
             known = self._workspace.whole(self._writer.agent, each.pattern) or Line(each.pattern)
-            told = {name: known.undone(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
+            told = {name: known.undo_count(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
             if odd := {name: {self._keys[each.id]: number + 1} for name, number in told.items() if number % 2}:
                 yield edits.undo(known, each.replica, odd)
 

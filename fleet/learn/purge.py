@@ -202,7 +202,7 @@ class Purge:
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
     """Purge what we said again of a value that somebody else purged under the name by which we said it first.
 
-    A replica whose clock ran ahead says its edits again under another name (``edits.say_again``), and may not know of
+    A replica whose clock ran ahead says its edits again under another name (``edits.reissue``), and may not know of
     the purge by then. The caller holds the write lock, and takes the tree in afterwards: then the value is gone.
     """
     current = workspace.current_replicas()
@@ -210,10 +210,10 @@ def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
     for line in fetched if current else ():
         is_about_ours = any(name in ours for name, _ in line.purges())
         known = workspace.patterns.line(line.id) if is_about_ours else None
-        again = known.said_again(line, ours) if known is not None else Line(line.id)
+        again = known.repeated_edits(line, ours) if known is not None else Line(line.id)
         if not again.is_empty():
             writer = workspace.writer(names.agent_of(current[0]))
-            redacted = {field: _redaction(value) for field, value in again.said()}
+            redacted = {field: _redaction(value) for field, value in again.items()}
             writer.append(PATTERNS, [edits.purge(again, redacted, writer.name, writer.tick())])
 
 
@@ -224,7 +224,7 @@ def _redaction(value: Any) -> Any:
 def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     """Return the delta that purges and retires a record."""
     redacted: dict[str, Any] = {}
-    for field, value in line.said():
+    for field, value in line.items():
         if _is_text(field, value):
             redacted[field] = _redaction(value)
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
@@ -233,7 +233,7 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 
 def _secrets(line: Line) -> dict[str, list[str]]:
     """Return the kinds of certain secrets in what a record says, by field."""
-    said = list(line.said())
+    said = list(line.items())
     if screening.is_harmless("\n".join(text for _, value in said for text in texts_in(value))):
         return {}  # as most are: one look at all of it
     found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in said)
@@ -251,7 +251,7 @@ def _is_text(field: str, value: Any) -> bool:
 
 
 def _said_in(line: Line) -> set[str]:
-    return {text for field, value in line.said() if _is_text(field, value) for text in texts_in(value)}
+    return {text for field, value in line.items() if _is_text(field, value) for text in texts_in(value)}
 
 
 def _holds(carried: Carried, texts: Iterable[str]) -> bool:

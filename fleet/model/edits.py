@@ -135,7 +135,7 @@ def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
             occurrence or session in the writer's total.
     """
     news = {
-        f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undone(me, name, key)}
+        f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undo_count(me, name, key)}
         for name, keys in numbers.items()
     }
     return _delta(line, me, Column(parts={name: keys for name, keys in news.items() if keys}))
@@ -143,7 +143,7 @@ def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
 
 def undo_part(line: Line, me: str, hash: str, *, is_undone: bool) -> Line:  # noqa: A002 - the record's own word
     """Return that a count without an owner is taken back, or stands again, as far as the writer told it."""
-    number = line.undone(me, "seen", hash)
+    number = line.undo_count(me, "seen", hash)
     is_told = hash in line.w.get(me, NOTHING).parts.get("seen", {})
     return undo(line, me, {"seen": {hash: number + 1}} if is_told and number % 2 != is_undone else {})
 
@@ -209,7 +209,7 @@ def demote(line: Line, me: str, stamp: str, cut: str) -> Line:
     return set_field(line, "state", CANDIDATE, me, stamp, cut)
 
 
-def say_again(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
+def reissue(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, said again by the one that replaces it; None for none.
 
     Only its edits beyond the cut, and no add and no count: those are folded whatever their stamp says. What it had

@@ -14,7 +14,7 @@ column and key by key, and never destroys what another writer said:
 * ``purge``: a mark on a purged value, as ``over``. The join itself drops what a mark covers: an edit whose stamp is not
   later than the mark, and a first wording whatever the mark's stamp, since it has none of its own. Under the writer
   ``carried`` stand the hashes of purged carried lines: whoever keeps such lines drops them (``purged_carried``).
-* ``later``: parts that a newer version invented, which stand beside the others in the column: the larger bytes.
+* parts that a newer version invented, which stand beside the others (``Column.unknown``): the larger canonical bytes.
 
 Values are compared as canonical bytes, never as decoded ones: to Python ``1 == True``, to a peer it is not. A ``Line``
 and its columns are never changed once they are made: joins share what they can.
@@ -49,7 +49,7 @@ Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Column of one writer: all that it said of one lesson. The attributes stand as they are written: sorted.
 
-    ``later`` is encoded beside the others, not under this name.
+    ``unknown`` is encoded beside the others, not under this name.
     """
 
     add: str = ""
@@ -60,7 +60,7 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     purge: dict[str, dict[str, str]] = {}
     rem: dict[str, str] = {}
     set: dict[str, tuple[str, Any]] = {}
-    later: dict[str, Any] = {}
+    unknown: dict[str, Any] = {}
 
     def first_seen(self) -> str:
         """Return when its writer first saw the lesson; "" where it does not say."""
@@ -83,7 +83,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return a line as one line for each writer, sorted by writer."""
         return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
 
-    def said(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterator[tuple[str, Any]]:
         """Yield (name, value) of all that anybody said: every wording and edit, and parts of a newer version.
 
         A counter, and a field that a mark names, comes with None: names are words, too.
@@ -91,12 +91,12 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         for column in self.w.values():
             yield from column.first.items()
             yield from ((field, value) for field, (_, value) in column.set.items())
-            yield from column.later.items()
+            yield from column.unknown.items()
             yield from ((name, None) for name in (*column.n, *column.parts))
             for marks in (column.over, column.purge):
                 yield from ((field, None) for fields in marks.values() for field in fields)
 
-    def is_by(self, writers: Container[str]) -> bool:
+    def is_only_by(self, writers: Container[str]) -> bool:
         """Tell whether nobody but these writers says anything."""
         return all(writer in writers for writer in self.w)
 
@@ -116,7 +116,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return a count without an owner, also where it was undone; 0 where nobody tells it."""
         return max((column.parts.get(name, {}).get(hash, 0) for column in self.w.values()), default=0)
 
-    def undone(self, writer: str, name: str, key: str) -> int:
+    def undo_count(self, writer: str, name: str, key: str) -> int:
         """Return how often a writer took an occurrence back, or told it again: odd for one that is taken back."""
         return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
@@ -149,7 +149,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return the hashes of the carried lines that were purged with this record."""
         return {part for column in self.w.values() for part in column.purge.get(CARRIED, ())}
 
-    def parted(self, writer: str, parts: Iterable[str]) -> "tuple[Line, Line | None]":
+    def split_column(self, writer: str, parts: Iterable[str]) -> "tuple[Line, Line | None]":
         """Return a line without some parts of one writer's column, and those parts; None where it has none of them."""
         column = self.w.get(writer, NOTHING)
         taken = Column(**{part: getattr(column, part) for part in parts})
@@ -180,7 +180,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return a line without what the marks in another one cover."""
         return Line(self.id, _without_purged(self.w, marked.purges()))
 
-    def said_again(self, marked: "Line", writers: Collection[str]) -> "Line":
+    def repeated_edits(self, marked: "Line", writers: Collection[str]) -> "Line":
         """Return the edits of some writers that say what a mark in another line covers under another of these names."""
         marks = {key: stamp for key, stamp in marked.purges().items() if key[0] in writers}
         found: dict[str, Column] = {}
@@ -199,12 +199,12 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             yield from filter(None, (column.add, *(stamp for stamp, _ in column.set.values())))
             yield from (stamp for each in marks for stamp in each.values())
 
-    def newest_by(self) -> dict[str, str]:
+    def newest_stamps(self) -> dict[str, str]:
         """Return the largest stamp that each writer issued in a line."""
         own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in self.w.items()}
         return {writer: stamp for writer, stamp in own.items() if stamp}
 
-    def worded(self) -> dict[str, str]:
+    def wording_writers(self) -> dict[str, str]:
         """Return the writer whose first wording of each field counts: of who say the largest bytes who saw it first."""
         found: dict[str, str] = {}
         for writer in sorted(self.w, key=lambda each: (self.w[each].first_seen() or "~", each)):
@@ -241,12 +241,12 @@ class Refused(msgspec.Struct, frozen=True):
 
 NOTHING = Column()
 """The column of a writer that said nothing."""
-_KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"later"}
+_KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"unknown"}
 _NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
 _VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
-_NEEDS_A_CLOSER_LOOK = (b"{}", b'"purge":', b'"later":')
+_NEEDS_A_CLOSER_LOOK = (b"{}", b'"purge":', b'"unknown":')
 
 _HASH = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -431,7 +431,7 @@ def _as_column(writer: str, said: object) -> Column:
         column = msgspec.convert(known, Column)
     except msgspec.ValidationError as why:
         raise BadLineError(str(why)) from why
-    column.later = {part: value for part, value in said.items() if part not in _KNOWN_PARTS}
+    column.unknown = {part: value for part, value in said.items() if part not in _KNOWN_PARTS}
     return column
 
 
@@ -482,7 +482,7 @@ def _check(line: Line) -> None:
     for writer, column in line.w.items():
         _check_writer(writer)
         _check_said(column)
-        if column.over or column.parts or column.purge or column.later:
+        if column.over or column.parts or column.purge or column.unknown:
             _check_rare(column)
 
 
@@ -522,7 +522,7 @@ def _check_rare(column: Column) -> None:
             _check_hash(field) if writer == CARRIED else _check_name(field)
             if stamp != clock.ZERO:
                 _check_stamp(stamp)
-    for name, value in column.later.items():
+    for name, value in column.unknown.items():
         _check_name(name)
         check_value(name, value)
 
@@ -548,14 +548,14 @@ def _check_hash(text: str) -> None:
 def encode(line: Line) -> bytes:
     """Return the canonical bytes of a line, without a newline and whatever their number."""
     for column in line.w.values():
-        if column.later:
+        if column.unknown:
             return canonical({"id": line.id, "w": {writer: _as_json(each) for writer, each in line.w.items()}})
     return _encoder.encode(line)
 
 
 def _as_json(column: Column) -> dict[str, Any]:
     said = {part: getattr(column, part) for part in _KNOWN_PARTS}
-    return {part: value for part, value in said.items() if value} | column.later
+    return {part: value for part, value in said.items() if value} | column.unknown
 
 
 def split(line: Line) -> list[bytes]:
@@ -632,7 +632,7 @@ def _join_columns(mine: Column, theirs: Column) -> Column:
     return Column(
         add=max(mine.add, theirs.add),
         first=_either(mine.first, theirs.first, _join_firsts),
-        later=_either(mine.later, theirs.later, _join_largest),
+        unknown=_either(mine.unknown, theirs.unknown, _join_largest),
         n=_either(mine.n, theirs.n, gcounter.join),
         over=_either(mine.over, theirs.over, _join_marks),
         parts=_either(mine.parts, theirs.parts, _join_parts),
@@ -711,10 +711,10 @@ def _without_marked(writer: str, column: Column, marks: dict[tuple[str, str], st
 
 def covers(whole: Line, part: Line) -> bool:
     """Tell whether joining ``part`` would leave ``whole`` as it is."""
-    return minus(part, whole) is None
+    return difference(part, whole) is None
 
 
-def minus(whole: Line, base: Line | None) -> Line | None:
+def difference(whole: Line, base: Line | None) -> Line | None:
     """Return what joining ``whole`` would bring to ``base``: the smallest delta, key by key; None for nothing.
 
     ``join(base, minus(whole, base)) == join(base, whole)``. What a mark in ``base`` covers would not come back.
@@ -733,11 +733,11 @@ def minus(whole: Line, base: Line | None) -> Line | None:
 
 def _news(column: Column, known: Column) -> Column:
     """Return what a column has beyond another of the same writer."""
-    firsts, laters, edits = known.first, known.later, known.set
+    firsts, unknowns, edits = known.first, known.unknown, known.set
     return Column(
         add=column.add if column.add > known.add else "",
         first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
-        later={n: v for n, v in column.later.items() if n not in laters or is_larger(v, laters[n])},
+        unknown={n: v for n, v in column.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
         n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
         over=_larger(column.over, known.over, ""),
         parts=_larger(column.parts, known.parts, 0),

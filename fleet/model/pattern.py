@@ -81,7 +81,7 @@ class Policy(NamedTuple):
 
 IS_MINE, IS_HELD, IS_BLOCKED = "mine", "held", "blocked"
 """Subject of a version in a policy: a replica of this folder, a lesson with something held back, a blocked name."""
-EVERYTHING = Policy()
+NO_POLICY = Policy()
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,7 +90,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         fields: folded values by name, sorted.
         edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
-        worded: field to the writer whose first wording counts, of a lesson that its author put into words.
+        wording_writers: field to the writer whose first wording counts, of a lesson that its author put into words.
         adds: every writer's newest add, whether or not it was removed.
         live: the adds that no remove covers.
         totals: counter to writer to that writer's own total.
@@ -109,7 +109,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     fields: dict[str, Any] = {}
     edited: dict[str, tuple[str, str]] = {}
-    worded: dict[str, str] = {}
+    wording_writers: dict[str, str] = {}
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
     totals: dict[str, dict[str, int]] = {}
@@ -244,14 +244,14 @@ def _mark_of(writer: str) -> str:
     return writer.rpartition(".")[2]
 
 
-def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
+def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     """Return what a record amounts to under a policy."""
     columns = _trusted(line, policy)
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _standing(column)
-    worded = Line(line.id, columns).worded()
-    fields, edited, late = _folded_fields(columns, worded, policy.cut)
+    wording_writers = Line(line.id, columns).wording_writers()
+    fields, edited, late = _folded_fields(columns, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     at, by = _first_seen(columns)
@@ -259,7 +259,7 @@ def fold(line: Line, policy: Policy = EVERYTHING) -> Pattern:
         id=line.id,
         fields=fields,
         edited=edited,
-        worded=worded if by and "text" in columns[by].first else {},
+        wording_writers=wording_writers if by and "text" in columns[by].first else {},
         adds=adds,
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
@@ -279,7 +279,7 @@ def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
     """Return the columns that count here, by writer in order."""
     columns = {writer: line.w[writer] for writer in sorted(line.w)}
     if left := policy.withheld.get(line.id):
-        columns = {w: left[w].taken_from(column) if w in left else column for w, column in columns.items()}
+        columns = {w: left[w].removed_from(column) if w in left else column for w, column in columns.items()}
     if policy.blocked:
         found = policy.earlier.get(line.id)
         earlier = found.without_purged(line).w if found is not None else {}
@@ -312,11 +312,11 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 
 def _folded_fields(
-    columns: Mapping[str, Column], worded: Mapping[str, str], cut: str
+    columns: Mapping[str, Column], wording_writers: Mapping[str, str], cut: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
     """Return the fields, the evidence of those that were edited, and the largest stamp beyond the cut."""
     replaced = _replaced(columns)
-    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in worded.items()}
+    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
     late = ""
     for writer, column in columns.items():
@@ -354,7 +354,7 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
     return removed
 
 
-def is_taken_back(news: Line, told: Line | None, mine: Container[str]) -> bool:
+def is_undone_before_sent(news: Line, told: Line | None, mine: Container[str]) -> bool:
     """Tell whether news of a lesson say no more than what we stated and undid before anybody was told any of it.
 
     Args:
@@ -363,7 +363,7 @@ def is_taken_back(news: Line, told: Line | None, mine: Container[str]) -> bool:
         mine: the replicas that write here. Of a column that was told in part, what undoes that part is news.
     """
     columns = news.w.values()
-    if not news.is_by(mine) or (told is not None and not told.w.keys().isdisjoint(news.w)):
+    if not news.is_only_by(mine) or (told is not None and not told.w.keys().isdisjoint(news.w)):
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
@@ -453,12 +453,12 @@ def _representative(patterns: Iterable[Pattern]) -> Pattern:
     return min(patterns, key=lambda pattern: (not pattern.is_listed, not pattern.text, pattern.id))
 
 
-def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Pattern:
+def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Pattern:
     """Return one lesson made of a set's records, for showing: it is never written. A single one is itself.
 
     It bears the id and words of the ``speaker``, or else of the smallest id that is listed. Counters add up, also
     within one replica, which may have counted for both; a part counts once. A lesson is in while any of its records
-    is. Fields that the speaker lacks come from the smallest id that has them. Tags are united.
+    is. Fields that the speaker lacks come from the smallest id that has them. Tags are joined.
     """
     if len(patterns) == 1:
         return patterns[0]
@@ -474,7 +474,7 @@ def united(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         id=first.id,
         fields=fields,
         edited=edited,
-        worded={field: writer for each in reversed(members) for field, writer in each.worded.items()},
+        wording_writers={field: writer for each in reversed(members) for field, writer in each.wording_writers.items()},
         adds=adds,
         live=live,
         totals=_added(each.totals for each in members),

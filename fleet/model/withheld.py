@@ -42,13 +42,13 @@ class Withheld(NamedTuple):
     known: Column
     came: Column
 
-    def taken_from(self, column: Column) -> Column:
+    def removed_from(self, column: Column) -> Column:
         """Return a column as it reads without the part."""
         known, came = self
         return Column(
             add=column.add if column.add > came.add else known.add,
             first=_values(column.first, known.first, came.first),
-            later=_values(column.later, known.later, came.later),
+            unknown=_values(column.unknown, known.unknown, came.unknown),
             n=_totals(column.n, known.n, came.n),
             over=_nested(column.over, known.over, came.over, ""),
             parts=_nested(column.parts, known.parts, came.parts, 0),
@@ -109,7 +109,7 @@ def _column(each: str, writer: str, text: str) -> Column:
 def _only_edits(known: Column, came: Column) -> Withheld:
     """Return what leaves removes and edits of a column out, and keeps the rest of it."""
     kept = Column(
-        add=came.add, later=came.later, n=came.n, parts=came.parts, purge=came.purge,
+        add=came.add, unknown=came.unknown, n=came.n, parts=came.parts, purge=came.purge,
         first=known.first, over=known.over, rem=known.rem, set=known.set,
     )  # fmt: skip
     return Withheld(kept, came)
@@ -117,7 +117,7 @@ def _only_edits(known: Column, came: Column) -> Withheld:
 
 def _is_nothing(left: Withheld) -> bool:
     """Tell whether nothing is left out: the column counted just so before."""
-    return left.known == left.came or left.taken_from(left.came) == left.came
+    return left.known == left.came or left.removed_from(left.came) == left.came
 
 
 def _values(now: Mapping[str, Any], known: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class Arrivals:
 
     def _held(self, kind: str, group: str, each: str, writer: str, change: Withheld) -> Held:
         left = self._left.get(each, {}).get(writer)
-        known = left.taken_from(change.known) if left is not None else change.known
+        known = left.removed_from(change.known) if left is not None else change.known
         part = Withheld(known, change.came) if kind == OWN else _only_edits(known, change.came)
         return Held(kind, group, writer, each, part)
 
@@ -251,8 +251,8 @@ def _has_edited(before: Column, after: Column) -> bool:
 
 def _has_reworded(row: Line, whole: Line, writer: str) -> bool:
     """Tell whether a writer's first wording of a field counts where another's did, or none did."""
-    known = {field: canonical(row.w[who].first[field]) for field, who in row.worded().items()}
-    now = [field for field, who in whole.worded().items() if who == writer and field in _WORDS]
+    known = {field: canonical(row.w[who].first[field]) for field, who in row.wording_writers().items()}
+    now = [field for field, who in whole.wording_writers().items() if who == writer and field in _WORDS]
     return any(known.get(field) != canonical(whole.w[writer].first[field]) for field in now)
 
 

@@ -96,7 +96,7 @@ class Renderer:
         for field, shown in _SHOWN_FIELDS:
             how, writer = "edited", pattern.edited.get(field, ("", ""))[1]
             if not writer:
-                how, writer = "said", pattern.worded.get(field, "")
+                how, writer = "said", pattern.wording_writers.get(field, "")
             if writer and names.agent_of(writer) != by and field not in pattern.kept:
                 told.setdefault(f"{how} by {self.author(writer)}", []).append(shown)
         return "; ".join(f"{' and '.join(fields)}: {who}" for who, fields in told.items())

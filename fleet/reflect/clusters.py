@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
-from fleet.model.pattern import Pattern, united
+from fleet.model.pattern import Pattern, merged
 from fleet.reflect.observations import Said, category_of, is_directive, without_label
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
@@ -122,7 +122,7 @@ class Clusters(NamedTuple):
         nothing there.
         """
         own = (each for each in members if agent and each.seen_by(agent))
-        return united(members, next(own, members[0]))
+        return merged(members, next(own, members[0]))
 
     def of(self, pattern_id: str) -> tuple[str, ...]:
         """Return the ids of the cluster that a lesson belongs to: its own alone, when there is none."""

@@ -339,7 +339,7 @@ PRIVATE = "scope is private"
 def gate(entry: Entry) -> list[str]:
     """Return why an entry must not be sent; empty when it may go."""
     if isinstance(entry, Line):
-        said = [*entry.said()]
+        said = [*entry.items()]
         if ("scope", "private") in said:
             return [PRIVATE]
         return gate_texts([text for pair in said for text in screening.texts_in(pair)])

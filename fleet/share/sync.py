@@ -350,7 +350,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
     """Warn, after a sync, of a remote that was set back or is stale; ``lost`` is what it had had before."""
     mine, back = _mine(workspace), dict[str, Stamp]()
     for entry in lost:
-        stamps = entry.newest_by() if isinstance(entry, Line) else {}
+        stamps = entry.newest_stamps() if isinstance(entry, Line) else {}
         if isinstance(entry, Discovery) and entry.by and entry.at != ZERO:
             stamps = {entry.by: entry.at}
         back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}

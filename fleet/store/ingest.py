@@ -850,7 +850,7 @@ def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Seque
         entry = Read().entry(PATTERNS, raw, "", 0) if raw else None
         if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
             kept.append(raw)
-        elif not (rest := entry.parted(writer, parts)[0]).is_empty():
+        elif not (rest := entry.split_column(writer, parts)[0]).is_empty():
             kept.append(line.encode(rest))
     return b"\n".join(kept)
 

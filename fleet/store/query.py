@@ -10,7 +10,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, united
+from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
 from fleet.store.database import checked, get_meta
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
@@ -146,7 +146,7 @@ class Patterns(_Table):
     def lesson(self, each: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
         members = self.some(self.groups().get(each, [each]))
-        return united(members) if members else None
+        return merged(members) if members else None
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of merged records, each with those of all that are one lesson with it, sorted."""
@@ -198,7 +198,7 @@ class Patterns(_Table):
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in Merges(self.pointing()).groups():
             members = self.some(group)
-            if members and _is_listed(whole := united(members), order):
+            if members and _is_listed(whole := merged(members), order):
                 yield whole
 
     def count(self) -> int:
@@ -219,7 +219,7 @@ class Patterns(_Table):
             if each.id in grouped:
                 members = self.some(grouped[each.id])
                 done.update(member.id for member in members)
-                whole = united(members)
+                whole = merged(members)
             if whole.is_listed:
                 yield whole
 

@@ -190,7 +190,7 @@ class Rows:
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note what comes into others' columns, for a person to be asked about."""
-        if self.is_watched and (in_tree or not part.is_by(self._policy.mine)):
+        if self.is_watched and (in_tree or not part.is_only_by(self._policy.mine)):
             self._watched().note(path, before, part, after, in_tree=in_tree)
 
     def _watched(self) -> Arrivals:
@@ -277,7 +277,7 @@ class Rows:
     def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
         for each, raw, hash_, base in self.connection.execute(_WAITING).fetchall():
             had = waited.get(each, checked(raw, hash_))  # of what did not wait the tree before had all
-            lost = line.minus(_decoded(had), _decoded(base) if base else None) if had else None
+            lost = line.difference(_decoded(had), _decoded(base) if base else None) if had else None
             if lost is not None:
                 yield lost
 
@@ -308,7 +308,7 @@ class Rows:
         folded = pattern.fold(whole, self._policy)
         alike = pattern_id(folded.text)
         newest, ripens = _newest_and_next(whole, self._policy.cut)
-        for writer, stamp in whole.newest_by().items():
+        for writer, stamp in whole.newest_stamps().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
         gone = whole.purged_carried()
         values = (
@@ -477,7 +477,7 @@ class Rows:
             known = said.get(each)
             if base:
                 known = _decoded(base) if known is None else line.join(_decoded(base), known)
-            missing = line.minus(_decoded(checked(raw, hash_)), known)
+            missing = line.difference(_decoded(checked(raw, hash_)), known)
             found += line.split(missing) if missing is not None else []
         return found
 
@@ -504,7 +504,7 @@ class Contents:
         """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
         found: list[Entry] = []
         for _, raw, hash_, base in self._connection.execute(_WAITING):
-            delta = line.minus(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
+            delta = line.difference(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
             if delta is not None:
                 found.append(delta)
         asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
@@ -517,8 +517,8 @@ class Contents:
         found = set()
         for each, raw, hash_, base in self._connection.execute(_WAITING_UNDONE):
             told = _decoded(base) if base else None
-            news = line.minus(_decoded(checked(raw, hash_)), told)
-            if news is not None and pattern.is_taken_back(news, told, mine):
+            news = line.difference(_decoded(checked(raw, hash_)), told)
+            if news is not None and pattern.is_undone_before_sent(news, told, mine):
                 found.add(each)
         for row in self._connection.execute(_WAITING_RETRACTED):
             pair = [*map(DISCOVERIES.decode, row)]

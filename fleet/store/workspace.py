@@ -477,7 +477,7 @@ class Workspace:
             for name in old:
                 me = fresh[names.agent_of(name)]
                 if record is not None and (
-                    said := edits.say_again(record, name, me, self.clock.tick(), self.clock.cut())
+                    said := edits.reissue(record, name, me, self.clock.tick(), self.clock.cut())
                 ):
                     self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(said) + b"\n")
 
@@ -554,7 +554,7 @@ class Writer:
         # Where the branch is not known, totals stay totals: beside those that the clan has they count once.
         totals = () if workspace.tree.head() else ("n", "add") if known.is_present else ("n",)
         for name in own:
-            kept = shared.parted(name, ("parts", "rem", *totals))[1]
+            kept = shared.split_column(name, ("parts", "rem", *totals))[1]
             made = join(made, kept) if kept is not None else made
             for counter in _NOT_LOGGED:
                 made = join(made, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))

@@ -139,15 +139,15 @@ def columns(draw: st.DrawFn, values: st.SearchStrategy[Any] = values) -> Column:
                 column.over = draw(_marks)
             case "purge":
                 column.purge = draw(_purge_marks)
-            case "later":
-                column.later = {"zz": draw(values)}
+            case "unknown":
+                column.unknown = {"zz": draw(values)}
     return column
 
 
 _some_parts = st.sampled_from(
     [
-        *((part,) for part in ("add", "rem", "n", "parts", "first", "set", "over", "purge", "later")),
-        *product(("add", "rem"), ("first", "set"), ("n", "parts", "later")),
+        *((part,) for part in ("add", "rem", "n", "parts", "first", "set", "over", "purge", "unknown")),
+        *product(("add", "rem"), ("first", "set"), ("n", "parts", "unknown")),
         *product(("over", "purge"), ("set", "first")),
         ("first", "set"),
         (),
@@ -209,11 +209,11 @@ def disputes(values: st.SearchStrategy[Any], parts: Sequence[str] = ()) -> st.Se
                     column.n["seen"] = number
                 case "parts":
                     column.parts = {"seen": {HASHES[number % 2]: number}}
-                case "later":
-                    column.later = {"zz": value}
+                case "unknown":
+                    column.unknown = {"zz": value}
         return settled(made)
 
-    parts = parts or ("add", "add", "rem", "set", "set", "first", "over", "purge", "n", "parts", "later")
+    parts = parts or ("add", "add", "rem", "set", "set", "first", "over", "purge", "n", "parts", "unknown")
     claims = st.sampled_from([*product(REPLICAS[:2], parts, STAMPS[1:4], (1, 2, 3))])
     return st.builds(line, st.lists(claims, min_size=1, max_size=6), values, values)
 
@@ -319,7 +319,7 @@ def wide_line(fields: int, field_bytes: int, replicas: int, names: int) -> Line:
             counting.parts[name] = {HASHES[0]: 1}
             counting.over.setdefault(REPLICAS[1], {})[name] = STAMPS[1]
             counting.purge.setdefault(REPLICAS[2], {})[name] = clock.ZERO
-            counting.later[name] = number
+            counting.unknown[name] = number
     return line
 
 
@@ -594,15 +594,15 @@ def _atoms(line: Line) -> Iterator[tuple[Atom, Any]]:
             for outer, inner in getattr(column, part).items():
                 for key, value in inner.items():
                     yield (writer, part, outer, key), value
-        for name, value in column.later.items():
-            yield (writer, "later", name), value
+        for name, value in column.unknown.items():
+            yield (writer, "unknown", name), value
 
 
 def _order(atom: Atom, value: Any) -> Any:
     """Return what the largest of is what the join keeps, as the table of the design says."""
     if atom[1:] == ("first", "at"):
         return [-ord(mark) for mark in value]
-    if atom[1] in {"first", "later"}:
+    if atom[1] in {"first", "unknown"}:
         return canonical(value)
     return (value[0], canonical(value[1])) if atom[1] == "set" else value
 
@@ -626,7 +626,7 @@ def bytes_by_definition(lines: Sequence[Line]) -> bytes:
     found: dict[str, Any] = {}
     for (writer, part, *keys), value in joined_by_definition(lines).items():
         inner = found.setdefault(writer, {})
-        for key in ((part, *keys) if part != "later" else keys)[:-1]:
+        for key in ((part, *keys) if part != "unknown" else keys)[:-1]:
             inner = inner.setdefault(key, {})
         inner[(part, *keys)[-1]] = value
     return canonical({"id": lines[0].id} | ({"w": found} if found else {}))
@@ -637,7 +637,7 @@ def the_join_is_what_the_design_says(t: Any, a: Line, b: Line, c: Line) -> None:
 
 
 def what_a_line_has_beyond_another_is_all_that_it_brings(t: Any, whole: Line, base: Line) -> None:
-    news = t.minus(whole, base)
+    news = t.difference(whole, base)
     assert (news is None) == (bytes_by_definition([base, whole]) == codec.encode(base))
     if news is not None:
         assert codec.encode(codec.join(base, news)) == bytes_by_definition([base, whole])
@@ -645,7 +645,7 @@ def what_a_line_has_beyond_another_is_all_that_it_brings(t: Any, whole: Line, ba
 
 def what_a_line_has_beyond_another_is_the_smallest(t: Any, whole: Line, base: Line) -> None:
     """Each key of it is needed: without it, something would be missing."""
-    news = t.minus(whole, base)
+    news = t.difference(whole, base)
     said = dict(_atoms(news)) if news is not None else {}
     known, everything = joined_by_definition([base]), joined_by_definition([base, whole])
     for atom, value in said.items():
@@ -657,8 +657,8 @@ def what_a_line_has_beyond_another_is_the_smallest(t: Any, whole: Line, base: Li
 def canonical_bytes_are_sorted_compact_json(encode: Callable[[Line], bytes], line: Line) -> None:
     found: dict[str, Any] = {"id": line.id}
     for writer, column in line.w.items():
-        said = {key: getattr(column, key) for key in Column.__struct_fields__ if key != "later"}
-        found.setdefault("w", {})[writer] = {key: value for key, value in said.items() if value} | column.later
+        said = {key: getattr(column, key) for key in Column.__struct_fields__ if key != "unknown"}
+        found.setdefault("w", {})[writer] = {key: value for key, value in said.items() if value} | column.unknown
     as_json = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert encode(line) == as_json.encode()
 
@@ -1056,7 +1056,7 @@ def _as_known_to(line: Line, me: str, cut: str) -> Line:
 def a_new_replica_says_its_edits_again(t: Any, line: Line, old: str, cut: str) -> None:
     """What it had written is seen now, under a stamp of today, and does not come back as from the future."""
     me, stamp = "dora.00000004", after(line, cut)
-    delta = t.say_again(line, old, me, stamp, cut)
+    delta = t.reissue(line, old, me, stamp, cut)
     ahead = {f: edit for f, edit in line.w.get(old, Column()).set.items() if edit[0] > cut}
     assert (delta is None) == (not ahead)
     if delta is None:

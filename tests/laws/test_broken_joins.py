@@ -475,16 +475,16 @@ def _covers_without(part: str) -> Callable[[Line, Line], bool]:
 
 
 def _minus_without(part: str) -> Callable[[Line, Line], Line | None]:
-    def minus(whole: Line, base: Line) -> Line | None:
-        news = codec.minus(whole, base)
+    def difference(whole: Line, base: Line) -> Line | None:
+        news = codec.difference(whole, base)
         return None if news is None else _without(part)(news)
 
-    return minus
+    return difference
 
 
 def _whole_columns(whole: Line, base: Line) -> Line | None:
     """A delta of whole columns, where a key would do."""
-    news = codec.minus(whole, base)
+    news = codec.difference(whole, base)
     return None if news is None else Line(whole.id, {writer: whole.w[writer] for writer in news.w})
 
 
@@ -535,8 +535,9 @@ LINE = [
           join=joining(parts=lambda a, b: {**a.parts, **b.parts})),
     _line("unknown-counters-dropped", checks.the_join_is_what_the_design_says, line, line,
           join=joining(n=lambda a, b: {k: v for k, v in gcounter.join(a.n, b.n).items() if k != "zeta"})),
-    _line("newer-parts-dropped", checks.join_covers_both, line, join=joining(later=lambda _a, _b: {})),
-    _line("newer-parts-of-the-last", checks.commutative, line, join=joining(later=lambda a, b: {**a.later, **b.later})),
+    _line("newer-parts-dropped", checks.join_covers_both, line, join=joining(unknown=lambda _a, _b: {})),
+    _line("newer-parts-of-the-last", checks.commutative, line,
+          join=joining(unknown=lambda a, b: {**a.unknown, **b.unknown})),
     _line("removes-dropped", checks.join_covers_both, line, join=joining(rem=lambda _a, _b: {})),
     _line("removes-collected", checks.the_join_is_what_the_design_says, line, line, join=_removes_collected),
     _line("totals-dropped-by-a-remove", checks.join_is_monotone, line, line,
@@ -583,12 +584,12 @@ LINE = [
     *(_line(f"covers-ignores-{part}", checks.covers_means_that_join_changes_nothing, line, covers=_covers_without(part))
       for part in Column.__struct_fields__),
     *(_line(f"delta-lacks-{part}", checks.what_a_line_has_beyond_another_is_all_that_it_brings, line,
-            minus=_minus_without(part))
+            difference=_minus_without(part))
       for part in Column.__struct_fields__),
     _line("delta-of-everything", checks.what_a_line_has_beyond_another_is_all_that_it_brings, line,
-          minus=lambda whole, _base: whole),
+          difference=lambda whole, _base: whole),
     _line("delta-of-whole-columns", checks.what_a_line_has_beyond_another_is_the_smallest, line,
-          minus=_whole_columns),
+          difference=_whole_columns),
     Case("keys-not-sorted", checks.canonical_bytes_are_sorted_compact_json, codec.encode, _untidy,
          (checks.lines(checks.exact_values),)),
     Case("not-compact", checks.canonical_bytes_are_sorted_compact_json, codec.encode,
@@ -644,7 +645,7 @@ MANY = [
           join=_edits_by(_same_to_python)),
     _many("first-sight-not-read", checks.an_edition_reloads_to_itself, histories, decode=_unread("first")),
     _many("newer-parts-not-read", checks.editions_of_editions_are_the_edition_of_all_lines,
-          st.lists(histories, min_size=2, max_size=3), decode=_unread("later")),
+          st.lists(histories, min_size=2, max_size=3), decode=_unread("unknown")),
     _many("carried-tidied", checks.carried_lines_pass_byte_for_byte, histories, decode=_tidied),
     _many("carried-folded", checks.carried_lines_pass_byte_for_byte, histories, decode=_folded),
 ]  # fmt: skip
@@ -668,7 +669,7 @@ def _fold(mutation: str, law: Callable[..., None], false: Fold, *more: st.Search
 def _changing(**changes: Callable[[Line, Policy], Any]) -> Fold:
     """Return a fold some of whose results are made otherwise."""
 
-    def changed(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+    def changed(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
         return msgspec.structs.replace(
             fold(line, policy), **{name: otherwise(line, policy) for name, otherwise in changes.items()}
         )
@@ -679,7 +680,7 @@ def _changing(**changes: Callable[[Line, Policy], Any]) -> Fold:
 def _of(change: Callable[[Column, Policy], Column]) -> Fold:
     """Return a fold of columns that are not what they are."""
 
-    def folded(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+    def folded(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
         return fold(Line(line.id, {writer: change(column, policy) for writer, column in line.w.items()}), policy)
 
     return folded
@@ -739,7 +740,7 @@ def _remove_wins_live(line: Line, policy: Policy) -> dict[str, str]:
     return {w: s for w, s in fold(line, policy).live.items() if s > max(removed.values(), default="")}
 
 
-def _emptying(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+def _emptying(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
     """A fold that tidies up what it was given."""
     folded = fold(line, policy)
     for column in line.w.values():
@@ -761,7 +762,7 @@ def _undone_as(number: int) -> Callable[[Column, Policy], Column]:
     return changed
 
 
-def _undone_by_anybody(line: Line, policy: Policy = pattern.EVERYTHING) -> Pattern:
+def _undone_by_anybody(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
     """What one writer takes back is gone from the columns of all."""
     marks: dict[str, dict[str, int]] = {}
     for column in line.w.values():
@@ -784,7 +785,7 @@ FOLDS = [
     _fold("what-was-replaced-comes-back", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=_fields_without_over), st.lists(disputes("set", "over"), min_size=1), checks.policies),
     _fold("edits-from-the-future-count", checks.fields_are_the_registers_of_what_was_said,
-          lambda line, policy=pattern.EVERYTHING: fold(line, policy._replace(cut=checks.FOREVER))),
+          lambda line, policy=pattern.NO_POLICY: fold(line, policy._replace(cut=checks.FOREVER))),
     _fold("time-of-first-sight-is-a-field", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=lambda line, policy: {**fold(line, policy).fields,
                                                  **({"at": "x"} if fold(line, policy).at < STAMPS[1] else {})})),
@@ -813,12 +814,12 @@ FOLDS = [
     _fold("counts-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
           _changing(totals=lambda line, _p: fold(line).totals), line, checks.policies),
     _fold("marks-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
-          lambda line, policy=pattern.EVERYTHING: fold(
+          lambda line, policy=pattern.NO_POLICY: fold(
               Line(line.id, {w: c if checks._allowed(w, policy) else Column(over=c.over) for w, c in line.w.items()}),
               Policy(policy.cut)),
           disputes("set", "over"), checks.policies),
     _fold("bare-agents-not-blocked", checks.who_is_blocked_is_as_one_who_never_wrote,
-          lambda line, policy=pattern.EVERYTHING: fold(
+          lambda line, policy=pattern.NO_POLICY: fold(
               line, policy._replace(blocked={w: "" for w in policy.blocked if w in REPLICAS})), line, checks.policies),
 ]  # fmt: skip
 
@@ -915,12 +916,12 @@ def _confirm_as_edit(line: Line, me: str, stamp: str, *, fields: Any = None, **m
 
 
 def _say_adds_again(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
-    delta = edits.say_again(line, old, me, stamp, cut)
+    delta = edits.reissue(line, old, me, stamp, cut)
     return delta and Line(line.id, {me: msgspec.structs.replace(delta.w[me], add=stamp)})
 
 
 def _say_again_without_over(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
-    delta = edits.say_again(line, old, me, stamp, cut)
+    delta = edits.reissue(line, old, me, stamp, cut)
     return delta and _without("over")(delta)
 
 
@@ -960,9 +961,9 @@ EDITS = [
     _edit("edit-over-what-is-to-come", checks.an_edit_leaves_later_ones_to_win, replicas, replicas, checks.stamps,
           set_field=_set_over_for_good),
     _edit("adds-said-again", checks.a_new_replica_says_its_edits_again, replicas, checks.stamps,
-          say_again=_say_adds_again),
+          reissue=_say_adds_again),
     _edit("said-again-without-over", checks.a_new_replica_says_its_edits_again, replicas, checks.stamps,
-          say_again=_say_again_without_over),
+          reissue=_say_again_without_over),
     _edit("purge-overwrites-alone", checks.a_purged_value_stays_gone, line, replicas, purge=_purge_by_overwriting),
     _edit("purge-forgets-first-wordings", checks.a_purged_value_stays_gone, line, replicas,
           purge=_purge_forgets_wordings),

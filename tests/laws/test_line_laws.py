@@ -68,7 +68,7 @@ def test_what_a_line_has_beyond_another_is_all_that_it_brings_and_no_more(whole,
 
 @given(line)
 def test_a_line_has_all_of_itself_beyond_none(whole):
-    news = codec.minus(whole, None)
+    news = codec.difference(whole, None)
     assert (news is None) == (not whole.w)
     assert news is None or codec.encode(news) == codec.encode(whole)
 
@@ -127,11 +127,11 @@ def test_what_a_mark_covers_is_not_read(column, mark):
     checks.what_a_mark_covers_is_not_read(codec.decode, column, mark)
 
 
-def test_a_part_that_a_newer_version_calls_later_is_read_as_any_other_name():
+def test_a_part_that_a_newer_version_calls_unknown_is_read_as_any_other_name():
     """It is the name under which a column keeps such parts in memory."""
-    raw = b'{"id":"p-0000000000000001","w":{"anna.00000001":{"later":{"x":1},"zz":2}}}'
+    raw = b'{"id":"p-0000000000000001","w":{"anna.00000001":{"unknown":{"x":1},"zz":2}}}'
     read = codec.decode(raw)
-    assert read.w["anna.00000001"].later == {"later": {"x": 1}, "zz": 2}
+    assert read.w["anna.00000001"].unknown == {"unknown": {"x": 1}, "zz": 2}
     assert codec.encode(read) == raw
 
 
@@ -149,7 +149,7 @@ _json = st.recursive(
     max_leaves=6,
 )
 _columns = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(("add", "first", "later", "n", "over", "parts", "purge", "rem", "set", "more"), _json)
+    {}, optional=dict.fromkeys(("add", "first", "unknown", "n", "over", "parts", "purge", "rem", "set", "more"), _json)
 )
 _objects = st.fixed_dictionaries(
     {"id": st.sampled_from(IDS)},
@@ -212,7 +212,7 @@ def test_one_replica_with_more_counters_than_fit_a_line_is_split():
     checks.a_long_line_is_split_and_joins_back(codec.split, many)
 
 
-@pytest.mark.parametrize("part", ["first", "set", "later"])
+@pytest.mark.parametrize("part", ["first", "set", "unknown"])
 def test_a_value_that_would_not_fit_a_line_with_the_longest_names_is_refused(part):
     """Found: one long field fits its own line, and then not the joined one, under a longer writer's name."""
     field = '"' * limits.NAME_CHARS_MAX

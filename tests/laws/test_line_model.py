@@ -228,7 +228,7 @@ class Fleet(RuleBasedStateMachine):
         """The delta that one record has beyond another stands for all that its writer knows."""
         mine, theirs = self.peers[writer], self.peers[reader]
         for pattern_id, line in mine.records.items():
-            news = codec.minus(line, theirs.records.get(pattern_id))
+            news = codec.difference(line, theirs.records.get(pattern_id))
             known = frozenset(op for op in mine.known if op.id == pattern_id)
             if news is not None:
                 theirs.read(Sent(codec.encode(news), known))

@@ -29,7 +29,7 @@ def test_a_line_is_the_join_of_what_each_writer_said(whole):
 @given(line)
 def test_all_that_anybody_said_is_told(whole):
     """A gate that missed a part would let a secret through."""
-    told = repr(list(whole.said()))
+    told = repr(list(whole.items()))
     for (_, part, *keys), value in checks._atoms(whole):
         if part in {"first", "set", "later"}:
             assert repr(value[1] if part == "set" else value) in told
@@ -48,7 +48,7 @@ def test_what_a_writer_logged_is_counted_up_to_its_add_and_every_remove_of_it():
 
 @given(line)
 def test_parts_that_are_taken_and_what_is_left_are_the_whole(whole):
-    rest, taken = whole.parted(ANNA, ("add", "n"))
+    rest, taken = whole.split_column(ANNA, ("add", "n"))
     assert codec.encode(codec.join(rest, taken) if taken else rest) == codec.encode(whole)
     if taken is None:
         assert whole.w.get(ANNA, codec.NOTHING).add == ""
@@ -65,7 +65,7 @@ def test_a_line_without_what_anothers_marks_cover_joins_to_the_same(whole, marke
 
 @given(line)
 def test_the_newest_stamp_of_each_writer_is_of_its_add_or_an_edit(whole):
-    newest = whole.newest_by()
+    newest = whole.newest_stamps()
     for writer, column in whole.w.items():
         own = [column.add, *(stamp for stamp, _ in column.set.values())]
         assert newest.get(writer, "") == max(own)
@@ -76,10 +76,10 @@ def test_what_an_edit_from_the_future_had_replaced_does_not_come_back_when_that_
     cut, now = STAMPS[0], STAMPS[0]
     late = {ANNA: (STAMPS[2], "anna's"), BERT: (STAMPS[3], "bert's")}
     known = Line(IDS[0], {who: Column(add=now, set={"category": edit}) for who, edit in late.items()})
-    said = edits.say_again(known, BERT, CLEO, now, cut)
+    said = edits.reissue(known, BERT, CLEO, now, cut)
     assert said is not None
     assert fold(codec.join(known, said)).value("category") == "bert's"
-    said = edits.say_again(known, ANNA, CLEO, now, cut)
+    said = edits.reissue(known, ANNA, CLEO, now, cut)
     assert said is not None
     assert fold(codec.join(known, said)).value("category") == "bert's", "it was later, and stays so"
 

@@ -10,7 +10,7 @@ from crdt import clock
 from fleet.model import edits, line
 from fleet.model.errors import NoError
 from fleet.model.line import Line
-from fleet.model.pattern import Merges, Pattern, Policy, fold, united
+from fleet.model.pattern import Merges, Pattern, Policy, fold, merged
 
 IDS = [f"p-{n:016x}" for n in range(1, 8)]
 A, B, C, D = IDS[:4]
@@ -57,7 +57,7 @@ class Book:
 
     def whole(self, pattern: str) -> Pattern:
         here = Policy(mine=frozenset(writer for each in self.records.values() for writer in each.w))
-        return united([fold(self.records[member], here) for member in self.group(pattern)])
+        return merged([fold(self.records[member], here) for member in self.group(pattern)])
 
     def partition(self) -> set[frozenset[str]]:
         return {frozenset(self.group(pattern)) for pattern in self.records}
@@ -271,8 +271,8 @@ def test_the_evidence_of_a_field_comes_with_it():
 
 def test_a_set_waits_for_the_latest_edit_that_any_of_its_records_waits_for():
     patterns = [fold(record(A)), Pattern(id=B, late=clock.pack(2)), Pattern(id=C, late=clock.pack(1))]
-    assert united(patterns).late == clock.pack(2)
-    assert united(patterns[:1]) is patterns[0]
+    assert merged(patterns).late == clock.pack(2)
+    assert merged(patterns[:1]) is patterns[0]
 
 
 merges = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), max_size=8)

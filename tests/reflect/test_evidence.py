@@ -4,7 +4,8 @@ import pytest
 
 from fleet.model.line import Column, Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Pattern, Policy, fold, united
+from fleet.model.pattern import Pattern, Policy, fold
+from fleet.model.pattern import merged as as_one
 from fleet.reflect.evidence import CLAN, OWN, Evidence, _by_agent, _Independent, _independent
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
@@ -203,7 +204,7 @@ def merged(evil_seen: dict[str, int], by: tuple[str, str] | None) -> tuple[Patte
     into, source = sorted(told, key=pattern_id)
     pointing = {"edits": {"merged_into": (*by, pattern_id(into))}} if by else {"merged_into": pattern_id(into)}
     records = [lesson(told[into], into), lesson(told[source], source, **pointing)]
-    return united(records), records
+    return as_one(records), records
 
 
 def test_a_merge_does_not_lend_evidence_to_words_that_only_the_merger_met():

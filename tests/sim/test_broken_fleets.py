@@ -120,7 +120,7 @@ def an_add_from_the_future_is_cut(patch: pytest.MonkeyPatch) -> None:
     """The cut applies to adds as well as to edits."""
     fold = pattern.fold
 
-    def cutting(line: Line, policy: pattern.Policy = pattern.EVERYTHING) -> pattern.Pattern:
+    def cutting(line: Line, policy: pattern.Policy = pattern.NO_POLICY) -> pattern.Pattern:
         columns = {
             writer: codec.msgspec.structs.replace(column, add=column.add if column.add <= policy.cut else "")
             for writer, column in line.w.items()
@@ -134,7 +134,7 @@ def an_add_from_the_future_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 def an_edit_names_nothing_from_the_future(patch: pytest.MonkeyPatch) -> None:
     """An edit over a value from the future does not say so: when its time comes, it is back."""
-    set_field, say_again = edits.set_field, edits.say_again
+    set_field, reissue = edits.set_field, edits.reissue
 
     def unnamed(made: Line | None) -> Line | None:
         if made is None:
@@ -143,7 +143,7 @@ def an_edit_names_nothing_from_the_future(patch: pytest.MonkeyPatch) -> None:
         return Line(made.id, columns)
 
     patch.setattr(edits, "set_field", lambda *rest: unnamed(set_field(*rest)))
-    patch.setattr(edits, "say_again", lambda *rest: unnamed(say_again(*rest)))
+    patch.setattr(edits, "reissue", lambda *rest: unnamed(reissue(*rest)))
 
 
 def a_private_lesson_is_a_flag_on_a_shared_one(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, RefusedError
 from fleet.model.line import Line
 from fleet.model.names import agent_of, pattern_id
-from fleet.model.pattern import MERGED_INTO, SCOPE, Merges, fold, united
+from fleet.model.pattern import MERGED_INTO, SCOPE, Merges, fold, merged
 from fleet.store.lines import Entry
 from fleet.store.runs import UNDO, Run, Runs
 from fleet.store.workspace import Workspace
@@ -609,7 +609,7 @@ class Wider(Simulation):
         least, most = self._expected()
         for ids in [*Merges.connected([*self.ledger.merged, *((each, each) for each in (*least, *most))])]:
             found = [fold(line) for each in ids if (line := whole.records.get(each)) is not None]
-            seen = united(found).count("seen") if found else 0
+            seen = merged(found).count("seen") if found else 0
             low, high = sum(least[each] for each in ids), sum(most[each] for each in ids)
             assert low <= seen + sum(apart[each] for each in ids), f"{ids}: seen {seen}, acknowledged {low}"
             assert seen <= high, f"{ids}: seen {seen}, at most {high}"

@@ -366,7 +366,7 @@ def _news(there: Entry | None, here: Entry | None) -> Entry | None:
     if there is None or here is None:
         return here
     if isinstance(here, Line):
-        return line.minus(here, there if isinstance(there, Line) else None)
+        return line.difference(here, there if isinstance(there, Line) else None)
     if isinstance(here, Discovery) and isinstance(there, Discovery):
         return here if here.joined(there) != there else None
     return None
