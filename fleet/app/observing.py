@@ -107,10 +107,8 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
     """Return the session that somebody named, else the replica's own, until it has been idle for a while."""
     if named:
         return named
-    idle_ms = workspace.config.recall.session_idle_minutes * 60_000
     with suppress(FleetError):
-        fresh = workspace.world.entropy(4).hex()
-        return workspace.state.session(agent, workspace.world.wall_ms(), idle_ms, lambda: f"s-{fresh}")
+        return workspace.session(agent)
     return ""
 
 

@@ -270,10 +270,8 @@ class Corrections:
         """
         if named:
             return corrections_md.session_word(named), ""
-        idle_ms = self._workspace.config.recall.session_idle_minutes * 60_000
-        fresh: Callable[[], str] = lambda: "s-" + self._workspace.world.entropy(6).hex()  # noqa: E731
         try:
-            return self._workspace.state.session(self._agent, self._workspace.world.wall_ms(), idle_ms, fresh), ""
+            return self._workspace.session(self._agent), ""
         except FleetError as why:
             return "", str(why)
 

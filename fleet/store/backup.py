@@ -50,7 +50,6 @@ _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
 _TABLES: dict[str, tuple[str, ...]] = {
     "value": ("key", "value"),
     "consent": ("kind", "value", "at"),
-    "session": ("agent", "id", "last_ms"),
     "trust": ("kind", "name", "id", "value", "at"),
     "exposure": ("agent", "pattern", "session", "first_ms", "last_ms", "number", "replica", "total", "said"),
 }

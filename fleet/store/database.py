@@ -4,7 +4,7 @@
 it can be computed again, so what is damaged is deleted and made anew. The number of
 the schema stands in the file's name: two versions of fleet never share one.
 
-``Local`` is what this machine alone knows and cannot compute again (``.fleet/local.db``): consent, pause, sessions and
+``Local`` is what this machine alone knows and cannot compute again (``.fleet/local.db``): consent, pause and
 exposures. Never derived, never deleted by fleet; ``fleet backup`` carries it.
 """
 
@@ -275,7 +275,6 @@ _FOREVER = "forever"
 _LOCAL_SCHEMA = """
 CREATE TABLE IF NOT EXISTS value (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS consent (kind TEXT, value TEXT, at TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS session (agent TEXT PRIMARY KEY, id TEXT NOT NULL, last_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS exposure (
   agent TEXT NOT NULL,
   pattern TEXT NOT NULL,
@@ -292,7 +291,7 @@ CREATE TABLE IF NOT EXISTS trust (kind TEXT, name TEXT, id TEXT, value TEXT NOT 
 CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
 CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
 """
-"""Values, consents and sessions; spans of exposures, kept by ``reflect.exposure``; and who is blocked and what waits,
+"""Values and consents; spans of exposures, kept by ``reflect.exposure``; and who is blocked and what waits,
 kept by ``store.trust``."""
 
 
@@ -403,18 +402,6 @@ class Local:
     def _here(self, value: str) -> str:
         """Return a value as it is kept: for this machine alone, since a repository may bring a ``.fleet`` along."""
         return f"{self._machine()} {value}"
-
-    def session(self, agent: str, now_ms: int, idle_ms: int, fresh: Callable[[], str]) -> str:
-        """Return the running session of an agent, or a new one when it has been idle for longer than ``idle_ms``."""
-        row = self._read("SELECT id, last_ms FROM session WHERE agent = ?", agent)
-        session = str(row[0]) if row and 0 <= now_ms - int(row[1]) <= idle_ms else fresh()
-        connection = self.connection()
-        if self._durable:
-            connection.execute("PRAGMA synchronous = NORMAL")  # a session that a power failure forgets begins anew
-        self._write(("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", [(agent, session, now_ms)]))
-        if self._durable:
-            connection.execute("PRAGMA synchronous = FULL")
-        return session
 
     def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:
         """Tell whether one of these lessons was shown to this agent, here, before a point in time.

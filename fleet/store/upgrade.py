@@ -224,7 +224,7 @@ def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
     workspace.files.folder(fresh)
     if workspace.clan.is_dir():
         shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
-    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown", "sessions"):
+    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
         source = workspace.local / name
         if source.is_dir() and not source.is_symlink():
             shutil.copytree(source, fresh / name, symlinks=True)
@@ -264,9 +264,6 @@ def _convert_local(workspace: Workspace) -> None:
         state.pause(until if clock.is_stamp(until) else "")
     rows: list[Sequence[Any]] = [["value", "last_sync", meta["last_sync"]]] if "last_sync" in meta else []
     for agent in workspace.agents_here():
-        session, _, last_ms = _read(workspace.local / "sessions" / agent).decode("ascii", "replace").partition(" ")
-        if session and last_ms.strip().isdigit():
-            rows.append(["session", agent, session, int(last_ms)])
         rows += [["exposure", agent, each, "", *rest] for each, *rest in _shown_to(workspace.local / "shown", agent)]
     backup.join_local(state, rows)
 

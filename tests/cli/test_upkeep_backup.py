@@ -351,7 +351,7 @@ def test_what_only_this_machine_knew_comes_back_with_it(saved):
     home(saved).rename(saved.folder / "gone")
     saved.run("velma", "restore-backup", "../b.tar.gz", "--yes")
     back = rows_of(home(saved) / ".fleet/local.db")
-    for table in ("consent", "exposure", "session"):
+    for table in ("consent", "exposure"):
         mine = [row for row in known if f'INTO "{table}"' in row or f"INTO {table}" in row]
         assert mine
         assert set(mine) <= set(back)
@@ -378,7 +378,7 @@ def test_no_archive_agrees_to_a_remote_for_another_machine(saved):
 
 
 def test_a_row_that_no_database_can_hold_keeps_no_lesson_from_coming_back(saved):
-    members = {**listed(saved), ".fleet/local.jsonl": b'["session", "velma", "s", 99999999999999999999]\n'}
+    members = {**listed(saved), ".fleet/local.jsonl": b'["consent", "remote", "x", 99999999999999999999]\n'}
     made(saved, *((path, tarfile.REGTYPE, data, "") for path, data in members.items()))
     saved.run("alone", "restore-backup", "../b.tar.gz", "--yes")
     assert LESSON in saved.seen("alone")

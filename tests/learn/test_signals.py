@@ -180,6 +180,29 @@ def test_failures_are_the_same_by_family_and_error_and_not_by_their_words(ground
     assert found[3].id == found[0].id
 
 
+def test_a_session_of_the_agents_own_runs_until_it_was_idle_for_half_an_hour(ground, wall):
+    first = ground.session("velma")
+    wall.ms += 1_800_000
+    assert ground.session("velma") == first
+    assert ground.session("tank") != first
+    wall.ms += 1_800_000
+    assert Workspace(ground.root, ground.world).session("velma") == first
+    wall.ms += 1_800_001
+    second = ground.session("velma")
+    assert second not in ("", first)
+    wall.ms -= 1
+    assert ground.session("velma") not in (first, second)  # the clock was set back
+
+
+@pytest.mark.parametrize("damaged", [b"", b"s-0a1b2c3d4e5f", b"s-0a1b2c3d4e5f \xff\x00", b"\x00" * 29])
+def test_a_damaged_note_of_a_session_begins_a_new_one(ground, damaged):
+    ground.session("velma")
+    (ground.local / "session/velma").write_bytes(damaged)
+    session = ground.session("velma")
+    assert re.fullmatch("s-[0-9a-f]{12}", session)
+    assert session != "s-0a1b2c3d4e5f"
+
+
 def test_another_session_and_another_kind_are_new(ground):
     Signals(ground, "velma").flag(SAID, session="s")
     assert Signals(ground, "velma").flag(SAID, session="t").is_new
