@@ -699,7 +699,7 @@ def _apply(
         if not changed:
             return ""
         named = run_id or Runs(workspace).name(kind)
-        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), told=told, edits=changed)
+        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), summary=told, edits=changed)
         if not Runs(workspace).apply(run):
             return named
     raise BusyError("somebody keeps editing these files; nothing was changed, try again later")

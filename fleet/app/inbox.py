@@ -154,7 +154,7 @@ def _finish(workspace: Workspace) -> None:
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
                 how = inbox.REJECTED if said[id_] == inbox.REJECTED else inbox.APPROVED
-                Inbox(workspace, entry.agent).decide([Decision(id=id_, said=how, did=run.told, run=run.id)])
+                Inbox(workspace, entry.agent).decide([Decision(id=id_, said=how, did=run.summary, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
@@ -272,10 +272,10 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
             told, run = handler.reject(workspace, entry)
         if not run:
-            with Runs(workspace).noting(entry.agent, "decide") as noted:
-                noted.told = f"rejected {entry.item.id}"
-                noted.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
-            run = noted.run
+            with Runs(workspace).recording(entry.agent, "decide") as draft:
+                draft.summary = f"rejected {entry.item.id}"
+                draft.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
+            run = draft.run
         said = Decision(id=entry.item.id, said="rejected", by=agent, why=why, did=told, run=run)
         Inbox(workspace, entry.agent).decide([said])
         return said
@@ -338,7 +338,7 @@ def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
 
 
 def _draft_path(workspace: Workspace, entry: Entry) -> str:
-    return workspace.path_now(_body(entry, "draft"))
+    return workspace.current_path(_body(entry, "draft"))
 
 
 def _skill_check(workspace: Workspace, entry: Entry) -> str:

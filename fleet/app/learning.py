@@ -13,7 +13,7 @@ from fleet.model.errors import FleetError
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.store.homes import MEMORY
-from fleet.store.runs import Field, Noted, Runs
+from fleet.store.runs import Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
 
@@ -35,8 +35,8 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
     if same:
         lesson = _find(workspace, same)
         known, told = lesson.id, msgspec.structs.replace(told, pattern=told.pattern or lesson.text)
-    with Runs(workspace).noting(agent, "correct", [workspace.home(agent) / MEMORY]) as noted:
-        return _log(workspace, agent, told, noted, session=session, same=known)
+    with Runs(workspace).recording(agent, "correct", [workspace.home(agent) / MEMORY]) as draft:
+        return _log(workspace, agent, told, draft, session=session, same=known)
 
 
 def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correction, str]]) -> list[Logged]:
@@ -47,22 +47,22 @@ def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correctio
     """
     done: list[Logged] = []
     trouble: FleetError | None = None
-    with Runs(workspace).noting(agent, "import", [workspace.home(agent) / MEMORY]) as noted:
+    with Runs(workspace).recording(agent, "import", [workspace.home(agent) / MEMORY]) as draft:
         try:
             for each, session in told:
-                done.append(_log(workspace, agent, each, noted, session=session))
+                done.append(_log(workspace, agent, each, draft, session=session))
         except FleetError as why:
             trouble = why
-        noted.told = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
+        draft.summary = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
     if trouble is not None:
         raise trouble
     return done
 
 
-def _log(workspace: Workspace, agent: str, told: Correction, noted: Noted, *, session: str, same: str = "") -> Logged:
+def _log(workspace: Workspace, agent: str, told: Correction, draft: Draft, *, session: str, same: str = "") -> Logged:
     logged = corrections.Corrections(workspace, agent).log(told, session=session, same=same, is_own=True)
     _promote(workspace, agent, logged)
-    _note_logged(noted, logged)
+    _note_logged(draft, logged)
     return logged
 
 
@@ -72,12 +72,12 @@ def _find(workspace: Workspace, prefix: str) -> Pattern:
     return find(workspace, prefix)
 
 
-def _note_logged(noted: Noted, logged: Logged) -> None:
+def _note_logged(draft: Draft, logged: Logged) -> None:
     if logged.entry:
-        noted.told = f"logged {logged.entry}"
-        noted.lessons += [logged.id] if logged.is_first else []
-        noted.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
-        noted.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
+        draft.summary = f"logged {logged.entry}"
+        draft.lessons += [logged.id] if logged.is_first else []
+        draft.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
+        draft.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
 
 
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
@@ -116,12 +116,12 @@ def state_lesson(
     if trigger:
         triggers.check(trigger, "logged")
     known = _find(workspace, same).id if same else ""
-    with Runs(workspace).noting(agent, "learn", [workspace.home(agent) / MEMORY]) as noted:
+    with Runs(workspace).recording(agent, "learn", [workspace.home(agent) / MEMORY]) as draft:
         logged = corrections.Corrections(workspace, agent).state(
             entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True
         )
         _promote(workspace, agent, logged)
-        _note_logged(noted, logged)
+        _note_logged(draft, logged)
     return logged
 
 
@@ -130,9 +130,9 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
 
     Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
     """
-    with Runs(workspace).noting(agent, "discover") as noted:
+    with Runs(workspace).recording(agent, "discover") as draft:
         entry, is_new = Findings(workspace, agent).log(told)
-        noted.told, noted.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
+        draft.summary, draft.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
     if is_new and entry.type == "workaround":
         said = f"Workaround: {entry.problem} — {entry.solution}"
         from fleet.app import observing  # 35 ms that a correction need not spend
@@ -143,7 +143,7 @@ def discover(workspace: Workspace, agent: str, told: Finding, session: str = "")
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
     """Take a discovery back, for good: nobody is shown it again."""
-    with Runs(workspace).noting(agent, "retract") as noted:
+    with Runs(workspace).recording(agent, "retract") as draft:
         entry = Findings(workspace, agent).retract(prefix)
-        noted.told, noted.retired = f"took {entry.id} back, for good", [entry.id]
+        draft.summary, draft.retired = f"took {entry.id} back, for good", [entry.id]
     return entry

@@ -146,10 +146,10 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         NoError: there is no such lesson, or it is retired already.
     """
     agents = workspace.agents_here()
-    with Runs(workspace).noting(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as noted:
+    with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
         done = _edit_records(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
-        noted.told = f"retired {done.pattern.id}"
-        noted.retired = [done.pattern.id, *done.others]
+        draft.summary = f"retired {done.pattern.id}"
+        draft.retired = [done.pattern.id, *done.others]
         from fleet.app import reflecting
 
         for each in agents:
@@ -163,11 +163,11 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     Raises:
         NoError: there is no such lesson, or it is not retired.
     """
-    with Runs(workspace).noting(agent, "restore") as noted:
+    with Runs(workspace).recording(agent, "restore") as draft:
         done = _edit_records(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
-        noted.told, noted.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
+        draft.summary, draft.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
     return done
 
 
@@ -209,11 +209,11 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         for each in changes:
             each.check_known(known)
         wanted = [each for each in changes if each.differs(known)]
-        with Runs(workspace).noting(agent, "edit") as noted:
+        with Runs(workspace).recording(agent, "edit") as draft:
             if wanted:
                 _apply(writer, known, wanted)
-            noted.told = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
-            noted.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
+            draft.summary = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
+            draft.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
     after = find(workspace, known.id)
     return _Edited(
         after.id,
@@ -266,11 +266,11 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         if not force:
             _check_alike(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
-        with Runs(workspace).noting(agent, "merge") as noted:
+        with Runs(workspace).recording(agent, "merge") as draft:
             writer.write([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
-            noted.told = f"merged {source} into {into}"
-            noted.fields = [Field(source, MERGED_INTO, "", into)]
-            noted.fields += _keep_words(writer, merged(before), first.id)
+            draft.summary = f"merged {source} into {into}"
+            draft.fields = [Field(source, MERGED_INTO, "", into)]
+            draft.fields += _keep_words(writer, merged(before), first.id)
     members = _members(workspace, find(workspace, first.id))
     whole = merged(members)
     return _Changed(whole, [each.id for each in members if each.id != whole.id], source)
@@ -331,17 +331,17 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         stamp, cut = writer.tick(), workspace.policy().cut
         pointing = workspace.patterns.pointing()
         cleared = Merges(pointing).unmerging(known.id)
-        with Runs(workspace).noting(agent, "unmerge") as noted:
+        with Runs(workspace).recording(agent, "unmerge") as draft:
             writer.write([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
             changed = _restore_first_words(writer, workspace.patterns.some(before))
             members = _members(workspace, find(workspace, known.id))
             mine = [each.id for each in members]
             apart = [(one, other) for one in mine for other in before if other not in mine]
             Weighing(workspace).keep_apart(apart)
-            noted.told = f"unmerged {known.id}"
-            noted.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
-            noted.fields += changed
-            noted.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
+            draft.summary = f"unmerged {known.id}"
+            draft.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
+            draft.fields += changed
+            draft.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
     return _Changed(merged(members), [each.id for each in members if each.id != known.id], known.id)
 
 

@@ -58,9 +58,9 @@ def import_files(
     """
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
-        with Runs(workspace).noting(agent, "import") as noted:
+        with Runs(workspace).recording(agent, "import") as draft:
             done = importer.import_files(writer, files, progress)
-            done.note(noted)
+            done.note(draft)
     return done
 
 

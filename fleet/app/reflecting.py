@@ -87,10 +87,10 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, asked = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
-        with Runs(workspace).noting(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as noted:
+        with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as draft:
             done = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
-            noted.told = f"promoted {done.id} into {agent}'s memory"
-            noted.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
+            draft.summary = f"promoted {done.id} into {agent}'s memory"
+            draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", done.id, f"{done.id} was promoted")
     return _Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
 
@@ -109,12 +109,12 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
             first = find(workspace, prefix).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
-        with Runs(workspace).noting(agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as noted:
+        with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as draft:
             before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
             Promotions(writer, lessons).leave(ids)
-            noted.told = f"demoted {first} from {agent}'s memory"
+            draft.summary = f"demoted {first} from {agent}'s memory"
             published = [each for each, state in before.items() if state == edits.PUBLISHED]
-            noted.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
+            draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out")
     return _Decided(first, AgentMemory(workspace, agent).standing())

@@ -463,8 +463,8 @@ def _decide(workspace: Workspace, agent: str, one: str, other: str, said: str) -
         gone, kept = (other, one) if said == FIRST else (one, other)
         retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
-    with Runs(workspace).noting(agent, "decide") as noted:
+    with Runs(workspace).recording(agent, "decide") as draft:
         Weighing(workspace).keep_apart([(one, other)])
-        noted.told = f"{one} and {other} are two lessons"
-        noted.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
-    return f"two lessons; `fleet undo {noted.run}` undoes it"
+        draft.summary = f"{one} and {other} are two lessons"
+        draft.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
+    return f"two lessons; `fleet undo {draft.run}` undoes it"

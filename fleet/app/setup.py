@@ -121,7 +121,7 @@ def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
         UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
     """
     values, path = _checked(workspace.root, said), workspace.config_file
-    with workspace.locked(), Runs(workspace).noting(workspace.agent(or_guest=True), "config", [path]) as noted:
+    with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config", [path]) as draft:
         try:
             text = workspace.files.read(path).decode("utf-8")
             after = _with(text, values)
@@ -134,7 +134,7 @@ def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
         except (ValueError, AttributeError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
-        noted.told = f"set {', '.join(values)}"
+        draft.summary = f"set {', '.join(values)}"
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)

@@ -332,9 +332,9 @@ def _settled(workspace: Workspace) -> list[str]:
 def _take_logs(workspace: Workspace) -> None:
     """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
-        with Runs(workspace).noting(agent, "import") as noted:
+        with Runs(workspace).recording(agent, "import") as draft:
             done = LogPage(workspace, agent).take()
-            done.note(noted)
+            done.note(draft)
         where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if done.patterns_new:
             number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"

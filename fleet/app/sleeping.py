@@ -171,7 +171,7 @@ class _Begun(NamedTuple):
     def keep(self, workspace: Workspace, parts: Iterable[str], told: str) -> None:
         """Keep the sleep as a run as far as it is: its parts so far."""
         if fields := tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts)):
-            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, told=told, fields=fields)
+            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, summary=told, fields=fields)
             Runs(workspace).apply(run)
 
 
@@ -310,13 +310,13 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         source = f"mutation {each.code} ({each.name}) {each.id}"
         learning.correct(workspace, agent, Correction(each.failed, each.switch, text, source=source))
     memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
-    with Runs(workspace).noting(agent, "publish", memories) as noted:
+    with Runs(workspace).recording(agent, "publish", memories) as draft:
         promoted = reflecting.promote_all(workspace)
-        noted.told = f"{counted(len(promoted), 'lesson')} entered a memory"
+        draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
     said = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
     mine = Runs(workspace).listed() if won else ()
     made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
-    what = f"{counted(len(won), 'mutation')} logged, {noted.told}"
+    what = f"{counted(len(won), 'mutation')} logged, {draft.summary}"
     return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
 
 

@@ -376,12 +376,12 @@ class Guards:
             )
         before = [raw for raw, each in self._decisions() if each.id == known.id]
         made = json.dumps(_Guard(known.id, decision, until, step, _words_of(known)))
-        with Runs(workspace).noting("", "guard") as noted:
+        with Runs(workspace).recording("", "guard") as draft:
             workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
             self._forget([raw for raw in before if raw != made])
-            noted.told = f"{known.id} guards its step: {decision}"
+            draft.summary = f"{known.id} guards its step: {decision}"
             if before[:1] != [made]:
-                noted.fields = [Field(known.id, _GUARD, before[0] if before else None, made)]
+                draft.fields = [Field(known.id, _GUARD, before[0] if before else None, made)]
         return next(each for each in self.all() if each.id == known.id)
 
     def lift(self, prefix: str) -> list[str]:
@@ -395,10 +395,10 @@ class Guards:
         if not found:
             raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
         lifted = sorted(set(found.values()))
-        with Runs(self._workspace).noting("", "guard") as noted:
+        with Runs(self._workspace).recording("", "guard") as draft:
             self._forget(list(found))
-            noted.told = f"{', '.join(lifted)} guards nothing any more"
-            noted.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(found.items())]
+            draft.summary = f"{', '.join(lifted)} guards nothing any more"
+            draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(found.items())]
         return lifted
 
     def put_back(self, pattern: str, decided: str) -> None:

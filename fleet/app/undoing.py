@@ -1,11 +1,10 @@
-"""Undo as a use case: take back any run of this workspace, be it a command, a reflection or a night's tidying.
+"""Undo of any run of this workspace: a command, a reflection, a night's tidying.
 
-Files are as they were, or keep what a person wrote since; what the run counted counts no more, lessons that it stated
-first are retired, and what it set is set back where it still stands. What is append-only stays: a line more says that
-it was undone. To undo is a run of its own, so that it can be undone in turn.
+``store.runs`` undoes the edits of files. What else a run did is undone here: its occurrences no longer count, lessons
+that it stated first are retired, and fields that still have its values get the old ones back. An append-only record
+gets a line more, which says that the run was undone. The undo is a run itself, and can be undone.
 
-Which run is being taken back is noted before anything is changed, so that whoever comes next finishes what a crash
-left.
+The id of the run is stored before anything is changed, so the next command finishes an undo that a crash cut short.
 """
 
 from collections.abc import Sequence
@@ -26,27 +25,27 @@ from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
-from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs, TakenBack
+from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
-"""Key in ``local.db`` of the run that is being taken back."""
-_ELSEWHERE = frozenset({"entry", "part", "seen", "inbox"})
-"""Fields that are no value of anything: what was counted, and an item, whose lines name the run."""
-_NOTED = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
-"""Fields that stand in an agent's private file."""
+"""Key in ``local.db``: id of the run that is being undone."""
+_NOT_SET = frozenset({"entry", "part", "seen", "inbox"})
+"""Names of fields that record an occurrence or an item of the inbox, and no value that could be set back."""
+_PRIVATE = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
+"""Names of fields that stand in an agent's private file."""
 
 
 class Undone(NamedTuple):
     """Outcome of an undo.
 
     Attributes:
-        run: what was taken back.
+        run: the run that was undone.
         undone_by: id of the run that did so.
-        restored: files that are byte for byte as they were.
+        restored: files that have their old bytes again.
         merged: files that keep what was written since.
-        left: what stays as it is, in a sentence each.
-        did: what else was changed, in a sentence each.
+        left: what stays as it is, a sentence each.
+        did: what else was changed, a sentence each.
     """
 
     run: Run
@@ -58,66 +57,69 @@ class Undone(NamedTuple):
 
 
 def listed(workspace: Workspace) -> list[tuple[Run, str]]:
-    """Return the runs of this workspace, the newest first, each with the one that took it back; "" where it stands."""
+    """Return the runs of this workspace, the newest first, each with the id of its undo; "" for one that stands."""
     runs = Runs(workspace).listed()
-    gone = Runs(workspace).undone(runs)
-    return [(run, gone.get(run.id, "")) for run in runs]
+    undone = Runs(workspace).undone(runs)
+    return [(run, undone.get(run.id, "")) for run in runs]
 
 
 def about(workspace: Workspace, run: Run) -> str:
-    """Return the words of the lesson or finding that a run is about, as they are now; "" for several, or none."""
-    named = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
-    lessons, found = [each for each in named if each[0] == "p"], [each for each in named if each[0] == "d"]
+    """Return the present words of the only lesson or discovery that a run is about; "" for several, or none."""
+    ids = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
+    lessons, entries = [each for each in ids if each[0] == "p"], [each for each in ids if each[0] == "d"]
     if len(lessons) == 1:
-        return next((each.text for each in workspace.patterns.some(lessons)), "")
-    entry = workspace.discoveries.get(found[0]) if len(found) == 1 and not lessons else None
+        return next((lesson.text for lesson in workspace.patterns.some(lessons)), "")
+    entry = workspace.discoveries.get(entries[0]) if len(entries) == 1 and not lessons else None
     return entry.problem if entry is not None else ""
 
 
 def _last(workspace: Workspace) -> Run:
-    """Return the last command that a person or an agent gave here, a decision among them, and nobody took back.
+    """Return the last command that a person or an agent gave here, decisions included, and that is not undone.
 
     Raises:
-        NoError: there is none, or a later command left nothing that could be taken back in its place.
+        NoError: there is none, or a later command left no run that could be undone in its place.
     """
-    found = listed(workspace)
-    every = Inboxes(workspace).entries()
-    decided = {each.decision.run for each in every if each.decision is not None and each.decision.by}
-    parts = {field.id for run, _ in found for field in run.fields if field.name == PART}
-    stand = [run for run, undone_by in found if not undone_by and run.id not in parts]
-    last = next((run for run in stand if run.kind in COMMANDS or run.id in decided), None)
-    given, at = Runs(workspace).given()
-    if given and (last is None or last.at < at):
-        since = [run for run in stand if run.at >= at and run.kind != UNDO]
-        if made := [run for run in since if run.kind == _kind_left_by(given)]:
-            return made[-1]
-        raise NoError(_why_not(given, last, since))
+    runs = listed(workspace)
+    decisions = [entry.decision for entry in Inboxes(workspace).entries() if entry.decision is not None]
+    decided = {decision.run for decision in decisions if decision.by}
+    parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
+    standing = [run for run, undone_by in runs if not undone_by and run.id not in parts]
+    last = next((run for run in standing if run.kind in COMMANDS or run.id in decided), None)
+    command, at = Runs(workspace).last_unrecorded()
+    if command and (last is None or last.at < at):
+        since = [run for run in standing if run.at >= at and run.kind != UNDO]
+        if own := [run for run in since if run.kind == _kind_of_run(command)]:
+            return own[-1]
+        raise NoError(_why_not(command, last, since))
     if last is not None:
         return last
-    own = next((run.id for run in stand if run.kind != UNDO), "")
-    more = f"`fleet undo {own}` takes back what fleet did last by itself; " if own else ""
-    raise NoError(f"there is no command here that could be taken back; {more}`fleet undo --list` names all runs")
+    passed = next((run.id for run in standing if run.kind != UNDO), "")
+    hint = f"`fleet undo {passed}` takes back what fleet did last by itself; " if passed else ""
+    raise NoError(f"there is no command here that could be taken back; {hint}`fleet undo --list` names all runs")
 
 
-def _kind_left_by(given: str) -> str:
-    """Return the kind of the run that a command left, if it had something to do: its name, but for one."""
-    name = given.split()[1]
+def _kind_of_run(command: str) -> str:
+    """Return the kind of run that a command leaves if it has something to do: its name, with one exception."""
+    name = command.split()[1]
     return "reflect" if name == "done" else name
 
 
-def _why_not(given: str, last: Run | None, since: list[Run]) -> str:
-    """Return why the last command is not taken back, and neither is one before it: nobody asked for that one."""
-    told = [f"the last command here was `{given}`, which no bare `fleet undo` takes back; nothing was changed"]
-    told += [f"`fleet undo {run.id}` takes back what was done since: {run.told or run.kind}" for run in since[:1]]
-    told += [f"`fleet undo {last.id}` takes back the command before it: {last.told or last.kind}"] if last else []
-    return ". ".join([*told, "`fleet undo --list` names all runs"])
+def _why_not(command: str, last: Run | None, since: list[Run]) -> str:
+    """Return why the last command cannot be undone, with the ids of the runs around it; none is undone unasked."""
+    sentences = [f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed"]
+    sentences += [
+        f"`fleet undo {run.id}` takes back what was done since: {run.summary or run.kind}" for run in since[:1]
+    ]
+    if last is not None:
+        sentences.append(f"`fleet undo {last.id}` takes back the command before it: {last.summary or last.kind}")
+    return ". ".join([*sentences, "`fleet undo --list` names all runs"])
 
 
 def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
-    """Take back a run, of this id or the only one that begins so; without one, the last command here.
+    """Undo a run, by its id or the beginning of it; without one, the last command here.
 
     Raises:
-        NoError: there is no such run, it is taken back already, or it cannot be.
+        NoError: there is no such run, it is undone already, or it cannot be.
     """
     with _lock(workspace):
         _finish_pending(workspace)
@@ -133,11 +135,11 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
                 "`fleet undo --list` back"
             )
         workspace.state.put(**{_PENDING: run.id})
-        return _take_back(workspace, run)
+        return _undo(workspace, run)
 
 
 def finish(workspace: Workspace) -> None:
-    """Finish the undo that a crash left half done."""
+    """Finish an undo that a crash cut short."""
     if workspace.state.get(_PENDING):
         with _lock(workspace):
             _finish_pending(workspace)
@@ -151,125 +153,127 @@ def _finish_pending(workspace: Workspace) -> None:
     if pending := workspace.state.get(_PENDING):
         Runs(workspace).recover()
         with suppress(NoError):
-            _take_back(workspace, Runs(workspace).find(pending))
+            _undo(workspace, Runs(workspace).find(pending))
         workspace.state.put(**{_PENDING: ""})
 
 
-def _take_back(workspace: Workspace, run: Run) -> Undone:
-    """Take a run back; everything here may have been done before a crash, and is done once."""
+def _undo(workspace: Workspace, run: Run) -> Undone:
+    """Undo a run. Each step is idempotent: a crash may have come after it."""
     try:
-        undone = _Undoing(workspace, run).carry_out()
+        outcome = _Undoing(workspace, run).carry_out()
     except NoError:
         workspace.state.put(**{_PENDING: ""})
         raise
     workspace.state.put(**{_PENDING: ""})
-    return undone
+    return outcome
 
 
 class _Undoing:
-    """Undo of one run while it is at work, and what is told of it."""
+    """Undo of one run in progress, with the sentences about it."""
 
     def __init__(self, workspace: Workspace, run: Run) -> None:
         self._workspace, self._run = workspace, run
         self._agent = run.agent or workspace.agent(or_guest=True)
-        self._seen_before = {each.id: _seen_before(each) for each in reversed(run.fields) if each.name == "seen"}
+        self._seen_before = {field.id: _seen_before(field) for field in reversed(run.fields) if field.name == "seen"}
         self._did: list[str] = []
         self._left: list[str] = []
 
     def carry_out(self) -> Undone:
-        """Take the run back, or do what is missing where it is taken back already.
+        """Undo the run, or what is missing of an undo that was begun.
 
         Raises:
             NoError: one of its files changed meanwhile; nothing was changed.
         """
         runs = Runs(self._workspace)
         by = runs.undone().get(self._run.id)
-        done = TakenBack(runs.find(by), (), ()) if by else runs.take_back(self._run.id)
-        back = done.run
-        self._left += [f"{path} {why}" for path, why in back.left.items()]
-        for field in back.fields:
+        inverse = runs.find(by) if by else runs.undo(self._run.id)
+        self._left += [f"{path} {why}" for path, why in inverse.skipped.items()]
+        for field in inverse.fields:
             if field.name == "entry":
                 self._mark_entry(field)
-        self._mark_parts([field for field in back.fields if field.name == "part"])
-        if any((back.lessons, back.retired, back.fields)):
+        self._mark_parts([field for field in inverse.fields if field.name == "part"])
+        if any((inverse.lessons, inverse.retired, inverse.fields)):
             counting.reconcile_all(self._workspace)
-        self._retire_and_restore(back)
-        for field in back.fields:
+        self._retire_and_restore(inverse)
+        for field in inverse.fields:
             self._set(field)
-        for each in back.fields:  # a sync beside us may have promoted it once more, before we had set the counts back
-            if (each.name, each.before) == ("state", edits.PUBLISHED):
-                reflecting.leave(self._workspace, self._agent, each.id)
-        self._say_in_records(back)
-        return Undone(self._run, back.id, done.restored, done.merged, tuple(self._left), tuple(self._did))
+        for field in inverse.fields:  # a concurrent sync may have promoted it again, before the counts were set back
+            if (field.name, field.before) == ("state", edits.PUBLISHED):
+                reflecting.leave(self._workspace, self._agent, field.id)
+        self._note_in_records(inverse)
+        before = {edit.path: edit.before for edit in self._run.edits}
+        edited = [edit for edit in inverse.edits if edit.path not in inverse.skipped]
+        restored = tuple(edit.path for edit in edited if edit.after == before[edit.path])
+        merged = tuple(edit.path for edit in edited if edit.path not in restored)
+        return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
 
-    # --- what was counted
+    # --- occurrences
 
     def _mark_entry(self, field: Field) -> None:
-        """Say in the log that an entry was undone, or holds again. It stays, and counts no more, or again."""
-        said = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
+        """Mark an entry of the log as undone, or as valid again. It stays there, and no longer counts, or counts."""
+        is_marked = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
         signals = Signals(self._workspace, self._agent)
-        if field.after and (waits := signals.copy_of(field.id)):
-            signals.dismiss(waits)
-        elif not field.after and (waits := signals.ask_again(field.id)):
-            self._did.append(f"{waits} waits for its lesson: fleet learn {waits} --pattern ...")
-        if said:
+        if field.after and (pending := signals.copy_of(field.id)):
+            signals.dismiss(pending)
+        elif not field.after and (pending := signals.ask_again(field.id)):
+            self._did.append(f"{pending} waits for its lesson: fleet learn {pending} --pattern ...")
+        if is_marked:
             self._did.append(f"{field.id} is {'stated again' if field.after else 'undone'}: the log says so")
-        elif said is None:
+        elif is_marked is None:
             self._left.append(f"{field.id} counts as it did: somebody took its record out of the log")
 
     def _mark_parts(self, fields: Sequence[Field]) -> None:
-        """Have imported records count no more, or again, all in one write: as far as this agent told them."""
+        """Have imported records no longer count, or count again, in one write: those that this agent imported."""
         if not fields:
             return
-        mine, told_back = self._workspace.policy().mine, list[Line]()
+        mine, deltas = self._workspace.policy().mine, list[Line]()
         with self._workspace.writing(self._agent) as writer:
             for field in fields:
-                part, line = str(field.after or field.before), self._whole(field.id) or Line(field.id)
-                ours = [each for each in line.by_writer() if each in mine and names.agent_of(each) == self._agent]
-                told_back += [edits.undo_part(line, each, part, is_undone=not field.after) for each in ours]
-            writer.write([each for each in told_back if not each.is_empty()])
+                part, line = str(field.after or field.before), self._record(field.id) or Line(field.id)
+                own = [name for name in line.by_writer() if name in mine and names.agent_of(name) == self._agent]
+                deltas += [edits.undo_part(line, name, part, is_undone=not field.after) for name in own]
+            writer.write([delta for delta in deltas if not delta.is_empty()])
 
     # --- lessons
 
-    def _retire_and_restore(self, back: Run) -> None:
-        """Retire what the run stated first, and restore what it retired: all in one write.
+    def _retire_and_restore(self, inverse: Run) -> None:
+        """Retire what the run stated first, and restore what it retired, in one write.
 
-        Retired is also what nobody said but in occurrences that are undone by now; it is back with the first that is
-        not.
+        A lesson all of whose occurrences are undone is retired as well; the first one that counts again restores it.
         """
-        for each in (found for found in back.retired if found.startswith("d-")):
+        for entry in (id_ for id_ in inverse.retired if id_.startswith("d-")):
             try:
-                Findings(self._workspace, self._agent).retract(each)
-                self._did.append(f"{each} is taken back, for good")
+                Findings(self._workspace, self._agent).retract(entry)
+                self._did.append(f"{entry} is taken back, for good")
             except NoError as no:
                 self._left.append(str(no))
-        wanted = dict.fromkeys((each for each in back.retired if each.startswith("p-")), False)
-        wanted |= dict.fromkeys((each for each in back.lessons if each.startswith("p-")), True)
-        alone = self._only_counted(back)
-        if not wanted and not alone:
+        presence = dict.fromkeys((id_ for id_ in inverse.retired if id_.startswith("p-")), False)
+        presence |= dict.fromkeys((id_ for id_ in inverse.lessons if id_.startswith("p-")), True)
+        counted = self._only_counted(inverse)
+        if not presence and not counted:
             return
         with self._workspace.writing(self._agent) as writer:
-            lines = []
-            for each, is_wanted in (wanted | alone).items():
-                line = self._whole(each)
+            deltas = []
+            for id_, is_present in (presence | counted).items():
+                line = self._record(id_)
                 known = fold(line, self._workspace.policy()) if line is not None else None
                 if line is None or known is None:
-                    self._left.append(f"{each} is not here any more")
-                elif known.is_present is not is_wanted and self._may_change(known, is_counted=each in alone):
-                    name = writer.name
-                    lines.append(edits.restore(line, name, writer.tick()) if is_wanted else edits.retire(line, name))
-                    self._did.append(f"{each} is {'back' if is_wanted else 'retired'}: {known.text}")
-            writer.write(lines)
+                    self._left.append(f"{id_} is not here any more")
+                elif known.is_present is not is_present and self._may_change(known, is_counted=id_ in counted):
+                    me = writer.name
+                    deltas.append(edits.restore(line, me, writer.tick()) if is_present else edits.retire(line, me))
+                    self._did.append(f"{id_} is {'back' if is_present else 'retired'}: {known.text}")
+            writer.write(deltas)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
 
-    def _only_counted(self, back: Run) -> dict[str, bool]:
-        """Return the lessons that the run met again, and stated neither first nor last: whether each counts again."""
-        met = {each.id for each in self._run.fields if each.name == "seen" and _seen_before(each)}
-        met -= {*back.retired, *back.lessons}
-        counted = {str(each.after or each.before): bool(each.after) for each in back.fields if each.name == "entry"}
+    def _only_counted(self, inverse: Run) -> dict[str, bool]:
+        """Return the lessons of which the run only counted an occurrence: whether that counts again."""
+        again = {field.id for field in self._run.fields if field.name == "seen" and _seen_before(field)}
+        again -= {*inverse.retired, *inverse.lessons}
+        counts = {str(each.after or each.before): bool(each.after) for each in inverse.fields if each.name == "entry"}
         group = self._workspace.patterns.group
-        return {id_: is_so for id_, is_so in counted.items() if id_ in met and group(id_) == [id_]}
+        return {id_: is_counted for id_, is_counted in counts.items() if id_ in again and group(id_) == [id_]}
 
     def _may_change(self, known: Pattern, *, is_counted: bool) -> bool:
         if is_counted:
@@ -280,7 +284,7 @@ class _Undoing:
         return not why
 
     def _confirmed_since(self, known: Pattern) -> str:
-        """Return who met the lesson since, apart from the run: their word is not taken back with it."""
+        """Return who confirmed the lesson after the run; "" for nobody. Their occurrences stand."""
         run = self._run
         if known.id in self._seen_before:
             more = known.count("seen") - self._seen_before[known.id]
@@ -289,26 +293,26 @@ class _Undoing:
         others = sorted(writer for writer, at in known.adds.items() if at > run.at and not writer.startswith(mine))
         return f"{', '.join(others)} confirmed it since" if others else ""
 
-    def _whole(self, id_: str) -> Line | None:
+    def _record(self, id_: str) -> Line | None:
         return self._workspace.whole(self._agent, id_)
 
-    # --- what was set
+    # --- fields
 
     def _set(self, field: Field) -> None:
         if field.name == PART:
-            self._take_back_part(field)
+            self._undo_part(field)
         elif field.name == "apart":
             self._keep_apart(field)
         elif field.name == "guard":
             starting.Guards(self._workspace).put_back(field.id, str(field.after or ""))
             self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
-        elif field.name in _NOTED:
-            self._set_noted(field)
-        elif field.name not in _ELSEWHERE:
+        elif field.name in _PRIVATE:
+            self._set_private(field)
+        elif field.name not in _NOT_SET:
             self._set_field(field)
 
     def _set_field(self, field: Field) -> None:
-        """Set a field of a lesson to what it is to be, if it still is what the run made it."""
+        """Set a field of a lesson back, if it still has the run's value."""
         try:
             known = find(self._workspace, field.id)
         except NoError as why:
@@ -321,12 +325,12 @@ class _Undoing:
             if field.name == SCOPE:
                 CountedLog(self._workspace, self._agent).move(known.id, str(field.after or ""))
             else:
-                line, cut = self._whole(field.id) or Line(field.id), self._workspace.policy().cut
+                line, cut = self._record(field.id) or Line(field.id), self._workspace.policy().cut
                 edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
                 writer.write([edit])
 
-    def _set_noted(self, field: Field) -> None:
-        """Set what a pass of housekeeping noted of a lesson in the agent's private file."""
+    def _set_private(self, field: Field) -> None:
+        """Set a field in the agent's private file back, where housekeeping keeps its notes of a lesson."""
         is_there = self._workspace.notes_file(self._agent).is_file()
         known = self._workspace.notes(self._agent).get(field.id) if is_there else None
         now = known.fields.get(field.name) if known is not None else None
@@ -335,15 +339,15 @@ class _Undoing:
                 writer.set_own([(field.id, field.name, _value(field, now))])
 
     def _is_due(self, field: Field, now: object) -> bool:
-        """Tell whether a field still is what the run made it, and is not set back yet; say what becomes of it."""
+        """Return whether a field still has the run's value and is to be set back; note what becomes of it."""
         if canonical(now or "") == canonical(field.after or ""):
             return False
-        is_as_made = canonical(now or "") == canonical(field.before or "")
-        if is_as_made:
+        is_unchanged = canonical(now or "") == canonical(field.before or "")
+        if is_unchanged:
             self._did.append(f"{field.id}: {field.name} is {field.after or 'empty'} again")
         else:
             self._left.append(f"{field.id}: {field.name} was set to something else since, and stays")
-        return is_as_made
+        return is_unchanged
 
     def _keep_apart(self, field: Field) -> None:
         one, _, other = field.id.partition(" ")
@@ -353,8 +357,8 @@ class _Undoing:
             Weighing(self._workspace).forget_apart((one, other))
         self._did.append(f"{one} and {other} are {'two lessons' if field.after else 'asked about'} again")
 
-    def _take_back_part(self, field: Field) -> None:
-        """Take back a run that is a part of another, or do it again."""
+    def _undo_part(self, field: Field) -> None:
+        """Undo a run that is a part of another, or redo it."""
         runs = Runs(self._workspace)
         try:
             part = runs.find(runs.undone().get(field.id, "") if field.after else field.id)
@@ -368,30 +372,30 @@ class _Undoing:
         self._did += done.did
         self._left += done.left
 
-    def _say_in_records(self, back: Run) -> None:
-        """Say in the append-only records that a run was undone, or stands again."""
-        of, steps = self._run, 0
-        while of.kind == UNDO:
-            of, steps = Runs(self._workspace).find(of.of), steps + 1
-        again, why = steps % 2 == 1, f"by {back.id}"
-        if of.agent:  # else it is this machine's, and no agent's
-            known = [each for each in Records(self._workspace, of.agent).passes() if each.record.run == of.id]
-            if known and bool(known[-1].undone) == again:
-                Records(self._workspace, of.agent).undo(of.id, why, again=again)
+    def _note_in_records(self, inverse: Run) -> None:
+        """Note in the append-only records that a run was undone, or stands again."""
+        origin, steps = self._run, 0
+        while origin.kind == UNDO:
+            origin, steps = Runs(self._workspace).find(origin.of), steps + 1
+        again, why = steps % 2 == 1, f"by {inverse.id}"
+        if origin.agent:  # else it is this machine's, and no agent's
+            passes = [each for each in Records(self._workspace, origin.agent).passes() if each.record.run == origin.id]
+            if passes and bool(passes[-1].undone) == again:
+                Records(self._workspace, origin.agent).undo(origin.id, why, again=again)
                 state = "stands again" if again else "was undone"
-                self._did.append(f"{records.FILE_NAME} says that {of.id} {state}")
-        for each in Inboxes(self._workspace).undo(of.id, why, again=again):
-            waits = "waits again" if each.decision is not None else "waits no longer"
-            self._did.append(f"{each.item.id} {waits}: {each.item.title}")
+                self._did.append(f"{records.FILE_NAME} says that {origin.id} {state}")
+        for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
+            state = "waits again" if entry.decision is not None else "waits no longer"
+            self._did.append(f"{entry.item.id} {state}: {entry.item.title}")
 
 
-def _seen_before(counted: Field) -> int:
+def _seen_before(field: Field) -> int:
     """Return how often a lesson had been seen before the run counted it."""
-    if isinstance(counted.before, int):
-        return counted.before
-    return counted.after - 1 if isinstance(counted.after, int) else 0
+    if isinstance(field.before, int):
+        return field.before
+    return field.after - 1 if isinstance(field.after, int) else 0
 
 
 def _value(field: Field, now: object) -> object:
-    """Return what a field is set to; what is to be empty stays a list where it is one."""
+    """Return the value that a field is set back to: for none, an empty list where it is a list, else an empty text."""
     return field.after if field.after is not None else [] if isinstance(now, list) else ""

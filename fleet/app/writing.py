@@ -216,7 +216,7 @@ class Writing:
                 kind="reflect",
                 agent=self._agent,
                 at=self._workspace.wall(),
-                told=f"reflected on session {self._session.id[:60]}",
+                summary=f"reflected on session {self._session.id[:60]}",
                 edits=tuple(made.edits),
                 lessons=tuple(firsts),
                 fields=tuple(fields),

@@ -171,7 +171,7 @@ class _Chosen(msgspec.Struct):
             return
         with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
             workspace = Workspace(self.root())
-            Runs(workspace).note_given(command, began)
+            Runs(workspace).note_unrecorded(command, began)
             workspace.close()
 
 

@@ -100,7 +100,7 @@ def _undo(
             metavar="[RUN]",
             help="A run's id; none: the last command here.",
             autocompletion=output.completing(
-                lambda workspace, _: [(each.id, each.told) for each, _ in undoing.listed(workspace)]
+                lambda workspace, _: [(each.id, each.summary) for each, _ in undoing.listed(workspace)]
             ),
         ),
     ] = None,
@@ -119,23 +119,23 @@ def _undo(
             return
         with output.waiting("Taking back"):
             done = undoing.undo(workspace, run)
-        told = done._asdict() | {"run": done.run.id, "kind": done.run.kind, "told": done.run.told}
+        told = done._asdict() | {"run": done.run.id, "kind": done.run.kind, "told": done.run.summary}
         output.tell(told, _undone_rows(done), as_json=as_json)
 
 
 def _list_runs(found: list[tuple[Run, str]], about: list[str], total: int, *, as_json: bool) -> None:
     runs, rows = [], []
     for (each, undone_by), text in zip(found, about, strict=True):
-        known = {"id": each.id, "kind": each.kind, "agent": each.agent, "at": each.at, "told": each.told}
+        known = {"id": each.id, "kind": each.kind, "agent": each.agent, "at": each.at, "told": each.summary}
         runs.append(known | {"about": text, "files": [edit.path for edit in each.edits], "undone_by": undone_by})
-        said = ": ".join(filter(None, (each.told, one_line(text))))
+        said = ": ".join(filter(None, (each.summary, one_line(text))))
         rows.append(f"{each.id:<26}  {output.when(each.at)}  {said}{undone_by and f'  (taken back by {undone_by})'}")
     rows += [f"and {total - len(found):,} older; --all lists them"] if total > len(found) else []
     output.tell({"runs": runs, "total": total}, rows or "no run is noted here yet", as_json=as_json)
 
 
 def _undone_rows(done: Undone) -> list[str]:
-    head = f"{done.run.id}: {done.run.told or done.run.kind}"
+    head = f"{done.run.id}: {done.run.summary or done.run.kind}"
     rows = [f"taken back: {head}"]
     rows += [f"  {path} is as it was" for path in done.restored]
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]

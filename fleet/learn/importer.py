@@ -25,7 +25,7 @@ from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
 from fleet.store.files import modified_ms
 from fleet.store.lines import DISCOVERIES
-from fleet.store.runs import Field, Noted
+from fleet.store.runs import Draft, Field
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -125,11 +125,11 @@ class Imported(msgspec.Struct):
         """Pieces that were left out and ought to be told: headings, templates and remarks on the page are not."""
         return [each for each in self.pieces if each.left and each.left not in _UNTOLD]
 
-    def note(self, noted: Noted) -> None:
+    def note(self, draft: Draft) -> None:
         """Note it as a run, which counts and states no more when it is taken back."""
-        noted.told, noted.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
-        noted.fields = [Field(each, "part", None, part) for each, part, _ in self.told]
-        noted.fields += [Field(each, "seen", seen, None) for each, _, seen in self.told if each in self.stated]
+        draft.summary, draft.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
+        draft.fields = [Field(each, "part", None, part) for each, part, _ in self.told]
+        draft.fields += [Field(each, "seen", seen, None) for each, _, seen in self.told if each in self.stated]
 
 
 def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:

@@ -187,7 +187,7 @@ class Workspace:
                 found += [(agent, home, files)] if files else []
         return found
 
-    def path_now(self, path: str) -> str:
+    def current_path(self, path: str) -> str:
         """Return where a file is now of which a record of earlier says that it lies in an agent's home."""
         for place in self._places_before:
             below = path.removeprefix(f"{place}/")

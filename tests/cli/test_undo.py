@@ -56,10 +56,10 @@ def test_an_empty_id_is_no_run_and_takes_nothing_back(w):
 def test_the_last_command_is_a_persons_and_no_part_of_what_fleet_did_since(w):
     w.correct("w", LESSON)
     workspace = Workspace(w.folder / "w")
-    with Runs(workspace).noting("velma", "correct") as noted:
-        noted.told, noted.lessons = "logged by a sleep", ["p-0123456789abcdef"]
-    part = Field(noted.run, PART, None, noted.run)
-    run = Run(id="sleep-1", kind="sleep", agent="velma", at=workspace.wall(), told="slept", fields=(part,))
+    with Runs(workspace).recording("velma", "correct") as draft:
+        draft.summary, draft.lessons = "logged by a sleep", ["p-0123456789abcdef"]
+    part = Field(draft.run, PART, None, draft.run)
+    run = Run(id="sleep-1", kind="sleep", agent="velma", at=workspace.wall(), summary="slept", fields=(part,))
     Runs(workspace).apply(run)
     workspace.close()
     told = w.run("w", "undo").stdout
@@ -113,15 +113,15 @@ def test_what_a_sync_promotes_while_its_undo_is_at_work_leaves_the_memory_all_th
         w.correct("w", LESSON)
     memory = w.folder / "w/agents/velma/memory.md"
     assert LESSON in memory.read_text(encoding="utf-8")
-    take_back = Runs.take_back
+    undo_files = Runs.undo
 
     def with_a_sync(self: Runs, run_id: str) -> object:
-        done = take_back(self, run_id)
+        done = undo_files(self, run_id)
         with closing(Workspace(w.folder / "w")) as beside:
             assert reflecting.promote_all(beside), "the files are as they were, and the counts not yet"
         return done
 
-    monkeypatch.setattr(Runs, "take_back", with_a_sync)
+    monkeypatch.setattr(Runs, "undo", with_a_sync)
     with closing(Workspace(w.folder / "w")) as workspace:
         undoing.undo(workspace)
     assert LESSON not in memory.read_text(encoding="utf-8")

@@ -60,21 +60,21 @@ def test_a_run_that_is_taken_back_leaves_every_file_byte_for_byte_as_it_was(tmp_
     before = _texts(tmp_path)
     run = _applied(here, a=b"one\nthree\n", b=b"new\n")
     assert _texts(tmp_path) == {"a.md": b"one\nthree\n", "b.md": b"new\n"}
-    back = Runs(here).take_back(run.id)
+    back = Runs(here).undo(run.id)
     assert _texts(tmp_path) == before
-    assert sorted(back.restored) == ["a.md", "b.md"]
-    assert Runs(here).undone() == {run.id: back.run.id}
+    assert sorted(edit.path for edit in back.edits) == ["a.md", "b.md"]
+    assert Runs(here).undone() == {run.id: back.id}
 
 
 def test_a_run_that_was_taken_back_can_be_put_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
-    back = Runs(here).take_back(run.id).run
-    Runs(here).take_back(back.id)
+    back = Runs(here).undo(run.id)
+    Runs(here).undo(back.id)
     assert _texts(tmp_path) == {"a.md": b"new\n"}
     assert Runs(here).undone().keys() == {back.id}
     with pytest.raises(NoError):
-        Runs(here).take_back(back.id)
+        Runs(here).undo(back.id)
 
 
 def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path) -> None:
@@ -83,10 +83,9 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path
     run = _applied(here, a=b"title\n\nmine\n\nadded by the run\n\nend\n", b=b"made\n")
     (tmp_path / "a.md").write_bytes(b"title, mended\n\nmine\n\nadded by the run\n\nend\n")
     (tmp_path / "b.md").write_bytes(b"made\nand mine\n")
-    back = Runs(here).take_back(run.id)
+    Runs(here).undo(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"title, mended\n\nmine\n\nend\n"
     assert (tmp_path / "b.md").read_bytes() == b"and mine\n"
-    assert "a.md" in back.merged
 
 
 def test_a_file_that_changed_since_the_plan_was_made_stops_all_of_it(tmp_path: Path) -> None:
@@ -122,7 +121,7 @@ def test_a_person_who_edits_a_file_between_crash_and_recovery_keeps_the_edit(tmp
     (tmp_path / "b.md").write_bytes(b"a person's\n")
     (carried,) = Runs(_workspace(tmp_path)).recover()
     assert _texts(tmp_path) == {"a.md": b"new\n", "b.md": b"a person's\n"}
-    assert "b.md" in carried.left
+    assert "b.md" in carried.skipped
 
 
 @pytest.mark.parametrize("path", ["../out.md", "/etc/out.md", "link/out.md", "link", ".git/config", ""])
@@ -142,7 +141,7 @@ def test_a_file_that_a_person_removed_is_not_put_back(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes(b"old\n")
     run = _applied(here, a=b"new\n")
     (tmp_path / "a.md").unlink()
-    assert "a.md" in Runs(here).take_back(run.id).run.left
+    assert "a.md" in Runs(here).undo(run.id).skipped
     assert _texts(tmp_path) == {}
 
 
@@ -167,14 +166,14 @@ def test_a_line_that_both_changed_is_kept_in_both_wordings_and_none_is_glued_to_
     (tmp_path / "a.md").write_bytes(b"old end")
     run = _applied(here, a=b"new end\n")
     (tmp_path / "a.md").write_bytes(b"my end\nmore\n")
-    Runs(here).take_back(run.id)
+    Runs(here).undo(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"old end\nmy end\nmore\n"
 
 
 def test_a_command_whose_file_cannot_be_read_leaves_no_run_that_would_take_half_of_it_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     (tmp_path / "memory.md").mkdir()
-    with Runs(here).noting("velma", "correct", [tmp_path / "memory.md"]) as noted:
-        noted.lessons = ["p-00000000000000aa"]
+    with Runs(here).recording("velma", "correct", [tmp_path / "memory.md"]) as draft:
+        draft.lessons = ["p-00000000000000aa"]
     assert "cannot take this correct back" in here.warnings[0]
-    assert (noted.run, Runs(here).listed()) == ("", [])
+    assert (draft.run, Runs(here).listed()) == ("", [])
