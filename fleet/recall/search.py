@@ -1,8 +1,8 @@
 """Search: lessons, discoveries, corrections and journals that have the words of a query, best first.
 
 Words are joined by OR and ranked by bm25; what has all of them comes first. They are looked up by their stems and as
-beginnings of words; scripts without blanks, and words with signs (``C++``, ``--json``, ``.env``), as they are typed.
-Nothing that is typed ever reaches SQLite as syntax. Where lessons have embeddings, both orders are fused.
+prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as they are typed. No part of
+a query ever reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from crdt import clock
 from fleet.model import names
@@ -29,11 +29,12 @@ KINDS = PATTERN, DISCOVERY, CORRECTION, JOURNAL = ("pattern", "discovery", "corr
 QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
 SNIPPET_CHARS = 100
-_POOL_MIN = 100  # of so many the merged ones become one
+_POOL_MIN = 100
+"""Least number of hits asked of a source: merged records among them become one row."""
 _WORD_CHARS_MIN = 3
-_MEANT_MIN = 0.25
-"""Cosine from which on a lesson answers a question: a question says less than a lesson that says the same again."""
-_BEGINNING_CHARS_MIN = 4
+_COSINE_MIN = 0.25
+"""Least cosine of a lesson that answers a question: a question says less than a lesson in other words."""
+_PREFIX_CHARS_MIN = 4
 """Least length of a word that finds longer ones, where any word will do: "all" is not "allocate"."""
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
@@ -43,21 +44,21 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class _Term(NamedTuple):
-    """One thing to look for: a word, or a quoted phrase."""
+    """Term of a query: a word, or a quoted phrase."""
 
     text: str
     is_quoted: bool
 
 
 class Section(NamedTuple):
-    """One entry of a page.
+    """Entry of a page.
 
     Attributes:
-        line: where it stands in the page.
+        line: its line number in the page.
         head: its title.
         body: the rest of it.
         when: its date, as it is written there; "" for none.
-        lesson: the text of the lesson that it tells, so that a lesson is shown once; "" for none.
+        lesson: the text of its lesson, so that a lesson is shown once; "" for none.
     """
 
     line: int
@@ -68,7 +69,7 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A file of an agent that is searched as it is; ``sections`` cuts its bytes."""
+    """File of an agent that is searched without an index; ``sections`` parses its bytes."""
 
     path: Path
     kind: str
@@ -77,19 +78,19 @@ class Page(NamedTuple):
 
 
 class _Hit(NamedTuple):
-    """One thing found.
+    """Hit of a search.
 
     Attributes:
         kind: one of ``KINDS``.
         id: of a pattern or discovery, else "".
-        where: of a page the file and line: ``agents/velma/JOURNAL.md:12``; "" for what has an id.
-        text: what it says in short.
-        snippet: the part of it that was asked for, in one line; at first the rest of what it says.
-        who: whose it is.
-        at: when, a stamp or a heading's date; "" if it is not known.
+        where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
+        text: its main sentence.
+        snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
+        who: name of its author.
+        at: its time, a stamp or a heading's date; "" if unknown.
         seen: how often a pattern was seen.
-        retired: whether it was.
-        changed: what somebody else than its author made of a pattern, in words.
+        retired: True for a retired pattern.
+        changed: who edited which field of a pattern, in words.
     """
 
     kind: str
@@ -118,7 +119,7 @@ class Answer(NamedTuple):
     is_near: bool = False
 
     def rendered(self) -> str:
-        """Return the hits for a terminal: what and where, then what it says, with the part that was asked for."""
+        """Return the hits for a terminal: kind and place, then the text, with the snippet."""
         return "\n".join(map(_rendered, self.hits))
 
 
@@ -134,15 +135,15 @@ def search(
     """Return the hits of a query, those with all its words first.
 
     Args:
-        workspace: whose lessons and discoveries are searched.
-        query: words, and phrases in quotes; anything is safe. Beyond ``QUERY_CHARS_MAX`` and ``TERMS_MAX`` it is cut.
+        workspace: its lessons and discoveries are searched.
+        query: words, and phrases in quotes; any text is safe. It is cut at ``QUERY_CHARS_MAX`` and ``TERMS_MAX``.
         pages: corrections and journals of the agents here.
-        kinds: only these; none: all.
-        everything: retired lessons, too.
-        limit: at most so many hits.
+        kinds: of hits; none: all.
+        everything: include retired lessons.
+        limit: greatest number of hits.
 
     Raises:
-        UsageError: there is nothing to look for in it, or no such kind.
+        UsageError: the query has no term, or a kind is unknown.
     """
     kinds = kinds or KINDS
     if unknown := [name for name in kinds if name not in KINDS]:
@@ -154,59 +155,59 @@ def search(
     if PATTERN in kinds:
         sources.append(_Lessons(workspace, everything=everything, query=query))
     if DISCOVERY in kinds:
-        sources.append(_Findings(workspace))
-    sections = [(page, each) for page in pages if page.kind in kinds for each in page.sections(_bytes(page.path))]
+        sources.append(_Discoveries(workspace))
+    sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
     with closing(Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
         sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
-        with workspace.snapshot():  # else each find that is looked up would look at all files first
+        with workspace.snapshot():  # else each lookup of a hit would refresh the database first
             return _answer(sources, terms, limit)
 
 
 def _answer(sources: "Sequence[_Source]", terms: list[_Term], limit: int) -> Answer:
-    every, some = _expressions(terms)
+    all_terms, any_term = _expressions(terms)
     count = max(2 * limit, _POOL_MIN)
-    full = [source.matching(every, count) if every else [] for source in sources]
-    near = [source.nearest(some, count) for source in sources]
-    found = _once(sources, [*_interleaved(full), *_interleaved(near)])
-    looked_for = [term.text for term in terms]
-    hits = tuple(_fit(sources[at].show(key), looked_for) for at, key in found[:limit])
-    return Answer(hits, len(found) > limit, bool(hits) and not any(full))
+    full = [source.matching(all_terms, count) for source in sources]
+    near = [source.nearest(any_term, count) for source in sources]
+    keys = _deduplicated(sources, [*_interleaved(full), *_interleaved(near)])
+    words = [term.text for term in terms]
+    hits = tuple(_displayed(sources[number].hit(key), words) for number, key in keys[:limit])
+    return Answer(hits, len(keys) > limit, bool(hits) and not any(full))
 
 
-_Place = tuple[int, str]
-"""Number of a source, and the key of what it found."""
+_Key = tuple[int, str]
+"""Number of a source, and the key of a hit in it."""
 
 
-def _interleaved(found: Sequence[Sequence[str]]) -> list[_Place]:
-    """Return the finds of all sources in the order of their ranks: bm25 of two tables cannot be compared."""
-    rows = zip_longest(*([(at, key) for key in keys] for at, keys in enumerate(found)))
-    return [place for place in chain.from_iterable(rows) if place is not None]
+def _interleaved(keys: Sequence[Sequence[str]]) -> list[_Key]:
+    """Return the keys of all sources in the order of their ranks: bm25 of two tables cannot be compared."""
+    ranks = zip_longest(*([(number, key) for key in of_source] for number, of_source in enumerate(keys)))
+    return [key for key in chain.from_iterable(ranks) if key is not None]
 
 
-def _once(sources: "Sequence[_Source]", found: Sequence[_Place]) -> list[_Place]:
-    """Return the finds without those that tell a lesson that is among them: one row a lesson."""
-    lessons = {key for at, key in found if sources[at].kind == PATTERN}
-    kept: dict[str, _Place] = {}
-    for at, key in found:
-        lesson = sources[at].lesson(key)
-        if sources[at].kind == PATTERN or lesson not in lessons:
-            kept.setdefault(lesson or f"{at} {key}", (at, key))
-    return list(kept.values())
+def _deduplicated(sources: "Sequence[_Source]", keys: Sequence[_Key]) -> list[_Key]:
+    """Return the keys without page sections whose lesson is among them: one row a lesson."""
+    lessons = {key for number, key in keys if sources[number].kind == PATTERN}
+    unique: dict[str, _Key] = {}
+    for number, key in keys:
+        lesson = sources[number].lesson(key)
+        if sources[number].kind == PATTERN or lesson not in lessons:
+            unique.setdefault(lesson or f"{number} {key}", (number, key))
+    return list(unique.values())
 
 
-# --- what is asked --------------------------------------------------------------------------------------------------
+# --- the query ------------------------------------------------------------------------------------------------------
 
 
 def _terms(query: str) -> list[_Term]:
     """Return the words and phrases of a query. A quote that is never closed ends with the query."""
-    found = []
+    terms = []
     for quoted, closed, word in _TERM.findall(_clean(query)[:QUERY_CHARS_MAX]):
         text = _clean(quoted or word)
         if _WORD.search(text):
-            text = text.rstrip(_FINAL)  # a full stop behind a word says nothing
+            text = text.rstrip(_FINAL)
         if text:
-            found.append(_Term(text, bool(closed)))
-    return list(dict.fromkeys(found))[:TERMS_MAX]
+            terms.append(_Term(text, bool(closed)))
+    return list(dict.fromkeys(terms))[:TERMS_MAX]
 
 
 def _clean(text: str) -> str:
@@ -214,55 +215,59 @@ def _clean(text: str) -> str:
 
 
 def _expressions(terms: list[_Term]) -> tuple[str, str]:
-    """Return the full-text expression of what has all terms, and of what has any, or a word of one without its signs.
+    """Return two full-text expressions: one of all terms, and one of any term, or a word of one without its symbols.
 
-    What is quoted is wanted in both.
+    Both require what is quoted.
     """
-    telling = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
-    each = [found for term in telling if (found := _expression(term))]
-    quoted = [found for term in telling if term.is_quoted and (found := _expression(term))]
-    some = [_expression(term, is_whole=len(term.text) < _BEGINNING_CHARS_MIN) for term in telling]
-    signed = [
-        term.text for term in telling if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
+    terms = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
+    required = [_expression(term) for term in terms]
+    quoted = [_expression(term) for term in terms if term.is_quoted]
+    any_of = [_expression(term, is_whole=len(term.text) < _PREFIX_CHARS_MIN) for term in terms]
+    with_symbols = [
+        term.text for term in terms if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
     ]
-    words = {word for text in signed for word in _WORD.findall(text) if len(word) >= _WORD_CHARS_MIN}
-    some += [phrase for word in sorted(words) for phrase in similarity.Words(word).phrases()]
-    either = " OR ".join(filter(None, some))
-    return " AND ".join(each), " AND ".join([*quoted, f"({either})"] if either else quoted)
+    words = {word for text in with_symbols for word in _WORD.findall(text) if len(word) >= _WORD_CHARS_MIN}
+    any_of += [phrase for word in sorted(words) for phrase in similarity.Words(word).phrases()]
+    either = " OR ".join(filter(None, any_of))
+    return " AND ".join(filter(None, required)), " AND ".join(filter(None, [*quoted, f"({either})" if either else ""]))
 
 
 def _expression(term: _Term, *, is_whole: bool = False) -> str:
-    """Return the full-text expression of a term, "" when there is nothing in it that is indexed."""
-    found = similarity.Words(term.text).phrases()
-    if not found:
+    """Return the full-text expression of a term, "" when no part of it is indexed."""
+    phrases = similarity.Words(term.text).phrases()
+    if not phrases:
         return ""
-    if not (term.is_quoted or is_whole) and found[0].endswith('"') and len(term.text) > 1:
-        found[0] = f"({found[0]} OR {found[0]} *)"
-    return f"({' AND '.join(found)})"
+    if not (term.is_quoted or is_whole) and phrases[0].endswith('"') and len(term.text) > 1:
+        phrases[0] = f"({phrases[0]} OR {phrases[0]} *)"
+    return f"({' AND '.join(phrases)})"
 
 
-# --- where is looked ------------------------------------------------------------------------------------------------
+# --- the sources ----------------------------------------------------------------------------------------------------
 
 
-class _Source(Protocol):
-    """One kind of what can be found. Keys stand for single finds."""
+class _Source:
+    """Source of hits of one kind; each hit has a key."""
 
     kind: str
 
     def matching(self, expression: str, count: int) -> list[str]:
-        """Return the keys of what an expression finds, best first."""
+        """Return the keys of the hits of an expression, "" for none, best first."""
+        raise NotImplementedError
 
     def nearest(self, expression: str, count: int) -> list[str]:
-        """Return the keys of what an expression finds, "" for nothing, or of what means much the same, best first."""
+        """Return the keys of the hits of an expression, and of records of similar meaning, best first."""
+        return self.matching(expression, count)
 
-    def lesson(self, key: str) -> str:
-        """Return the id of the lesson that a find tells, "" for none."""
+    def lesson(self, key: str) -> str:  # noqa: ARG002 - a discovery has none
+        """Return the id of the lesson of a hit, "" for none."""
+        return ""
 
-    def show(self, key: str) -> _Hit:
-        """Return a find, not screened yet."""
+    def hit(self, key: str) -> _Hit:
+        """Return a hit, not screened yet."""
+        raise NotImplementedError
 
 
-class _Lessons:
+class _Lessons(_Source):
     """Lessons of the clan, and the private ones of the agents here; merged records as one."""
 
     kind = PATTERN
@@ -274,42 +279,41 @@ class _Lessons:
         private = [workspace.notes(agent) for agent in workspace.agents_with_notes()]
         self._stores: list[Patterns] = [workspace.patterns, *private]
         self._grouped = workspace.patterns.groups()
-        self._known: dict[str, Pattern] = {}
+        self._patterns: dict[str, Pattern] = {}
 
     def matching(self, expression: str, count: int) -> list[str]:
-        ranked: dict[str, float] = {}
-        for store in self._stores:
-            for each, bm25 in store.matching(expression, count, retired=self._everything):
-                if found := self._pattern(store, each):
-                    ranked[found.id] = min(bm25, ranked.get(found.id, 0.0))
-        return sorted(ranked, key=lambda each: ranked[each])
+        ranks: dict[str, float] = {}
+        for store in self._stores if expression else ():
+            for id_, bm25 in store.matching(expression, count, retired=self._everything):
+                if pattern := self._pattern(store, id_):
+                    ranks[pattern.id] = min(bm25, ranks.get(pattern.id, 0.0))
+        return sorted(ranks, key=lambda id_: ranks[id_])
 
     def nearest(self, expression: str, count: int) -> list[str]:
-        by_words = self.matching(expression, count) if expression else []
         by_meaning = [
-            found.id
-            for each, _ in Embeddings(self._workspace).nearest(self._query, count, _MEANT_MIN)
-            if (found := self._pattern(self._workspace.patterns, each)) and (found.is_listed or self._everything)
+            pattern.id
+            for id_, _ in Embeddings(self._workspace).nearest(self._query, count, _COSINE_MIN)
+            if (pattern := self._pattern(self._workspace.patterns, id_)) and (pattern.is_listed or self._everything)
         ]
-        return similarity.fused(by_words, by_meaning)
+        return similarity.fused(self.matching(expression, count), by_meaning)
 
-    def _pattern(self, store: Patterns, each: str) -> Pattern | None:
-        found = store.lesson(each) if each in self._grouped else store.get(each)
-        if found is not None:
-            self._known[found.id] = found
-        return found
+    def _pattern(self, store: Patterns, id_: str) -> Pattern | None:
+        pattern = store.lesson(id_) if id_ in self._grouped else store.get(id_)
+        if pattern is not None:
+            self._patterns[pattern.id] = pattern
+        return pattern
 
     def lesson(self, key: str) -> str:
         return key
 
-    def show(self, key: str) -> _Hit:
-        each = self._known[key]
-        rest = _PART.join(filter(None, (each.correct, each.value("title"), each.category, *each.tags)))
-        who, seen = names.agent_of(each.by), each.count("seen")
-        return _Hit(PATTERN, key, "", each.text, rest, who, each.at, seen, not each.is_present, Renderer().edits(each))
+    def hit(self, key: str) -> _Hit:
+        lesson = self._patterns[key]
+        rest = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
+        who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
+        return _Hit(PATTERN, key, "", lesson.text, rest, who, lesson.at, seen, not lesson.is_present, edits)
 
 
-class _Findings:
+class _Discoveries(_Source):
     """Discoveries of the clan."""
 
     kind = DISCOVERY
@@ -318,23 +322,18 @@ class _Findings:
         self._discoveries = workspace.discoveries
 
     def matching(self, expression: str, count: int) -> list[str]:
-        return [each for each, _ in self._discoveries.matching(expression, count)] if expression else []
+        return [id_ for id_, _ in self._discoveries.matching(expression, count)] if expression else []
 
-    nearest = matching
-
-    def lesson(self, key: str) -> str:  # noqa: ARG002 - no discovery tells a lesson
-        return ""
-
-    def show(self, key: str) -> _Hit:
-        each = self._discoveries.get(key)
-        if each is None:
-            return _Hit(DISCOVERY, key, "", "", "", "", "")  # it was taken out since it was found
-        rest = _PART.join(filter(None, (each.solution, each.context, each.type, *each.tags)))
-        return _Hit(DISCOVERY, key, "", each.problem, rest, names.agent_of(each.by), each.at)
+    def hit(self, key: str) -> _Hit:
+        entry = self._discoveries.get(key)
+        if entry is None:
+            return _Hit(DISCOVERY, key, "", "", "", "", "")  # it was retracted after the match
+        rest = _PART.join(filter(None, (entry.solution, entry.context, entry.type, *entry.tags)))
+        return _Hit(DISCOVERY, key, "", entry.problem, rest, names.agent_of(entry.by), entry.at)
 
 
-class _Pages:
-    """The sections of all pages of one kind."""
+class _Pages(_Source):
+    """Sections of all pages of one kind."""
 
     def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: Passages) -> None:
         self.kind = kind
@@ -345,13 +344,11 @@ class _Pages:
     def matching(self, expression: str, count: int) -> list[str]:
         return [str(number) for number in self._texts.matching(self.kind, expression, count)] if expression else []
 
-    nearest = matching
-
     def lesson(self, key: str) -> str:
-        told = self._sections[int(key)][1].lesson
-        return self._workspace.patterns.same_text(told) if told else ""
+        text = self._sections[int(key)][1].lesson
+        return self._workspace.patterns.same_text(text) if text else ""
 
-    def show(self, key: str) -> _Hit:
+    def hit(self, key: str) -> _Hit:
         page, section = self._sections[int(key)]
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
         return _Hit(self.kind, "", where, section.head, section.body, page.agent, section.when)
@@ -364,57 +361,57 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-# --- how it is shown ------------------------------------------------------------------------------------------------
+# --- display --------------------------------------------------------------------------------------------------------
 
 
-def _fit(found: _Hit, looked_for: Sequence[str]) -> _Hit:
-    """Return a find fit to be shown: screened whole, then cut, since half of a secret is not known as one."""
-    text, rest = readable(found.text) or UNREADABLE, readable(found.snippet)
-    at, at_rest = _place(text, looked_for), _place(rest, looked_for)
-    return found._replace(
-        where=readable(found.where),
+def _displayed(hit: _Hit, words: Sequence[str]) -> _Hit:
+    """Return a hit fit for display: screened whole, then cut, since half of a secret is not recognised as one."""
+    text, rest = readable(hit.text) or UNREADABLE, readable(hit.snippet)
+    in_text, in_rest = _position(text, words), _position(rest, words)
+    return hit._replace(
+        where=readable(hit.where),
         text=text,
-        snippet=_snippet(rest, at_rest) if at < 0 <= at_rest else _snippet(text, max(at, 0)),
-        who=readable(found.who),
-        at=readable(found.at) if found.at != clock.ZERO else "",
-        changed=readable(found.changed),
+        snippet=_snippet(rest, in_rest) if in_text < 0 <= in_rest else _snippet(text, max(in_text, 0)),
+        who=readable(hit.who),
+        at=readable(hit.at) if hit.at != clock.ZERO else "",
+        changed=readable(hit.changed),
     )
 
 
-def _snippet(text: str, at: int = 0, chars: int = SNIPPET_CHARS) -> str:
-    """Return at most ``chars`` characters of a text, with the place that a hit stands at."""
+def _snippet(text: str, position: int = 0, chars: int = SNIPPET_CHARS) -> str:
+    """Return at most ``chars`` characters of a text around a position."""
     if len(text) <= chars:
         return text
-    start = min(max(at - _BEFORE_HIT_CHARS, 0), len(text) - chars + 1)
+    start = min(max(position - _BEFORE_HIT_CHARS, 0), len(text) - chars + 1)
     if start:
-        start = 1 + max(text.find(" ", start, at), start - 1)  # not in the middle of a word
+        start = 1 + max(text.find(" ", start, position), start - 1)  # not in the middle of a word
     opening = "…" if start else ""
     if len(text) - start <= chars - len(opening):
         return opening + text[start:]
     return f"{opening}{text[start : start + chars - len(opening) - 1].rstrip()}…"
 
 
-def _place(text: str, looked_for: Iterable[str]) -> int:
-    """Return where the first hit stands, -1 if there is none: as it was asked for, else the first of its words."""
-    plain, wanted = _plain(text), [_plain(term) for term in looked_for]
-    for chosen in (wanted, [word for term in wanted for word in _WORD.findall(term)]):
-        if found := [at for term in chosen if (at := plain.find(term)) >= 0]:
-            return min(found)
+def _position(text: str, terms: Iterable[str]) -> int:
+    """Return the position of the first term in a text, else of the first word of one, else -1."""
+    plain, wanted = _plain(text), [_plain(term) for term in terms]
+    for candidates in (wanted, [word for term in wanted for word in _WORD.findall(term)]):
+        if positions := [position for term in candidates if (position := plain.find(term)) >= 0]:
+            return min(positions)
     return -1
 
 
 def _plain(text: str) -> str:
-    """Return a text without case and accents, letter by letter: each has its place still."""
+    """Return a text without case and accents, letter by letter: positions stay the same."""
     if text.isascii():
         return text.lower()
     return "".join(unicodedata.normalize("NFD", letter)[0].casefold()[:1] or letter for letter in text)
 
 
 def _rendered(hit: _Hit) -> str:
-    often = f"{hit.seen}x" if hit.kind == PATTERN else ""
-    filed = [hit.kind, often, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
-    said = _snippet(hit.text)
-    rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, filed))}", f"  {said}"]
-    if hit.snippet.strip("…") not in said:
+    count = f"{hit.seen}x" if hit.kind == PATTERN else ""
+    details = [hit.kind, count, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
+    text = _snippet(hit.text)
+    rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}"]
+    if hit.snippet.strip("…") not in text:
         rows.append(f"  > {hit.snippet}")
     return "\n".join(rows)
