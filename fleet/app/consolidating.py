@@ -19,7 +19,7 @@ from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scrat
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.consolidation import Gates, Lock, Migration, Plan, Topic
 from fleet.reflect.inbox import Inbox, Inboxes
-from fleet.reflect.observations import Said, Whose
+from fleet.reflect.observations import Statement, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
 from fleet.store.runs import Edit, Run, Runs
@@ -56,7 +56,7 @@ class _Suggested(NamedTuple):
     left: tuple[str, ...] = ()
     compressed: int = 0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it as one line; "" where nothing changed."""
         said = []
         if self.rows:
@@ -83,11 +83,11 @@ class _Closed(NamedTuple):
     suggested: _Suggested
     consolidated: "Consolidated | None" = None
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it as one line; "" where nothing happened."""
-        said = [f"a block was added to {self.log}" if self.log else "", self.suggested.told()]
+        said = [f"a block was added to {self.log}" if self.log else "", self.suggested.summary()]
         if self.consolidated is not None and self.consolidated.run:
-            said.append(self.consolidated.told())
+            said.append(self.consolidated.summary())
         return "; ".join(filter(None, said))
 
 
@@ -106,10 +106,10 @@ class Consolidated(NamedTuple):
     run: str = ""
     diff: str = ""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it as one line."""
         if self.plan is None:
-            return f"a gate is closed: {self.gates.told()}"
+            return f"a gate is closed: {self.gates.summary()}"
         if not self.plan.files:
             return "nothing to consolidate: no file changed, and the time of the last consolidation stays"
         return (
@@ -151,14 +151,15 @@ def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[s
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with _scratchpad_lock(workspace):
-        seen = [each for each in Scratchpad(_text(workspace, auto_reflect.FILE)).said() if each.session == whose.key]
+        pad = Scratchpad(_text(workspace, auto_reflect.FILE))
+        seen = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in seen)])
         known = set()
         for block in _blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
-                known |= {_wording_id(each.text) for each in block.said}
+                known |= {_wording_id(each.text) for each in block.statements}
             else:
-                seen += [each for each in block.said if each.session == whose.key]
+                seen += [each for each in block.statements if each.session == whose.key]
         told = told or _lines_of_observations(seen)
         said = {kind: [each for each in lines if _wording_id(each) not in known] for kind, lines in told.items()}
         if not any(said.values()):
@@ -191,7 +192,7 @@ def _lines_of_reflection(said: Reflection) -> dict[str, list[str]]:
     return {kind: lines for kind, lines in clean.items() if lines}
 
 
-def _lines_of_observations(watched: Iterable[Said]) -> dict[str, list[str]]:
+def _lines_of_observations(watched: Iterable[Statement]) -> dict[str, list[str]]:
     """Return what was observed, as lines of a block."""
     places = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
     found: dict[str, list[str]] = {}
@@ -241,7 +242,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
-    said = [*pad.said(), *(each for block in _blocks(workspace, since) for each in block.said)]
+    said = [*pad.statements(), *(each for block in _blocks(workspace, since) for each in block.statements)]
     said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
     rules = [*pad.promoted_items(), *_rows_undone(workspace)]
     with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
@@ -287,7 +288,7 @@ def _as_row(found: Recurrence) -> Entry:
     return Entry(found.category, item.strip(), detail.strip())
 
 
-def _evidence(said: Said) -> str:
+def _evidence(said: Statement) -> str:
     """Return when, in whose session and in what words something was said."""
     return f"{said.at} {said.session if said.is_known else _session_named(said.session)}: {said.text}"
 
@@ -309,7 +310,7 @@ def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Se
 
 
 def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.Item:
-    said = found.said if found is not None else ()
+    said = found.statements if found is not None else ()
     return inbox.Item(
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
@@ -400,7 +401,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         kept, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
-            days.setdefault(Said.observed(rows(line))[0].at[:10], []).append(line)
+            days.setdefault(Statement.observed(rows(line))[0].at[:10], []).append(line)
         edits = [page.to(kept)] if moved else []
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)
@@ -479,7 +480,7 @@ def _record(done: Consolidated, session: str) -> Record:
         Written(name=name, ids=ids, count=len(ids)) for name, ids in (("topics", plan.added), ("merged", plan.merged))
     )
     return Record(
-        run=done.run, kind="consolidation", session=session, outcome="success", why=done.told(), writers=written
+        run=done.run, kind="consolidation", session=session, outcome="success", why=done.summary(), writers=written
     )
 
 

@@ -136,7 +136,7 @@ def keep_up(workspace: Workspace) -> list[Entry]:
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
-        Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.told(), data))
+        Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
     return gone
 
 
@@ -154,7 +154,7 @@ def _finish(workspace: Workspace) -> None:
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
                 how = inbox.REJECTED if said[id_] == inbox.REJECTED else inbox.APPROVED
-                Inbox(workspace, entry.agent).decide([Decision(id=id_, said=how, did=run.summary, run=run.id)])
+                Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome=how, did=run.summary, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
@@ -165,7 +165,7 @@ def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iter
         Inbox(workspace, agent).put_all(fresh)
     for id_, each in open_.items():
         if id_ not in wanted:
-            Inbox(workspace, each.agent).decide([Decision(id=id_, said="elsewhere", why=why)])
+            Inbox(workspace, each.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
 
 
 def _of_pair(asked: Asked) -> Item:
@@ -189,7 +189,7 @@ def _of_held(held: reviewing.Waiting) -> Item:
     return Item(
         kind="bulk",
         key=f"{held.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
-        title=held.told,
+        title=held.summary,
         evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: reviewing.SHOWN_MAX]),
         weight=float(len(held.lessons)),
         diff=f"{held.retires:,} lessons out, {held.edits:,} that read otherwise",
@@ -222,10 +222,10 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
     wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
     every = Inboxes(workspace).entries()
     found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
-    waiting = [each for each in found if each.waits]
+    waiting = [each for each in found if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if found and (last := found[-1].decision) is not None:
-        none = f"{found[-1].item.id} was decided: {last.said} on {last.at[:10]}. Nothing was changed"
+        none = f"{found[-1].item.id} was decided: {last.outcome} on {last.at[:10]}. Nothing was changed"
     names.only([each.item.id for each in waiting], prefix, none)
     return waiting[0]
 
@@ -253,10 +253,10 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
         if why := handler.check(workspace, entry):
-            box.decide([Decision(id=id_, said="elsewhere", by=agent, why=why)])
+            box.decide([Decision(id=id_, outcome="elsewhere", by=agent, why=why)])
             raise NoError(f"{id_} waits no longer: {why}. Nothing was changed")
         told, run = handler.approve(workspace, entry, answer)
-        said = Decision(id=id_, said="approved", by=agent, did=told, run=run)
+        said = Decision(id=id_, outcome="approved", by=agent, did=told, run=run)
         box.decide([said])
         return said
 
@@ -276,7 +276,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
                 draft.summary = f"rejected {entry.item.id}"
                 draft.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
             run = draft.run
-        said = Decision(id=entry.item.id, said="rejected", by=agent, why=why, did=told, run=run)
+        said = Decision(id=entry.item.id, outcome="rejected", by=agent, why=why, did=told, run=run)
         Inbox(workspace, entry.agent).decide([said])
         return said
 
@@ -288,7 +288,7 @@ def undo(workspace: Workspace, done: Decision) -> str:
         return "; ".join((*back.did, *back.left)) or "taken back"
     for each in Inboxes(workspace).entries():
         if each.item.id == done.id:
-            Inbox(workspace, each.agent).decide([Decision(id=done.id, said="reopened")])
+            Inbox(workspace, each.agent).decide([Decision(id=done.id, outcome="reopened")])
     return f"{done.id} waits again"
 
 
@@ -505,7 +505,7 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Put a notebook in order as it is now, however much that changes: the plan is made anew."""
     done = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
-    return done.report.told(), done.run
+    return done.report.summary(), done.run
 
 
 def _note_check(workspace: Workspace, entry: Entry) -> str:
@@ -544,7 +544,7 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Consolidate the daily logs as they are now, however much that changes."""
     done = consolidating.consolidate(workspace, entry.agent, force=True)
-    return done.told(), done.run
+    return done.summary(), done.run
 
 
 HANDLERS: dict[str, _Handler] = {

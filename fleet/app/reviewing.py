@@ -292,8 +292,8 @@ class Waiting(NamedTuple):
         return f"{self.kind}{_SEPARATOR}{self.group}"
 
     @property
-    def told(self) -> str:
-        """Its effect, in a sentence."""
+    def summary(self) -> str:
+        """Effect of a yes, in a sentence."""
         lessons = counted(len(self.lessons), "lesson or discovery", "lessons or discoveries")
         if self.kind == OWN:
             return (
@@ -308,9 +308,9 @@ class Waiting(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON shows it."""
-        same = {name: getattr(self, name) for name in ("kind", "writers", "told", "retires", "edits")}
+        same = {name: getattr(self, name) for name in ("kind", "writers", "retires", "edits")}
         lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
-        found = {"pair": self.name, "writer": self.group, **same}
+        found = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
         return found | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
 

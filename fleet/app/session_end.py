@@ -63,9 +63,9 @@ class Reflected(NamedTuple):
     why: str = ""
     is_deferred: bool = False
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what came of it, in a sentence."""
-        return self.why or (self.record.told() if self.record is not None else "nothing was done")
+        return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
 class _Old(NamedTuple):
@@ -283,8 +283,8 @@ def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
         DiskError: it is not there; nobody was told.
     """
     done = Records(workspace, agent).append(record)
-    told = {"agent": agent, "saved": done.saved, "told": done.told()} | done.as_found(with_raw=False)
-    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.told(), told))
+    told = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_found(with_raw=False)
+    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.summary(), told))
     return done
 
 

@@ -59,7 +59,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         name: one of ``PHASES``.
         read: what it looked at, in words.
         changed: how many things are another than before; of a dry run, would be.
-        told: what it did, in a sentence; "" for nothing.
+        summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.
         diff: what it changes, a line each.
         runs: ids of the runs that it left.
@@ -69,7 +69,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     read: str = ""
     changed: int = 0
-    told: str = ""
+    summary: str = msgspec.field(default="", name="told")
     left: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ class _Begun(NamedTuple):
 
 def _summary(phases: Sequence[Phase]) -> str:
     """Return what phases did in one line."""
-    return "; ".join(f"{each.name}: {each.told}" for each in phases if each.changed) or "nothing to do"
+    return "; ".join(f"{each.name}: {each.summary}" for each in phases if each.changed) or "nothing to do"
 
 
 def _run_phase(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
@@ -244,14 +244,14 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
     ran = [each for each in done if not each.why]
     said = f"reflected on {counted(len(ran), 'session')}" if ran else ""
-    return Phase(read=read, changed=len(ran), told=said, left=left)
+    return Phase(read=read, changed=len(ran), summary=said, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Look for what came up in three separate sessions or more."""
     done = consolidating.suggest(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
-    return Phase(read=f"observations ({done.mode})", changed=number, told=done.told(), left=done.left)
+    return Phase(read=f"observations ({done.mode})", changed=number, summary=done.summary(), left=done.left)
 
 
 def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -259,14 +259,14 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     gates = consolidating.check(workspace, agent)
     # A lock that a crash left is no closed gate: who consolidates tells a dead holder from a living one.
     if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
-        return Phase(read="the gates", left=(f"a gate is closed: {gates.told()}",))
+        return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     shown = consolidating.consolidate(workspace, agent, dry_run=True)
     plan = shown.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic')}", tuple(shown.diff.splitlines())
     if is_trial:
-        return Phase(read=read, changed=number, told=shown.told(), diff=diff)
+        return Phase(read=read, changed=number, summary=shown.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
         put = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
@@ -275,7 +275,7 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         done = consolidating.consolidate(workspace, agent)
     except BusyError as why:
         return Phase(read=read, left=(str(why),))
-    return Phase(read=read, changed=number if done.run else 0, told=done.told(), diff=diff)
+    return Phase(read=read, changed=number if done.run else 0, summary=done.summary(), diff=diff)
 
 
 def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -285,13 +285,13 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if done.waits:
         left.append(f"the plan changes too much: it waits as {done.waits}, see fleet inbox")
     if done.report.skipped is not None:
-        left.append(done.report.told())
+        left.append(done.report.summary())
     number = done.report.changes if done.run or is_trial else 0
     read = counted(done.report.total_scanned, "note")
     return Phase(
         read=read,
         changed=number + done.report.dreamed_accepted,
-        told=done.report.told(),
+        summary=done.report.summary(),
         left=tuple(left),
         diff=tuple(done.plan.diff()) if number else (),
     )
@@ -304,7 +304,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     read = counted(len(won), "mutation that worked", "mutations that worked")
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)
-        return Phase(read=read, changed=len(won), told="; ".join(texts), left=left)
+        return Phase(read=read, changed=len(won), summary="; ".join(texts), left=left)
     before = {each.id for each in Runs(workspace).listed()} if won else set()
     for each, text in zip(won, texts, strict=True):
         source = f"mutation {each.code} ({each.name}) {each.id}"
@@ -317,7 +317,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     mine = Runs(workspace).listed() if won else ()
     made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
     what = f"{counted(len(won), 'mutation')} logged, {draft.summary}"
-    return Phase(read=read, changed=len(said), told=what if said else "", diff=tuple(said), runs=made)
+    return Phase(read=read, changed=len(said), summary=what if said else "", diff=tuple(said), runs=made)
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -330,7 +330,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     more = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(found.groups), "cluster")
-    return Phase(read=read, changed=len(fresh), told=more, left=waits)
+    return Phase(read=read, changed=len(fresh), summary=more, left=waits)
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -338,14 +338,14 @@ def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # n
     if sharing.Membership(workspace).shown():
         return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
-    return Phase(read="shards", changed=int(is_written), told="the edition was written" if is_written else "")
+    return Phase(read="shards", changed=int(is_written), summary="the edition was written" if is_written else "")
 
 
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Render what is read: the clan's page, and what lies ready for the next session."""
     _, is_new = sharing.settle(workspace, agent)
     starting.make_ready(workspace)
-    return Phase(read="pages", changed=int(is_new), told="rendered patterns.md" if is_new else "")
+    return Phase(read="pages", changed=int(is_new), summary="rendered patterns.md" if is_new else "")
 
 
 _Act = Callable[[Workspace, str, bool], Phase]
@@ -392,7 +392,7 @@ def work_at_the_end(call: Call) -> str:
     with opened(call) as workspace, call.guarded("the session was not reflected on"):
         reflected += session_end.reflect_due(workspace, only=call.session)
         for came in reflected:
-            call.log(f"reflected on {came.session}: {came.told()}")
+            call.log(f"reflected on {came.session}: {came.summary()}")
     _close_session(call, reflected)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
@@ -419,5 +419,5 @@ def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:
         plans = (each.plan for each in reflected if each.session == call.session)
         said = next((plan.reflection for plan in plans if plan is not None), None)
         with opened(call) as workspace:
-            if told := consolidating.close_session(workspace, call.agent, call.session, said).told():
+            if told := consolidating.close_session(workspace, call.agent, call.session, said).summary():
                 call.log(told)

@@ -241,7 +241,7 @@ class SessionStart:
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
         asked = Inboxes(workspace, [agent]).count()
-        lines += [asked.told()] if asked.number else []
+        lines += [asked.summary()] if asked.number else []
         if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
             lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())

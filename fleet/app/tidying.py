@@ -343,7 +343,7 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
             before = before or None
         fields.append(Field(each.id, each.field, before, after))
     pages = _memory_edits(workspace, agent, notebook, plan)
-    return Runs(workspace).fresh(KIND, agent, plan.report.told(), pages, fields)
+    return Runs(workspace).fresh(KIND, agent, plan.report.summary(), pages, fields)
 
 
 def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> tuple[Edit, ...]:
@@ -388,7 +388,7 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
 def _record(workspace: Workspace, agent: str, done: Tidied) -> None:
     ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
-    told = Record(run=done.run, kind=KIND, outcome="success", why=done.report.told(), writers=(written,))
+    told = Record(run=done.run, kind=KIND, outcome="success", why=done.report.summary(), writers=(written,))
     Records(workspace, agent).append(told)
 
 
@@ -400,7 +400,7 @@ def _put_tidying_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
         rows = [*rows[:_DIFF_ROWS], more]
     title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
     most = workspace.config.sleep.changes_max(total)
-    return put_aside(workspace, agent, KIND, title, (found.report.told(),), most, rows)
+    return put_aside(workspace, agent, KIND, title, (found.report.summary(),), most, rows)
 
 
 def put_aside(

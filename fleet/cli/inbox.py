@@ -96,11 +96,11 @@ def _inbox(
 
 
 def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
-    found = [{"id": each.id, "said": each.said, "did": each.did, "run": each.run} for each in done]
+    found = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in done]
     rows = [] if done or failed else [_CAUGHT_UP]
     for each in done:
         undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
-        rows.append(f"{each.id} {each.said}: {each.did}{undo}")
+        rows.append(f"{each.id} {each.outcome}: {each.did}{undo}")
     output.tell({"decided": found, "failed": [str(each) for each in failed]}, rows, as_json=as_json)
     for no in [] if as_json else failed:
         output.note(str(no))
@@ -256,7 +256,7 @@ def _held_rows(held: Waiting) -> list[str]:
     shown = held.lessons[: reviewing.SHOWN_MAX]
     more = len(held.lessons) - len(shown)
     return [
-        f"{held.name}  {held.told}",
+        f"{held.name}  {held.summary}",
         *(f"  {each}  {text}" for each, text in shown),
         *([f"  and {more:,} more: --json"] if more else []),
         f"  left out here until you say: fleet review --answer {held.name}={'|'.join(reviewing.ANSWERS_TO_LEFT_OUT)}",

@@ -52,7 +52,7 @@ def _records(
 def _as_json(found: Pass) -> dict[str, object]:
     record = found.record
     more = {"number": found.number, "usd": found.usd, "undone": found.undone, "saved": record.saved}
-    return record.as_found(with_raw=False) | more | {"told": record.told()}
+    return record.as_found(with_raw=False) | more | {"told": record.summary()}
 
 
 def _listed(found: list[Pass], waits: list[Record], since: str) -> list[str]:
@@ -69,7 +69,7 @@ def _row(found: Pass) -> str:
     what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
     state = f"  (undone {output.when(found.undone)})" if found.undone else ""
     cost = "cost not known" if found.usd is None else f"${found.usd:.2f}"
-    return f"{found.number:>4}  {output.when(record.at)}  {what}, {cost}: {record.told()}{state}"
+    return f"{found.number:>4}  {output.when(record.at)}  {what}, {cost}: {record.summary()}{state}"
 
 
 def _tell(found: Pass, *, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def _tell(found: Pass, *, as_json: bool) -> None:
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
     rows = [_row(found), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
     rows += [f"  left out: {record.left_out}"] if record.left_out else []
-    rows += [f"  {record.why}"] if record.why and record.why not in record.told() else []
+    rows += [f"  {record.why}"] if record.why and record.why not in record.summary() else []
     for each in record.writers:
         ids = f": {', '.join(each.ids)}" if each.ids else ""
         rows.append(f"  {each.name}: {each.count}{ids}{f'; failed: {each.error}' if each.error else ''}")

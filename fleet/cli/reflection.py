@@ -90,7 +90,7 @@ def _done(session: output.Session = "", agent: output.Agent = "", as_json: outpu
 
 def _close(workspace: Workspace, agent: str, session: str, said: Reflection | None) -> str:
     """Log what a session did; return what came of it, "" for nothing."""
-    told = consolidating.close_session(workspace, agent, session, said).told()
+    told = consolidating.close_session(workspace, agent, session, said).summary()
     if told:
         output.note(told)
     return told
@@ -141,7 +141,7 @@ def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
     rows = [] if done or not none else [none]
     for each in done:
         is_run = each.record is None or each.record.run
-        rows.append(for_terminal(f"{each.session}: {each.told()}" if is_run else _plan_told(each)))
+        rows.append(for_terminal(f"{each.session}: {each.summary()}" if is_run else _plan_told(each)))
         if each.record is not None and each.record.run:
             undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
             rows.append(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
@@ -154,7 +154,7 @@ def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
 def _plan_told(each: Reflected) -> str:
     """Return what a dry run would do."""
     if each.record is None or each.plan is None:
-        return f"{each.session}: {each.told()}"
+        return f"{each.session}: {each.summary()}"
     record, plan = each.record, each.plan
     head = (
         f"{each.session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
@@ -168,7 +168,7 @@ def _plan_told(each: Reflected) -> str:
 
 
 def _as_found(each: Reflected) -> dict[str, object]:
-    found: dict[str, object] = {"session": each.session, "told": each.told(), "deferred": each.is_deferred}
+    found: dict[str, object] = {"session": each.session, "told": each.summary(), "deferred": each.is_deferred}
     if each.record is not None:
         found["record"] = each.record.as_found()
     if each.plan is not None:
@@ -221,7 +221,7 @@ def _tidied_as_json(done: Tidied) -> dict[str, Any]:
 
 
 def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
-    rows = [done.report.told()]
+    rows = [done.report.summary()]
     if done.report.dream_report_ingested is not None:
         told = done.report.dream_report_ingested
         rows.append(
@@ -293,7 +293,7 @@ def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
 def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
     """Return a phase as lines: what it read, what it did or would do, and what it left and why."""
     verb = "would change" if is_trial else "changed"
-    said = f"{verb} {phase.changed:,}: {phase.told}" if phase.changed else (phase.error or "nothing to change")
+    said = f"{verb} {phase.changed:,}: {phase.summary}" if phase.changed else (phase.error or "nothing to change")
     rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {said}"]
     rows += [f"    {row}" for row in phase.diff[:_ROWS]]
     rows += [f"    left: {why}" for why in phase.left]
@@ -340,7 +340,7 @@ def _tell_gates(gates: Gates, *, as_json: bool) -> None:
     """Say how the gates stand; exit 0 where all are open, 1 where one is closed, 3 where nobody can tell."""
     found = {"open": gates.is_open, "hours": None if gates.hours is None else round(gates.hours, 2)}
     found |= {name: getattr(gates, name) for name in ("sessions", "holder", "trouble")}
-    output.tell(found, f"{'open' if gates.is_open else 'closed'}: {gates.told()}", as_json=as_json)
+    output.tell(found, f"{'open' if gates.is_open else 'closed'}: {gates.summary()}", as_json=as_json)
     if gates.trouble:
         note(f".agents/.consolidation-lock {gates.trouble}; `fleet consolidate --force` writes it anew")
         raise typer.Exit(EXIT_REFUSED)
@@ -354,10 +354,10 @@ def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> N
     if dry_run and done.diff:
         rows += ["", done.diff, "", "nothing was changed: --dry-run"]
     else:
-        rows.append(done.told())
+        rows.append(done.summary())
     if done.run:
         rows.append(f"undo: fleet undo {done.run}")
-    found = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.told()}
+    found = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.summary()}
     found |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
     phases = [{"phase": name, "told": told} for name, told in plan.phases.items()]
     output.tell(found | {"phases": phases}, rows, as_json=as_json)

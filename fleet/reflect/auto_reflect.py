@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
-from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Said, Whose, category_of
+from fleet.reflect.observations import BOUNDARY, GOTCHA, PATTERN, Statement, Whose, category_of
 from fleet.text import dates
 from fleet.text.markdown import HEADING, Page, Part, Row, rows
 
@@ -122,12 +122,12 @@ class Scratchpad:
         """Tell whether the page was migrated: what happens goes to the daily logs alone."""
         return DAILY in self._text
 
-    def said(self) -> list[Said]:
+    def statements(self) -> list[Statement]:
         """Return what sessions said: observations, and the entries of the session log."""
         page = Page.parse(self._text)
         seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
         return [
-            *Said.observed(seen),
+            *Statement.observed(seen),
             *(each for section in page.named(SESSION_LOG) for each in _said_in_log(page.inside(section))),
         ]
 
@@ -184,21 +184,21 @@ class Scratchpad:
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if Whose.named_on(row) is not None and Said.observed([row])
+            if Whose.named_on(row) is not None and Statement.observed([row])
         ]
         moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
         if not moved:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
-        days = sorted(each.at[:10] for each in Said.observed(rows("\n".join(taken))))
+        days = sorted(each.at[:10] for each in Statement.observed(rows("\n".join(taken))))
         told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
         kept = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
 
 
-def _said_in_log(found: Iterable[Row]) -> list[Said]:
+def _said_in_log(found: Iterable[Row]) -> list[Statement]:
     """Return what the entries of a session log say, line by line."""
-    told: list[Said] = []
+    told: list[Statement] = []
     session = at = kind = ""
     for row in found:
         heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
@@ -214,7 +214,7 @@ def _said_in_log(found: Iterable[Row]) -> list[Said]:
             is_part = row.text[:1].isspace() or re.fullmatch(_BULLET, row.text.rstrip())
             kind = own or (kind if is_part else "")
             if rest:
-                told.append(Said(rest, at, session, kind))
+                told.append(Statement(rest, at, session, kind))
         if at and (by := Whose.named_on(row)) and by.mark and (entry or not row.text.strip()):
             session = by.key
     return told
@@ -385,7 +385,7 @@ class Block(NamedTuple):
 
     session: str
     at: str
-    said: tuple[Said, ...]
+    statements: tuple[Statement, ...]
     stamp: str = ""
     is_whole: bool = False
 
@@ -394,7 +394,7 @@ class Block(NamedTuple):
         """Keys of the sessions that it is about: its own, or in one that only gathers observations, theirs."""
         if not self.session.startswith("@") or self.is_whole:
             return frozenset((self.session,))
-        return frozenset(each.session for each in self.said)
+        return frozenset(each.session for each in self.statements)
 
     @property
     def ends_ms(self) -> int:
@@ -481,9 +481,9 @@ class DailyLog:
         return Block(session, at, tuple(said), by.at if by else "", bool(kinds - {"observed"}))
 
 
-def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Said], set[str]]:
+def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Statement], set[str]]:
     """Return what the rows of a block say, and of what kinds that is."""
-    said: list[Said] = []
+    said: list[Statement] = []
     kinds: set[str] = set()
     kind, watched = "", list[Row]()
     for row in inside:
@@ -498,11 +498,11 @@ def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[S
         own, words = _labelled(row.text)
         if words and words.casefold() not in _NOTHING:
             kinds.add(own or kind or "done")
-            said.append(Said(words, at, session, own or kind))
+            said.append(Statement(words, at, session, own or kind))
     if watched:
         kinds.add("observed")
         # What fleet put there names its session; what others did is of the block's.
-        said += [each if each.is_known else each._replace(session=session) for each in Said.observed(watched)]
+        said += [each if each.is_known else each._replace(session=session) for each in Statement.observed(watched)]
     return said, kinds
 
 

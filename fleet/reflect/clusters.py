@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, merged
-from fleet.reflect.observations import Said, category_of, is_directive, without_label
+from fleet.reflect.observations import Statement, category_of, is_directive, without_label
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
@@ -323,13 +323,13 @@ class Recurrence(NamedTuple):
 
     Attributes:
         text: the wording that was used most, the oldest of equals.
-        said: every place where it was said, the oldest first.
+        statements: every place where it was said, the oldest first.
         sessions: the keys of its separate sessions, in the order of time.
     """
 
     text: str
     others: tuple[str, ...]
-    said: tuple[Said, ...]
+    statements: tuple[Statement, ...]
     sessions: tuple[str, ...]
 
     @property
@@ -340,12 +340,12 @@ class Recurrence(NamedTuple):
     @property
     def days(self) -> tuple[str, ...]:
         """The days on which it was said."""
-        return tuple(sorted({each.at[:10] for each in self.said}))
+        return tuple(sorted({each.at[:10] for each in self.statements}))
 
     @property
     def category(self) -> str:
         """Gotcha, Pattern or Boundary."""
-        return category_of(self.text, (each.kind for each in self.said))
+        return category_of(self.text, (each.kind for each in self.statements))
 
     @property
     def is_directive(self) -> bool:
@@ -359,13 +359,13 @@ class Recurrence(NamedTuple):
 
     @classmethod
     def among(
-        cls, said: Iterable[Said], known: Sequence[str] = (), compared: Callable[[str], str] = str
-    ) -> "tuple[list[Recurrence], dict[int, list[Said]]]":
+        cls, said: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
+    ) -> "tuple[list[Recurrence], dict[int, list[Statement]]]":
         """Return all that was said, each thing once; apart from it what says the same as a known text, by number.
 
         ``compared``: returns what of a text is compared.
         """
-        places: dict[str, list[Said]] = {}
+        places: dict[str, list[Statement]] = {}
         for each in said:
             if _is_telling(text := _plain(compared(each.text))):
                 places.setdefault(text, []).append(each)
@@ -374,7 +374,7 @@ class Recurrence(NamedTuple):
         anchors: dict[str, int] = {}
         for number, each_known in enumerate(known):
             anchors.setdefault(_plain(compared(each_known)), number)
-        matched: dict[int, list[Said]] = {}
+        matched: dict[int, list[Statement]] = {}
         found: list[Recurrence] = []
         for group in _in_like_words(sorted({*newest, *anchors})):
             everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
@@ -383,11 +383,11 @@ class Recurrence(NamedTuple):
                 matched.setdefault(pointed, []).extend(everything)
             else:
                 found.append(_recurrence(everything))
-        found.sort(key=lambda each: (-len(each.sessions), each.said[0].at, each.text))
+        found.sort(key=lambda each: (-len(each.sessions), each.statements[0].at, each.text))
         return found, matched
 
 
-def _recurrence(said: list[Said]) -> Recurrence:
+def _recurrence(said: list[Statement]) -> Recurrence:
     spoken = [without_label(each.text) for each in said]
     counted = Counter(spoken)
     first = {text: at for at, text in reversed(list(enumerate(spoken)))}
@@ -395,11 +395,11 @@ def _recurrence(said: list[Said]) -> Recurrence:
     return Recurrence(order[0], tuple(order[1:]), tuple(said), _separate_sessions(said))
 
 
-def _by_time(each: Said) -> tuple[str, str, str]:
+def _by_time(each: Statement) -> tuple[str, str, str]:
     return each.at, each.session, each.text
 
 
-def _separate_sessions(said: Sequence[Said]) -> tuple[str, ...]:
+def _separate_sessions(said: Sequence[Statement]) -> tuple[str, ...]:
     """Return the keys of the separate sessions that said something, in the order of time."""
     known = {each.session for each in said if each.is_known}
     days = {each.at[:10] for each in said if each.is_known}

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Said, fitting, says
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, says
 from fleet.store import homes
 from fleet.text import dates, screening, similarity
 from fleet.text.markdown import Page, Part, rows
@@ -178,7 +178,7 @@ class Gates(NamedTuple):
         """True where all three are."""
         return not self.trouble and self.is_time and self.sessions >= SESSIONS_MIN and not self.holder
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return the three gates as one line."""
         hours = "never before" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
         lock = f"held by {self.holder}" if self.holder else "free"
@@ -245,8 +245,8 @@ class Topic(NamedTuple):
         """
         spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
         first, *later = found.sessions
-        days = {each.session: each.at[:10] for each in reversed(found.said)}
-        why = "It did not work" if {each.kind for each in found.said} <= {"failed", "dead-end"} else "It came up"
+        days = {each.session: each.at[:10] for each in reversed(found.statements)}
+        why = "It did not work" if {each.kind for each in found.statements} <= {"failed", "dead-end"} else "It came up"
         text = "\n".join(
             [
                 *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
@@ -261,7 +261,7 @@ class Topic(NamedTuple):
         )
         return _free_path(_title_of(found.text), taken), text
 
-    def merged(self, text: str, said: Iterable[Said]) -> str:
+    def merged(self, text: str, said: Iterable[Statement]) -> str:
         """Return the file's text with a History line for each session that it does not name yet."""
         firsts: dict[str, str] = {}
         for each in sorted(said, key=lambda each: (each.at, each.session)):
@@ -319,7 +319,7 @@ def _title_of(text: str) -> str:
 
 def _type_of(found: Recurrence) -> str:
     """Return the type of the topic that something recurring becomes."""
-    kinds = {each.kind for each in found.said}
+    kinds = {each.kind for each in found.statements}
     likes = says(found.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
     if "decided" in kinds or likes:
         return "preference"
@@ -506,11 +506,11 @@ class Plan(NamedTuple):
 def _merged(
     known: Mapping[str, Topic],
     numbered: Sequence[tuple[str, str]],
-    matched: Mapping[int, Sequence[Said]],
+    matched: Mapping[int, Sequence[Statement]],
     files: Mapping[str, bytes],
 ) -> dict[str, str]:
     """Return the topics that more sessions have met, as they are to be."""
-    told: dict[str, list[Said]] = {}
+    told: dict[str, list[Statement]] = {}
     for number, said in matched.items():
         if number < len(numbered):
             told.setdefault(numbered[number][0], []).extend(said)
@@ -532,12 +532,12 @@ def _contradicted(known: Iterable[Topic]) -> set[str]:
 # --- what is worth keeping --------------------------------------------------------------------------------------------
 
 
-def _gathered(blocks: Iterable[Block]) -> tuple[list[Said], dict[str, int]]:
+def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]:
     """Return what the logs say that may be worth a topic, and how much was skipped for which reason."""
-    kept: list[Said] = []
+    kept: list[Statement] = []
     skipped: dict[str, int] = {}
     for block in blocks:
-        for each in block.said:
+        for each in block.statements:
             if why := _skip_reason(each):
                 skipped[why] = skipped.get(why, 0) + 1
             else:
@@ -545,7 +545,7 @@ def _gathered(blocks: Iterable[Block]) -> tuple[list[Said], dict[str, int]]:
     return kept, skipped
 
 
-def _skip_reason(said: Said) -> str:
+def _skip_reason(said: Statement) -> str:
     """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
     if screening.screen(said.text).secrets or "[REDACTED:" in said.text:
         return "a secret"
@@ -668,7 +668,7 @@ def _by_day(lines: list[str]) -> _Parted:
     """Return the lines that are no observations, and the observations of each day."""
     rest, found = list[str](), dict[str, list[str]]()
     for line in lines:
-        seen = Said.observed(rows(line))
+        seen = Statement.observed(rows(line))
         (found.setdefault(seen[0].at[:10], []) if seen else rest).append(line)
     return rest, sorted(found.items())
 

@@ -176,7 +176,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
         """Number of notes that are other than before."""
         return self.consolidated + self.absolutized_dates + self.archived + self.conflicts_resolved
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it as one line."""
         if self.skipped is not None:
             return f"skipped: {_WHY_SKIPPED[self.skipped]}; `fleet tidy --mode always` does it now"

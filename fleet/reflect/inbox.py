@@ -28,6 +28,7 @@ GRACE_DAYS = 7
 
 APPROVED: Literal["approved"] = "approved"
 REJECTED: Literal["rejected"] = "rejected"
+_Outcome = Literal["approved", "rejected", "expired", "withdrawn", "elsewhere", "reopened"]
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
 PAIRS = frozenset({"merge", "contradiction"})
@@ -78,7 +79,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """Decision on an item.
 
     Attributes:
-        said: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
+        outcome: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
         at: when, a stamp.
         why: the reason, a person's or ours.
         did: what the decision changed, in a line.
@@ -86,7 +87,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """
 
     id: str
-    said: Literal["approved", "rejected", "expired", "withdrawn", "elsewhere", "reopened"]
+    outcome: _Outcome = msgspec.field(name="said")
     at: str = ""
     by: str = ""
     why: str = ""
@@ -117,7 +118,7 @@ class Entry(NamedTuple):
     was: Decision | None = None
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         """True where nobody decided it yet."""
         return self.decision is None
 
@@ -149,7 +150,7 @@ class _Waiting(NamedTuple):
     since: str
     kinds: dict[str, int]
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return it in a line; "" where nothing waits."""
         if not self.number:
             return ""
@@ -183,7 +184,9 @@ class Inbox:
                 named = _with_id(self._workspace, self._agent, each)
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
-                    is_again = like.waits and like.item.run == each.run != ""  # a crash ended that run, and it goes on
+                    is_again = (
+                        like.is_pending and like.item.run == each.run != ""
+                    )  # a crash ended that run, and it goes on
                     done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                     continue
                 known[named.id] = Entry(self._agent, named)
@@ -214,10 +217,10 @@ class Inbox:
     def expire(self) -> list[Entry]:
         """Drop what was shown and whose last day has passed; return it, for whoever says so."""
         today = self._workspace.wall()[:_DAY_CHARS]
-        gone = [each for each in self.entries() if each.waits and (day := each.last_day()) and day < today]
+        gone = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
         if gone:
             why = [(each.item.id, f"its last day was {each.last_day()}") for each in gone]
-            self.decide([Decision(id=id_, said="expired", why=text) for id_, text in why])
+            self.decide([Decision(id=id_, outcome="expired", why=text) for id_, text in why])
         return gone
 
     def _locked(self) -> AbstractContextManager[None]:
@@ -245,7 +248,7 @@ class Inboxes:
 
     def waiting(self, kind: str = "") -> list[Entry]:
         """Return what waits, of a kind if it is named, the best-evidenced first; of equals the oldest."""
-        found = [each for each in self.entries() if each.waits and kind in ("", each.item.kind)]
+        found = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(found, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
     def count(self) -> _Waiting:
@@ -265,7 +268,7 @@ class Inboxes:
         """Close what waits under a key, since it was decided elsewhere."""
         for each in self.waiting(kind):
             if each.item.key == key:
-                Inbox(self._workspace, each.agent).decide([Decision(id=each.item.id, said="elsewhere", did=did)])
+                Inbox(self._workspace, each.agent).decide([Decision(id=each.item.id, outcome="elsewhere", did=did)])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
         """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
@@ -284,20 +287,20 @@ class Inboxes:
     def days_to_decide(self) -> tuple[int, float]:
         """Return how many items were decided, and the median days that it took."""
         decided = ((each.item.at, each.decision) for each in self.entries() if each.decision is not None)
-        took = [_days(at, decision.at) for at, decision in decided if decision.said in _DECIDED]
+        took = [_days(at, decision.at) for at, decision in decided if decision.outcome in _DECIDED]
         return len(took), round(median(took), 1) if took else 0.0
 
 
 def _take_line(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
     known = found.get(line.id)
     if isinstance(line, Item):
-        if line.id and (known is None or not known.waits):
+        if line.id and (known is None or not known.is_pending):
             found[line.id] = Entry(agent, line)
     elif known is None:
         return  # of an item whose line is spoiled
     elif isinstance(line, _Shown):
         found[line.id] = known._replace(shown=known.shown or line.at)
-    elif line.said == REOPENED:
+    elif line.outcome == REOPENED:
         found[line.id] = known._replace(decision=None, was=known.decision)
     else:
         found[line.id] = known._replace(decision=line)
@@ -309,11 +312,11 @@ def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     is_its_own = by is not None and by.run == run
     if not again:
         if by is None:
-            return Decision(id=id_, said="withdrawn", run=run) if entry.item.run == run else None
-        return Decision(id=id_, said="reopened") if is_its_own and by.said != WITHDRAWN else None
+            return Decision(id=id_, outcome="withdrawn", run=run) if entry.item.run == run else None
+        return Decision(id=id_, outcome="reopened") if is_its_own and by.outcome != WITHDRAWN else None
     if by is not None:
-        return Decision(id=id_, said="reopened") if is_its_own and by.said == WITHDRAWN else None
-    return entry.was if entry.was is not None and entry.was.run == run and entry.was.said != WITHDRAWN else None
+        return Decision(id=id_, outcome="reopened") if is_its_own and by.outcome == WITHDRAWN else None
+    return entry.was if entry.was is not None and entry.was.run == run and entry.was.outcome != WITHDRAWN else None
 
 
 def _with_id(workspace: Workspace, agent: str, item: Item) -> Item:
@@ -330,9 +333,9 @@ def _why_known(known: Entry | None) -> str:
         return f"it waits already, as {known.item.id}"
     if _is_mirrored(known.item):
         return ""  # it waits again where it arose: somebody took the answer back
-    if known.decision.said == REJECTED:
+    if known.decision.outcome == REJECTED:
         return f"a person rejected it as {known.item.id}{f' ({known.decision.why})' if known.decision.why else ''}"
-    if known.decision.said == APPROVED:
+    if known.decision.outcome == APPROVED:
         return f"it was approved already, as {known.item.id}"
     return ""
 

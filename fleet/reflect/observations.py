@@ -80,7 +80,7 @@ class Whose(NamedTuple):
         return f"{head}{short}{tail}", short != said
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """One thing that an entry of a scratchpad or a log says.
 
     Attributes:
@@ -100,9 +100,9 @@ class Said(NamedTuple):
         return not self.session.startswith("@")
 
     @classmethod
-    def observed(cls, found: Iterable[Row]) -> "list[Said]":
+    def observed(cls, found: Iterable[Row]) -> "list[Statement]":
         """Return the observations among the lines of a page, in their order, each with its session."""
-        read: list[tuple[int, Said]] = []
+        read: list[tuple[int, Statement]] = []
         for each in found:
             if (match := re.fullmatch(_LINE, each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(each), match["text"].strip()
@@ -154,7 +154,7 @@ def _labelled(kind: str, said: str) -> str:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _with_sessions(read: list[tuple[int, Said]]) -> list[Said]:
+def _with_sessions(read: list[tuple[int, Statement]]) -> list[Statement]:
     """Return the observations, those without a session by the time that lies between them."""
     named: dict[int, str] = {}
     last = first = 0

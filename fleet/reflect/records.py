@@ -83,7 +83,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Number of things that the pass saved."""
         return sum(each.count for each in self.writers)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return what came of the pass in a sentence, as it said itself; where it saved nothing, why."""
         if self.kind != "reflection" and self.why:
             return self.why

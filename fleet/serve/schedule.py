@@ -367,7 +367,7 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
         reflected = session_end.reflect_due(workspace)
         promoted, page = sharing.settle(workspace, agent)
         ready = starting.make_ready(workspace)
-        return _Worked(promoted=promoted, ready=ready, page=page, reflected=[each.told() for each in reflected])
+        return _Worked(promoted=promoted, ready=ready, page=page, reflected=[each.summary() for each in reflected])
 
     def sync() -> _Exchanged | str:
         done = sharing.exchange(workspace, agent)

@@ -443,7 +443,7 @@ def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     run = reflect(w.folder / "w", w.correct("w", LESSON))
     workspace = Workspace(w.folder / "w")
     item = Inbox(workspace, "velma").put(Item(kind="plan", title="Tidy the notes"))
-    Inbox(workspace, "velma").decide([inbox.Decision(id=item.id, said="approved", by="velma", run=run)])
+    Inbox(workspace, "velma").decide([inbox.Decision(id=item.id, outcome="approved", by="velma", run=run)])
     workspace.close()
     assert undo(w)["run"] == run
     assert "Tidy the notes" in w.run("w", "inbox").stdout

@@ -177,7 +177,7 @@ def act(workspace: Workspace, what: str, item: str, long: str) -> None:
     if what == "put":
         Inbox(workspace, "velma").put(Item(kind="persona", title="Works at night", diff=long))
     elif what == "decide":
-        Inbox(workspace, "velma").decide([inbox.Decision(id=item, said="rejected", why=long)])
+        Inbox(workspace, "velma").decide([inbox.Decision(id=item, outcome="rejected", why=long)])
     elif what == "record":
         Records(workspace, "velma").append(Record(run="r2", usd=0.5, raw=long))
     else:

@@ -90,7 +90,7 @@ def test_there_are_five_kinds(project, kind, text, starts):
     """
     project.fleet("observe", kind, text, "--session", "s1")
     assert f"| {starts}" in project.seen()[0]
-    assert observations._kind_of(Scratchpad(project.page).said()[0].text) == kind
+    assert observations._kind_of(Scratchpad(project.page).statements()[0].text) == kind
 
 
 @pytest.mark.parametrize("words", [["gotcha", "x"], ["fix", "  "], ["fix", "\u200b"]])
@@ -113,7 +113,7 @@ def test_a_secret_is_not_noted(project):
 def test_no_observation_ends_a_comment_or_begins_one(project):
     project.fleet("observe", "fix", "closed <!-- x --> and | a bar -->", "--session", "s1")
     assert project.seen()[0].count("<!--") == 1
-    assert len(Scratchpad(project.page).said()) == 1
+    assert len(Scratchpad(project.page).statements()) == 1
 
 
 def test_json_tells_what_was_noted(project):
@@ -625,7 +625,7 @@ def test_a_workspace_of_an_earlier_fleet_is_ignored_when_the_file_is_made(projec
     ],
 )
 def test_observations_in_every_form_are_read(line):
-    (said,) = Scratchpad(f"## Session Observations (auto)\n\n{line}\n").said()
+    (said,) = Scratchpad(f"## Session Observations (auto)\n\n{line}\n").statements()
     assert said.text == "Fixed circular import"
     assert said.at[:10] == "2026-03-18"
 
@@ -646,7 +646,7 @@ def test_observations_in_every_form_are_read(line):
     ],
 )
 def test_session_entries_in_every_form_are_read(entry, kinds):
-    found = Scratchpad(f"## Session Log\n\n<!-- ### 2020-01-01 — hidden\n- **Done:** no -->\n{entry}\n").said()
+    found = Scratchpad(f"## Session Log\n\n<!-- ### 2020-01-01 — hidden\n- **Done:** no -->\n{entry}\n").statements()
     assert [each.kind for each in found] == kinds.split()
     assert len({each.session for each in found}) == 1
 
@@ -674,7 +674,7 @@ def test_rows_in_every_form_are_read(body):
 
 def recurring(page: str, least: int) -> list[str]:
     """What came up in so many separate sessions."""
-    return [each.text for each in Recurrence.among(Scratchpad(page).said())[0] if len(each.sessions) >= least]
+    return [each.text for each in Recurrence.among(Scratchpad(page).statements())[0] if len(each.sessions) >= least]
 
 
 def test_sessions_are_counted_by_id_and_never_by_headings():

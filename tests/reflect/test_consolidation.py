@@ -13,7 +13,7 @@ from fleet.model.errors import BusyError, RefusedError
 from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import DailyLog
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
-from fleet.reflect.observations import Said
+from fleet.reflect.observations import Statement
 from fleet.reflect.reflection import Reflection
 from tests.reflect.grounds import BEGIN, DAY, HOUR, MINUTE, Project, killed
 
@@ -278,7 +278,7 @@ def test_a_run_that_changes_nothing_says_so_and_moves_no_stamp(project):
         log(project, ago, {"Patterns Learned": [f"thing {ago} about module {ago * 7}"]})
     before = project.files()
     done = project.consolidate()
-    assert "nothing to consolidate" in done.told()
+    assert "nothing to consolidate" in done.summary()
     assert not done.run
     assert project.files() == before
     assert lock(project)["last_consolidated_at"] is None
@@ -502,7 +502,7 @@ def test_nothing_is_joined_across_an_opposite_or_a_number(project, text):
 )
 def test_what_is_not_worth_a_topic_is_skipped(text, kind, why):
     """ "One-time events, transient debugging state, inline code snippets, and secrets are skipped." """
-    assert _skip_reason(Said(text, "2026-03-18", "tank s1", kind)) == why
+    assert _skip_reason(Statement(text, "2026-03-18", "tank s1", kind)) == why
 
 
 def test_what_is_skipped_is_told_and_in_no_topic(project):
@@ -797,7 +797,7 @@ def test_consolidation_runs_at_a_sessions_end_when_the_gates_open(project):
 )
 def test_logs_in_every_form_are_read(text):
     found = DailyLog("2026-03-18", text).blocks()
-    assert [[said.text for said in block.said] for block in found] == [["one thing"], ["other thing"]]
+    assert [[each.text for each in block.statements] for block in found] == [["one thing"], ["other thing"]]
     assert len({block.session for block in found}) == 2
     assert found[0].at == "2026-03-18T09:15Z"
 

@@ -105,7 +105,7 @@ def test_a_fortnight_stays_within_its_caps_loses_no_session_and_is_undone_to_the
     every = Inbox(w, "velma").entries()
     assert every
     assert {each.item.id for each in every} == shown
-    assert not [each for each in every if each.decision.said == "expired"]
+    assert not [each for each in every if each.decision.outcome == "expired"]
     assert (home / "memory.md").read_text().count("\n- 20") > 1
     assert pages(root) != before
 

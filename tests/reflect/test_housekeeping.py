@@ -268,7 +268,7 @@ def test_run_reflection_pass_runs_unconditionally_in_the_mode_always():
 
 def test_a_person_is_told_in_words_why_a_pass_was_skipped():
     for reason in _SkipReason:
-        told = housekeeping.ReflectionReport(skipped=reason).told()
+        told = housekeeping.ReflectionReport(skipped=reason).summary()
         assert reason.value not in told
         assert "`fleet tidy --mode always`" in told
 

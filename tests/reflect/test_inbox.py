@@ -41,7 +41,7 @@ def waits(w: Workspace) -> list[str]:
 
 
 def decide(w: Workspace, id_: str, said: str, **more) -> None:
-    Inbox(w, "velma").decide([Decision(id=id_, said=said, **more)])
+    Inbox(w, "velma").decide([Decision(id=id_, outcome=said, **more)])
 
 
 def test_the_same_thing_waits_once_whoever_puts_it_in_and_in_whatever_words(w):
@@ -143,13 +143,13 @@ def test_a_second_look_writes_nothing(w):
 
 
 def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock):
-    assert Inboxes(w, ["velma"]).count().told() == ""
+    assert Inboxes(w, ["velma"]).count().summary() == ""
     ids = [put(w, title).id for title in ("Quote every variable", "Pin the version of every action", "Lint first")]
     clock.now += 2 * DAY
     put(w, "Prefers short answers", "persona")
     found = Inboxes(w, ["velma"]).count()
     assert (found.number, found.since, found.kinds) == (4, "2026-11-21", {"skill": 3, "persona": 1})
-    assert "4 things wait" in found.told()
+    assert "4 things wait" in found.summary()
     decide(w, ids[0], "approved")
     clock.now += 2 * DAY
     decide(w, ids[1], "rejected")

@@ -105,14 +105,14 @@ def test_a_session_that_was_deferred_waits_until_it_was_reflected_on(w):
 
 def test_success_is_never_claimed_for_nothing(w):
     notes = Written(name="notes", count=2)
-    assert Record(run="r", writers=(notes,)).told() == "saved 2 notes"
+    assert Record(run="r", writers=(notes,)).summary() == "saved 2 notes"
     nothing = Record(run="r", outcome="success", writers=(Written(name="notes", skipped=("a note is known already",)),))
-    assert nothing.told() == "saved nothing: a note is known already"
-    assert Record(run="r", why="the transcript is empty").told() == "saved nothing: the transcript is empty"
+    assert nothing.summary() == "saved nothing: a note is known already"
+    assert Record(run="r", why="the transcript is empty").summary() == "saved nothing: the transcript is empty"
     asked = Written(name="notes", count=2, ids=("- 2026-05-09: a note", "i-a34f16f7af7c"))
-    assert Record(run="r", writers=(asked,)).told() == "saved 2 notes; 1 of these waits in the inbox"
+    assert Record(run="r", writers=(asked,)).summary() == "saved 2 notes; 1 of these waits in the inbox"
     failed = Record(run="r", writers=(notes, Written(name="skill", error="the disk is full")))
-    assert failed.told() == "saved 2 notes; skill failed: the disk is full"
+    assert failed.summary() == "saved 2 notes; skill failed: the disk is full"
 
 
 def test_a_pass_keeps_its_number_and_says_that_it_was_undone(w):

@@ -389,7 +389,7 @@ def test_a_reflector_that_misbehaves_is_a_record_and_nothing_else(w, talk, tmp_p
     done = session_end.reflect(w, "velma", talk.path)
     assert done.record.outcome == "skipped"
     assert why in done.record.why
-    assert done.told().startswith("saved nothing: ")
+    assert done.summary().startswith("saved nothing: ")
     assert pages(w) == before
     assert records.spent(w, "2026-05-09") == pytest.approx(0.5), "what nobody said counts as reserved"
 

@@ -105,7 +105,7 @@ def test_a_pass_that_changes_nothing_says_so_and_moves_no_stamp(workspace):
     note(workspace, 1, PIN)
     before = {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()}
     done = tidy(workspace)
-    assert (done.run, done.report.told()) == ("", "nothing to change in 1 note")
+    assert (done.run, done.report.summary()) == ("", "nothing to change in 1 note")
     assert {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()} == before
     assert Runs(workspace).listed() == []
 
