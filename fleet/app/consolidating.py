@@ -34,20 +34,16 @@ DAYS_MAX = 366
 """So many days of logs are looked at, at most."""
 DAYS_REFLECTED = 120
 """A session's end looks so far back in the daily logs for what has come up before."""
-_TRIES_MAX = 3  # so often it is planned anew, where somebody wrote the same files meanwhile
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
 
 class _Suggested(NamedTuple):
-    """Result of a look for what recurs.
+    """Rows that were suggested, those promoted into AGENTS.md with their runs, and why others wait.
 
     Attributes:
-        mode: suggest, auto or off.
-        rows: that were put under ``## Ready to Promote``.
-        promoted: that were written into AGENTS.md, each with the run that takes it back.
         left: why rows of ``auto`` wait all the same, a sentence each.
-        compressed: observations that went to the daily logs.
+        compressed: number of observations that went to the daily logs.
     """
 
     mode: str
@@ -58,25 +54,22 @@ class _Suggested(NamedTuple):
 
     def summary(self) -> str:
         """Return it as one line; "" where nothing changed."""
-        said = []
+        parts = []
         if self.rows:
-            said.append(f"{screening.counted(len(self.rows), 'row is', 'rows are')} ready to promote")
-        said += [
+            parts.append(f"{screening.counted(len(self.rows), 'row is', 'rows are')} ready to promote")
+        parts += [
             f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE} (fleet undo {run})"
             for entry, run in self.promoted
         ]
         if self.compressed:
-            said.append(f"{screening.counted(self.compressed, 'observation')} went to the daily logs")
-        return "; ".join([*said, *self.left])
+            parts.append(f"{screening.counted(self.compressed, 'observation')} went to the daily logs")
+        return "; ".join([*parts, *self.left])
 
 
 class _Closed(NamedTuple):
-    """Result of a session's end.
+    """Result of a session's end: the daily log that has a block more, "" for none, and what followed from it.
 
-    Attributes:
-        log: path of the daily log that has a block more, "" for none.
-        suggested: what was suggested or promoted.
-        consolidated: what came of the consolidation; None where a gate was closed.
+    ``consolidated``: None where a gate was closed.
     """
 
     log: str
@@ -85,20 +78,17 @@ class _Closed(NamedTuple):
 
     def summary(self) -> str:
         """Return it as one line; "" where nothing happened."""
-        said = [f"a block was added to {self.log}" if self.log else "", self.suggested.summary()]
+        parts = [f"a block was added to {self.log}" if self.log else "", self.suggested.summary()]
         if self.consolidated is not None and self.consolidated.run:
-            said.append(self.consolidated.summary())
-        return "; ".join(filter(None, said))
+            parts.append(self.consolidated.summary())
+        return "; ".join(filter(None, parts))
 
 
 class Consolidated(NamedTuple):
     """Result of a consolidation, or of its plan.
 
-    Attributes:
-        gates: as they stood.
-        plan: what there was to do; None where a gate was closed.
-        run: that takes it back; "" where nothing was changed.
-        diff: of the files.
+    ``plan``: None where a gate was closed.
+    ``run``: "" where nothing was changed.
     """
 
     gates: Gates
@@ -120,7 +110,7 @@ class Consolidated(NamedTuple):
 class _Migrated(NamedTuple):
     """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
 
-    told: tuple[str, ...]
+    files: tuple[str, ...]
     run: str
     diff: str
 
@@ -128,16 +118,16 @@ class _Migrated(NamedTuple):
 # --- a session's end -------------------------------------------------------------------------------------------------
 
 
-def close_session(workspace: Workspace, agent: str, session: str, said: Reflection | None = None) -> _Closed:
-    """Log what a session did, suggest or promote what has come up in several, and consolidate if the gates are open.
+def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closed:
+    """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
-    To do it twice adds nothing. A session in which nothing happened has no block. What it did is what a reflection said
-    of it; without one what was observed is what there is.
+    Doing it twice adds nothing. A session in which nothing happened has no block. What it did is what the reflection
+    says; without one, what was observed.
     """
     if workspace.is_read_only:
         return _Closed("", _Suggested(auto_reflect.SUGGEST))
     Runs(workspace).recover()
-    log = _log_session(workspace, agent, session, _lines_of_reflection(said) if said is not None else {})
+    log = _log_session(workspace, agent, session, _lines_of_reflection(reflection) if reflection is not None else {})
     suggested = suggest(workspace, agent)
     done = None
     if check(workspace, agent, session).is_open:
@@ -146,30 +136,30 @@ def close_session(workspace: Workspace, agent: str, session: str, said: Reflecti
     return _Closed(log, suggested, done)
 
 
-def _log_session(workspace: Workspace, agent: str, session: str, told: Mapping[str, list[str]]) -> str:
-    """Append a session's block to the day's log; return its path, "" where there is nothing to say."""
+def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]]) -> str:
+    """Append a session's block to the day's log; return its path, "" where nothing is new in it."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with _scratchpad_lock(workspace):
         pad = Scratchpad(_text(workspace, auto_reflect.FILE))
-        seen = [each for each in pad.statements() if each.session == whose.key]
-        since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in seen)])
+        observed = [each for each in pad.statements() if each.session == whose.key]
+        since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
         known = set()
         for block in _blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
                 known |= {_wording_id(each.text) for each in block.statements}
             else:
-                seen += [each for each in block.statements if each.session == whose.key]
-        told = told or _lines_of_observations(seen)
-        said = {kind: [each for each in lines if _wording_id(each) not in known] for kind, lines in told.items()}
-        if not any(said.values()):
+                observed += [each for each in block.statements if each.session == whose.key]
+        by_kind = (lines or _lines_of_observations(observed)).items()
+        fresh = {kind: [text for text in texts if _wording_id(text) not in known] for kind, texts in by_kind}
+        if not any(fresh.values()):
             return ""
         day = _day(now_ms)
         log = DailyLog(day, _text(workspace, DailyLog(day).path))
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
-        more = log.appended_block(whose, said)
-        workspace.files.append(workspace.root / log.path, more.encode("utf-8", "surrogateescape"))
+        block_text = log.appended_block(whose, fresh)
+        workspace.files.append(workspace.root / log.path, block_text.encode("utf-8", "surrogateescape"))
     return log.path
 
 
@@ -181,26 +171,24 @@ def _wording_id(text: str) -> str:
     return Recurrence.id_of(observations.without_label(text))
 
 
-def _lines_of_reflection(said: Reflection) -> dict[str, list[str]]:
-    """Return what a reflection says of a session, as lines of a block that are fit to stand in a log."""
-    told = {
-        "worked": [said.what_worked or ""],
-        "failed": [said.what_didnt or ""],
-        "learned": [*(each.text for each in said.lessons), *said.memory_notes],
+def _lines_of_reflection(reflection: Reflection) -> dict[str, list[str]]:
+    """Return the lines of a reflection for a block of a daily log, by kind."""
+    by_kind = {
+        "worked": [reflection.what_worked or ""],
+        "failed": [reflection.what_didnt or ""],
+        "learned": [*(each.text for each in reflection.lessons), *reflection.memory_notes],
     }
-    clean = {kind: [line for each in lines if (line := observations.clean(each))] for kind, lines in told.items()}
+    clean = {kind: [line for each in texts if (line := observations.clean(each))] for kind, texts in by_kind.items()}
     return {kind: lines for kind, lines in clean.items() if lines}
 
 
-def _lines_of_observations(watched: Iterable[Statement]) -> dict[str, list[str]]:
-    """Return what was observed, as lines of a block."""
-    places = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
-    found: dict[str, list[str]] = {}
-    for each in watched:
-        lines = found.setdefault(places.get(each.kind, "worked"), [])
-        if each.text not in lines:
-            lines.append(each.text)
-    return found
+def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]]:
+    """Return the lines of observations for a block of a daily log, by kind."""
+    kinds = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
+    by_kind: dict[str, dict[str, None]] = {}
+    for each in observed:
+        by_kind.setdefault(kinds.get(each.kind, "worked"), {})[each.text] = None
+    return {kind: list(texts) for kind, texts in by_kind.items()}
 
 
 def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
@@ -211,7 +199,7 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
 
 
 def suggest(workspace: Workspace, agent: str) -> _Suggested:
-    """Look for what has come up in three or more separate sessions, and suggest it, or promote it in ``auto``."""
+    """Suggest what has come up in three or more separate sessions, or promote it in ``auto``."""
     if workspace.is_read_only:
         return _Suggested(auto_reflect.SUGGEST)
     page = _text(workspace, auto_reflect.FILE)
@@ -219,104 +207,104 @@ def suggest(workspace: Workspace, agent: str) -> _Suggested:
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggested(mode, compressed=compressed)
-    found, waiting = _recurred(workspace, page)
+    fresh, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
     left: list[str] = []
     if mode == auto_reflect.AUTO:
-        for entry, each in [*waiting, *((_as_row(each), each) for each in found)]:
-            if each.is_directive:
+        for row, recurrence in [*waiting, *((_as_row(each), each) for each in fresh)]:
+            if recurrence.is_directive:
                 continue
             try:
-                promoted.append((entry, _promote(workspace, agent, entry, each)))
+                promoted.append((row, _promote(workspace, agent, row, recurrence)))
             except RefusedError as why:
                 left.append(str(why))
-        done = {entry.item for entry, _ in promoted}
-        found = [each for each in found if _as_row(each).item not in done]
-    fresh = tuple(_as_row(each) for each in found)
-    if fresh:
-        _put_rows(workspace, agent, fresh, found)
-    return _Suggested(mode, fresh, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
+        done = {row.item for row, _ in promoted}
+        fresh = [each for each in fresh if _as_row(each).item not in done]
+    rows = tuple(map(_as_row, fresh))
+    if rows:
+        _put_rows(workspace, agent, rows, fresh)
+    return _Suggested(mode, rows, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
-    """Return what recurred and is known nowhere yet; and the rows that wait, each with what speaks for it."""
+    """Return the recurrences that are known nowhere yet, and the rows that wait, each with its recurrence."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
-    said = [*pad.statements(), *(each for block in _blocks(workspace, since) for each in block.statements)]
-    said = [each for each in said if "[REDACTED:" not in each.text and not screening.screen(each.text).secrets]
-    rules = [*pad.promoted_items(), *_rows_undone(workspace)]
-    with suppress(DiskError):  # what cannot be read says nothing; to write into it is refused later
+    statements = [*pad.statements(), *(each for block in _blocks(workspace, since) for each in block.statements)]
+    clean = [each for each in statements if not each.has_secret]
+    rules = [*pad.promoted_items(), *_texts_undone(workspace)]
+    with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
         rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
     rows = pad.ready()
-    found, matched = Recurrence.among(said, [*rules, *(each.item for each in rows), *_rows_asked_about(workspace)])
-    spoken = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
-    waiting = [(row, whole[0]) for row, whole in spoken if whole and len(whole[0].sessions) >= SESSIONS_MIN]
-    return [each for each in found if len(each.sessions) >= SESSIONS_MIN], waiting
+    fresh, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *_rows_asked_about(workspace)])
+    of_rows = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
+    waiting = [(row, group[0]) for row, group in of_rows if group and len(group[0].sessions) >= SESSIONS_MIN]
+    return [each for each in fresh if len(each.sessions) >= SESSIONS_MIN], waiting
 
 
 def _rows_asked_about(workspace: Workspace) -> list[str]:
-    """Return every row that the inbox ever asked about: what a person took out of the scratchpad does not come back."""
+    """Return the items of all rows that the inbox ever asked about: one that a person took out does not come back."""
     entries = Inboxes(workspace).entries()
     return [str(each.item.body.get("item")) for each in entries if each.item.body.get("what") == WHAT]
 
 
-def _rows_undone(workspace: Workspace) -> list[str]:
-    """Return what runs put into the scratchpad or made a topic of that somebody took back: it does not come again."""
+def _texts_undone(workspace: Workspace) -> list[str]:
+    """Return the texts of rows and topics whose runs somebody took back: they do not come again."""
     undone = Runs(workspace).undone()
-    found: list[str] = []
+    texts: list[str] = []
     for run in Runs(workspace).listed() if undone else ():
-        for each in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
-            if each.path == auto_reflect.FILE:
-                was, now = (_items((data or b"").decode("utf-8", "replace")) for data in (each.before, each.after))
-                found += [item for item in now if item not in was]
-            elif each.path.startswith(f"{consolidation.FOLDER}/") and each.before is None:
-                found += Topic.read(each.path, each.after or b"").texts[-1:]
-    return found
+        for edit in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
+            if edit.path == auto_reflect.FILE:
+                before, after = (_items((data or b"").decode("utf-8", "replace")) for data in (edit.before, edit.after))
+                texts += [item for item in after if item not in before]
+            elif edit.path.startswith(f"{consolidation.FOLDER}/") and edit.before is None:
+                texts += Topic.read(edit.path, edit.after or b"").texts[-1:]
+    return texts
 
 
 def _items(page: str) -> list[str]:
     return [*Scratchpad(page).promoted_items(), *(each.item for each in Scratchpad(page).ready())]
 
 
-def _as_row(found: Recurrence) -> Entry:
-    """Return something that recurred as a row: what it is, what more is to say, and how often it came up."""
-    item, _, rest = found.text.partition(" — ")
-    days = " to ".join(dict.fromkeys((found.days[0], found.days[-1])))
-    seen = f"{len(found.sessions)} sessions, {days}"
-    flag = "reads as a directive: a person decides; " if found.is_directive else ""
-    detail = f"{rest} ({flag}{seen})" if rest else f"{flag}{seen}"
-    return Entry(found.category, item.strip(), detail.strip())
+def _as_row(recurrence: Recurrence) -> Entry:
+    """Return a recurrence as a row: its item, the rest of its text, and how often it came up."""
+    item, _, rest = recurrence.text.partition(" — ")
+    days = " to ".join(dict.fromkeys((recurrence.days[0], recurrence.days[-1])))
+    flag = "reads as a directive: a person decides; " if recurrence.is_directive else ""
+    evidence = f"{flag}{len(recurrence.sessions)} sessions, {days}"
+    return Entry(recurrence.category, item.strip(), f"{rest} ({evidence})".strip() if rest else evidence)
 
 
-def _evidence(said: Statement) -> str:
-    """Return when, in whose session and in what words something was said."""
-    return f"{said.at} {said.session if said.is_known else _session_named(said.session)}: {said.text}"
+def _evidence(statement: Statement) -> str:
+    """Return the time, the session and the words of a statement."""
+    session = statement.session if statement.is_known else _session_name(statement.session)
+    return f"{statement.at} {session}: {statement.text}"
 
 
-def _session_named(key: str) -> str:
-    """Return what names a session in a row: its id, or of one without an id its day or minute and its topic."""
+def _session_name(key: str) -> str:
+    """Return the name of a session in a row: its id, or of one without an id its day or minute and its topic."""
     first, _, rest = key.partition(" ")
     return rest.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
 
-def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], found: Sequence[Recurrence]) -> None:
+def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
     def plan() -> tuple[list[Edit], str]:
         page = _File.of(workspace, auto_reflect.FILE)
         return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {auto_reflect.READY}"
 
     with _scratchpad_lock(workspace):
         run = _apply(workspace, agent, REFLECTED, plan)
-    Inbox(workspace, agent).put_all([_item(row, each, run) for row, each in zip(rows, found, strict=True)])
+    items = [_item(row, recurrence, run) for row, recurrence in zip(rows, recurrences, strict=True)]
+    Inbox(workspace, agent).put_all(items)
 
 
-def _item(row: Entry, found: Recurrence | None = None, run: str = "") -> inbox.Item:
-    said = found.statements if found is not None else ()
+def _item(row: Entry, recurrence: Recurrence | None = None, run: str = "") -> inbox.Item:
     return inbox.Item(
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(dict.fromkeys(map(_evidence, said)))[:10],
-        weight=float(len(found.sessions)) if found is not None else 0.0,
+        evidence=tuple(dict.fromkeys(map(_evidence, recurrence.statements if recurrence else ())))[:10],
+        weight=float(len(recurrence.sessions)) if recurrence else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},
         run=run,
@@ -332,7 +320,7 @@ def waiting(workspace: Workspace) -> list[inbox.Item]:
     return [_item(each) for each in Scratchpad(_text(workspace, auto_reflect.FILE)).ready()]
 
 
-def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | None = None) -> str:
+def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrence | None = None) -> str:
     """Write a row into its section of AGENTS.md and under ``## Auto-Promoted``; return the run that takes it back.
 
     Raises:
@@ -340,14 +328,14 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
             was, and the row waits.
     """
     run_id, day = Runs(workspace).name(REFLECTED), workspace.wall()[:10]
-    said = ", ".join(map(_session_named, found.sessions[:5])) if found is not None else "a person's yes"
-    told = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
+    evidence = ", ".join(map(_session_name, recurrence.sessions[:5])) if recurrence else "a person's yes"
+    summary = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
 
     def plan() -> tuple[list[Edit], str]:
         rules, page = (_File.of(workspace, path) for path in (auto_reflect.AGENTS_FILE, auto_reflect.FILE))
-        whole, section = AgentsFile(rules.text).with_rule(row)
-        after = Scratchpad(page.text).with_promoted(day, row, section, f"{said}; fleet undo {run_id}")
-        return [rules.to(whole), page.to(after)], told
+        text, section = AgentsFile(rules.text).with_rule(row)
+        after = Scratchpad(page.text).with_promoted(day, row, section, f"{evidence}; fleet undo {run_id}")
+        return [rules.to(text), page.to(after)], summary
 
     try:
         _check_agents_file(workspace)
@@ -355,8 +343,8 @@ def _promote(workspace: Workspace, agent: str, row: Entry, found: Recurrence | N
             done = _apply(workspace, agent, REFLECTED, plan, run_id)
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
-    if found is not None:
-        Inboxes(workspace).settle("promotion", _key(row), told)
+    if recurrence is not None:
+        Inboxes(workspace).settle("promotion", _key(row), summary)
     return done
 
 
@@ -374,7 +362,9 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
     Raises:
         RefusedError: AGENTS.md cannot take it: it is as it was, and the row waits.
     """
-    row = _row_of(workspace, body)
+    category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
+    rows = Scratchpad(_text(workspace, auto_reflect.FILE)).ready()
+    row = next((each for each in rows if each.item == item), Entry(category, item, detail))
     if is_yes:
         return _promote(workspace, agent, row)
 
@@ -384,12 +374,6 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
 
     with _scratchpad_lock(workspace):
         return _apply(workspace, agent, REFLECTED, plan)
-
-
-def _row_of(workspace: Workspace, body: Mapping[str, Any]) -> Entry:
-    category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
-    rows = Scratchpad(_text(workspace, auto_reflect.FILE)).ready()
-    return next((each for each in rows if each.item == item), Entry(category, item, detail))
 
 
 def _compress(workspace: Workspace, agent: str) -> int:
@@ -436,13 +420,9 @@ def consolidate(
 ) -> Consolidated:
     """Merge what the daily logs say into topics, and bring the index up to date.
 
-    Args:
-        workspace: where.
-        agent: as whom.
-        session: of whoever asks: it is not counted for the gate.
-        force: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
-        dry_run: only say what would be done.
-        days: look at so many days of logs; None: at seven, or at all since the last consolidation where that is longer.
+    ``session``: of the caller: it is not counted for the gate.
+    ``force``: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
+    ``days``: of logs that are read; None: seven, or all since the last consolidation where that is longer.
 
     Raises:
         BusyError: another consolidation is at it.
@@ -468,24 +448,26 @@ def consolidate(
             diff = _diff(workspace, plan.files)
             return _edits(plan.files, known), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
 
-        if run := _apply(workspace, agent, KIND, planned):
+        done = Consolidated(gates, plan, _apply(workspace, agent, KIND, planned), diff)._replace(plan=plan, diff=diff)
+        if done.run:
             changed()
-            Records(workspace, agent).append(_record(Consolidated(gates, plan, run), session))
-    return Consolidated(gates, plan, run, diff)
-
-
-def _record(done: Consolidated, session: str) -> Record:
-    plan = done.plan or Plan({}, {})
-    written = tuple(
-        Written(name=name, ids=ids, count=len(ids)) for name, ids in (("topics", plan.added), ("merged", plan.merged))
-    )
-    return Record(
-        run=done.run, kind="consolidation", session=session, outcome="success", why=done.summary(), writers=written
-    )
+            lists = (("topics", plan.added), ("merged", plan.merged))
+            written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
+            Records(workspace, agent).append(
+                Record(
+                    run=done.run,
+                    kind="consolidation",
+                    session=session,
+                    outcome="success",
+                    why=done.summary(),
+                    writers=written,
+                )
+            )
+    return done
 
 
 def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
-    """Return the plan from the files as they are now, and those files."""
+    """Return the plan of a consolidation, and the files that it was made of."""
     now_ms = workspace.world.wall_ms()
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
@@ -493,7 +475,7 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = _File.of(workspace, consolidation.INDEX)
-    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _rows_undone(workspace))
+    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _texts_undone(workspace))
     return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
 
@@ -593,12 +575,12 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     """
     if not (workspace.files.read(workspace.root / auto_reflect.FILE)):
         raise NoError(f"there is no {auto_reflect.FILE} here: nothing to migrate")
-    told: list[str] = []
+    files: list[str] = []
     diff = ""
 
     def plan() -> tuple[list[Edit], str]:
         nonlocal diff
-        edits, told[:] = _migration(workspace)
+        edits, files[:] = _migration(workspace)
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
             diff = _diff(
@@ -608,16 +590,16 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return _Migrated(tuple(told), "", diff)
+        return _Migrated(tuple(files), "", diff)
     with _scratchpad_lock(workspace):
         if run := _apply(workspace, agent, MIGRATED, plan):
             observing.keep_ignored(workspace.files)
             _begin_to_count(workspace)
-    return _Migrated(tuple(told), run, diff)
+    return _Migrated(tuple(files), run, diff)
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
-    """Return the edits of a migration, the old file kept first, and what goes where."""
+    """Return the edits of a migration, the backup of the old file first, and a line of report for each file."""
     page = _File.of(workspace, auto_reflect.FILE)
     data = page.before or b""
     try:
@@ -630,14 +612,14 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     if (index := _File.of(workspace, consolidation.INDEX).before) is not None:
         known[consolidation.INDEX] = index
     now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
-    found = Migration(text, now, workspace.wall()[:10])
-    if not found.files:
+    migration = Migration(text, now, workspace.wall()[:10])
+    if not migration.files:
         return [], []
-    if gone := found.lost():
+    if gone := migration.lost():
         raise RefusedError(f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed")
     backup = _backup(workspace, data)
-    told = [f"{backup}: the old file, byte for byte", *found.told]
-    return [Edit(backup, None, data), *_edits(found.files, known)], told
+    report = [f"{backup}: the old file, byte for byte", *migration.report]
+    return [Edit(backup, None, data), *_edits(migration.files, known)], report
 
 
 def _backup(workspace: Workspace, data: bytes) -> str:
@@ -690,20 +672,17 @@ class _File(NamedTuple):
 def _apply(
     workspace: Workspace, agent: str, kind: str, plan: Callable[[], tuple[Iterable[Edit], str]], run_id: str = ""
 ) -> str:
-    """Apply what is planned, planned anew where a file changed meanwhile; return the run, "" for no change.
+    """Apply the edits of a plan, and their summary, as a run; return its id, "" for no change."""
 
-    ``plan``: returns the edits, and what they do in one line.
-    """
-    for _ in range(_TRIES_MAX):
-        edits, told = plan()
+    def planned() -> Run | None:
+        edits, summary = plan()
         changed = tuple(each for each in edits if each.before != each.after)
-        if not changed:
-            return ""
         named = run_id or Runs(workspace).name(kind)
-        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), summary=told, edits=changed)
-        if not Runs(workspace).apply(run):
-            return named
-    raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
+        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), summary=summary, edits=changed)
+        return run if changed else None
+
+    done = Runs(workspace).apply_planned(planned)
+    return done.id if done is not None else ""
 
 
 def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:

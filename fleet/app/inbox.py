@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
 from fleet.app.reviewing import Asked
+from fleet.app.writing import archive_edits
 from fleet.learn.corrections import Correction
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
@@ -520,24 +521,14 @@ def _note_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str
 
 def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     """Return the file that a note goes into, the lines that are new there, and the edits."""
-    home, day, said = (
-        PurePosixPath(workspace.own_path(entry.agent)),
-        workspace.wall()[:10],
-        screen(_body(entry, "note")).text,
-    )
-    if peer := _body(entry, "peer"):
-        path = (home / memory_md.USER_MODEL).as_posix()
-        after, rows = memory_md.UserModel(workspace.files.read(workspace.root / path)).with_observed(
-            {peer: (said,)}, day
-        )
+    peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
+    path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
+    page = workspace.files.read(workspace.root / path)
+    if peer:
+        after, rows = memory_md.UserModel(page).with_observed({peer: (note,)}, day)
         return path, rows, [Runs(workspace).edit(path, after)]
-    path = (home / "memory.md").as_posix()
-    noted = memory_md.Notes(workspace.files.read(workspace.root / path)).with_more([said], day, entry.agent)
-    edits = [Runs(workspace).edit(path, noted.page)]
-    if noted.archived:
-        archive = (home / f"archive-{day}.md").as_posix()
-        known = workspace.files.read(workspace.root / archive)
-        edits.append(Runs(workspace).edit(archive, memory_md.archive(known, noted.archived, entry.agent, day)))
+    noted = memory_md.Notes(page).with_more([note], day, entry.agent)
+    edits = [Runs(workspace).edit(path, noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
     return path, noted.added, edits
 
 

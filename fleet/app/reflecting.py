@@ -298,8 +298,3 @@ def stats(workspace: Workspace) -> Stats:
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
     )
-
-
-def decisions(workspace: Workspace) -> tuple[int, float]:
-    """Return how many decisions were made in the inboxes here, and the median days that one took."""
-    return Inboxes(workspace).days_to_decide()

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,12 +192,13 @@ def reflect(
     if is_trial:
         return _dry_run(workspace, agent, session)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
-    try:
-        with workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0):
-            Runs(workspace).recover()
-            return _run_pass(workspace, agent, session, by_hand=by_hand)
-    except BusyError as why:
-        raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
+    with ExitStack() as held:
+        try:
+            held.enter_context(workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0))
+        except BusyError as why:
+            raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
+        Runs(workspace).recover()
+        return _run_pass(workspace, agent, session, by_hand=by_hand)
 
 
 def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:

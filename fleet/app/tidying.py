@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from crdt import clock
+from fleet.app.writing import archive_edits
 from fleet.hosts import transcripts
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
-from fleet.model.errors import BusyError
 from fleet.model.pattern import PRIVATE, Pattern
 from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
@@ -47,7 +47,6 @@ from fleet.text import dates
 KIND = "tidy"
 _MEMORY_GROUP = "memory"
 _NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
-_TRIES_MAX = 3  # so often it is planned anew, where somebody wrote the same files meanwhile
 _DAY_MS = 86_400_000
 _DIFF_ROWS = 60
 _MEMORY_BYTES_MAX = 64 * 1024
@@ -115,7 +114,7 @@ def tidy(
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
-        done = _carry_out(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
+        done = _carry_out(workspace, agent, is_trial=is_trial, is_capped=is_capped)
         whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         done = done._replace(plan=done.plan._replace(report=whole))
         if done.run and is_logged:
@@ -123,20 +122,24 @@ def tidy(
         return done
 
 
-def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
-    for _ in range(_TRIES_MAX):
-        plan = notebook.plan()
-        found = Tidied(plan, total=len(notebook.notes))
-        if is_trial or not plan.changes:
-            return found
-        if is_capped and plan.report.changes > workspace.config.sleep.changes_max(found.total):
-            return found._replace(waits=_put_tidying_aside(workspace, agent, found))
-        run = _run(workspace, agent, notebook, plan)
-        if not Runs(workspace).apply(run):
-            _write(workspace, agent, run)
-            return found._replace(run=run.id)
-        notebook = _Notebook(workspace, agent)  # somebody wrote meanwhile: their edit wins, and the plan is made anew
-    raise BusyError(f"{agent}'s {memory_md.FILE_NAME} changes all the while; nothing was changed, run it again")
+def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: bool) -> Tidied:
+    done = Tidied(Plan(ReflectionReport()))
+
+    def planned() -> Run | None:
+        nonlocal done
+        notebook = _Notebook(workspace, agent)
+        done = Tidied(notebook.plan(), total=len(notebook.notes))
+        if is_trial or not done.plan.changes:
+            return None
+        if is_capped and done.report.changes > workspace.config.sleep.changes_max(done.total):
+            done = done._replace(waits=_put_tidying_aside(workspace, agent, done))
+            return None
+        return _run(workspace, agent, notebook, done.plan)
+
+    if run := Runs(workspace).apply_planned(planned):
+        _write(workspace, agent, run)
+        done = done._replace(run=run.id)
+    return done
 
 
 # --- the notebook -----------------------------------------------------------------------------------------------------
@@ -364,12 +367,7 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
         return ()
     home = workspace.own_path(agent)
     found = [Edit(f"{home}/{memory_md.FILE_NAME}", notebook.memory, after)]
-    if gone:
-        day = workspace.wall()[:10]
-        archive = Runs(workspace).edit(f"{home}/archive-{day}.md", b"")
-        after = memory_md.archive(archive.before or b"", gone, agent, day)
-        found.append(Edit(archive.path, archive.before, after))
-    return tuple(found)
+    return (*found, *archive_edits(workspace, agent, gone))
 
 
 def _write(workspace: Workspace, agent: str, run: Run) -> None:

@@ -8,6 +8,7 @@ not written again.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -39,9 +40,7 @@ ORIGIN = "origin"
 """Field of a lesson that a reflection was the first to state."""
 REFLECTION = "reflection"
 SKILL_DAYS = 7
-_MEMORY = "memory.md"
 _SKILL_CHARS_MIN = 50
-_TRIES_MAX = 5  # so often it is planned anew, where somebody wrote the same files meanwhile
 _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
 
@@ -159,18 +158,6 @@ class Writing:
     def _read(self, name: str) -> bytes:
         return self._workspace.files.read(self._workspace.root / self._home(name))
 
-    def _edit(self, path: str, after: bytes) -> Edit:
-        """Return an edit of a file, none of whose folders is a link.
-
-        Raises:
-            DiskError: one is.
-        """
-        parts = PurePosixPath(path).parts
-        for at in range(len(parts)):
-            if self._workspace.root.joinpath(*parts[: at + 1]).is_symlink():
-                raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
-        return Runs(self._workspace).edit(path, after)
-
     def _item(self, kind: str, title: str, **more: object) -> Item:
         said = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **more}
         return msgspec.convert(said, Item)
@@ -207,11 +194,13 @@ class Writing:
                 yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
 
     def _apply(self, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
-        """Carry out the edits of files as one run, planned anew where somebody wrote one of them meanwhile."""
-        for _ in range(_TRIES_MAX):
-            if not (made.edits or made.items or firsts or fields):  # what waits goes with an undo, too
-                return made
-            whole = Run(
+        """Apply the edits of files as one run; return the plan that it was made of."""
+        plans = chain([made], iter(self.plan, None))
+
+        def planned() -> Run | None:
+            nonlocal made
+            made = next(plans)
+            run = Run(
                 id=self._run,
                 kind="reflect",
                 agent=self._agent,
@@ -221,10 +210,11 @@ class Writing:
                 lessons=tuple(firsts),
                 fields=tuple(fields),
             )
-            if not Runs(self._workspace).apply(whole):
-                return made
-            made = self.plan()
-        raise DiskError("others write the same files all the time; the answer is on record, and the next pass goes on")
+            # An undo takes back the items of the inbox, too.
+            return run if made.edits or made.items or firsts or fields else None
+
+        Runs(self._workspace).apply_planned(planned)
+        return made
 
     # --- lessons
 
@@ -352,7 +342,7 @@ class Writing:
         """Plan the notes of the memory, and what leaves it for the archive."""
         whys = {each: "" if self._is_trusted else self._support.of_note(each) for each in self._said.memory_notes}
         supported = [each for each, why in whys.items() if not why]
-        noted = memory_md.Notes(self._read(_MEMORY)).with_more(supported, self._day, self._agent)
+        noted = memory_md.Notes(self._read(memory_md.FILE_NAME)).with_more(supported, self._day, self._agent)
         others, most = [each for each, why in whys.items() if why], memory_md.NOTES_A_SESSION_MAX
         room = most - len(noted.added)
         for each in others[:room]:
@@ -360,11 +350,8 @@ class Writing:
             part.items.append(self._candidate(each, f"- {self._day}: {each}", body, [whys[each]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         if noted.added:
-            part.edits.append(self._edit(self._home(_MEMORY), noted.page))
-        if noted.archived:
-            name = f"archive-{self._day}.md"
-            page = memory_md.archive(self._read(name), noted.archived, self._agent, self._day)
-            part.edits.append(self._edit(self._home(name), page))
+            part.edits.append(_edit(self._workspace, self._home(memory_md.FILE_NAME), noted.page))
+        part.edits += archive_edits(self._workspace, self._agent, noted.archived)
         return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*noted.skipped, *beyond))
 
     def plan_skill(self, part: Plan) -> Written:
@@ -397,7 +384,7 @@ class Writing:
         part.items.append(item)
         if is_there:  # a pass that a crash ended may have left it without its place in the inbox
             return there
-        part.edits.append(self._edit(draft, text.encode()))
+        part.edits.append(_edit(self._workspace, draft, text.encode()))
         return Written(name="skill", ids=(draft,), count=1)
 
     def plan_persona(self, part: Plan) -> Written:
@@ -422,7 +409,7 @@ class Writing:
             part.updates |= {peer: tuple(good)} if good else {}
         after, added = memory_md.UserModel(self._read(memory_md.USER_MODEL)).with_observed(part.updates, self._day)
         if added:
-            part.edits.append(self._edit(self._home(memory_md.USER_MODEL), after))
+            part.edits.append(_edit(self._workspace, self._home(memory_md.USER_MODEL), after))
         else:
             part.updates = {}
         return Written(name="user-model", ids=tuple(added), count=len(added))
@@ -439,7 +426,7 @@ class Writing:
         after = memory_md.Checks(before).with_check(at, f"look at what session {self._session.id[:36]} left")
         if after == before:
             return Written(name="next-check")
-        part.edits.append(self._edit(self._home(memory_md.CHECKS), after))
+        part.edits.append(_edit(self._workspace, self._home(memory_md.CHECKS), after))
         return Written(name="next-check", ids=(at,), count=1)
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
@@ -469,8 +456,34 @@ _WRITERS: dict[str, Callable[[Writing, Plan], Written]] = {
     "user-model": Writing.plan_user_model,
     "next-check": Writing.plan_next_check,
 }
-_FILES = {_MEMORY: "notes", "skills": "skill", memory_md.USER_MODEL: "user-model", memory_md.CHECKS: "next-check"}
+_FILES = {
+    memory_md.FILE_NAME: "notes",
+    "skills": "skill",
+    memory_md.USER_MODEL: "user-model",
+    memory_md.CHECKS: "next-check",
+}
 """The writer of each file of an agent's."""
+
+
+def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list[Edit]:
+    """Return the edit that puts rows of a memory into the day's archive; none without rows."""
+    day = workspace.wall()[:10]
+    path = workspace.own_path(agent, f"archive-{day}.md")
+    known = workspace.files.read(workspace.root / path)
+    return [_edit(workspace, path, memory_md.archive(known, rows, agent, day))] if rows else []
+
+
+def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
+    """Return an edit of a file, none of whose folders is a link.
+
+    Raises:
+        DiskError: one is.
+    """
+    parts = PurePosixPath(path).parts
+    for at in range(len(parts)):
+        if workspace.root.joinpath(*parts[: at + 1]).is_symlink():
+            raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
+    return Runs(workspace).edit(path, after)
 
 
 def _writer_of(item: Item) -> str:

@@ -376,12 +376,12 @@ def _migrate(
     with output.opened() as workspace:
         who = output.agent_in(workspace, agent)
         done = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        rows = [*done.told, *([done.diff] if done.diff else [])]
+        rows = [*done.files, *([done.diff] if done.diff else [])]
         if not rows:
             rows = [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         elif dry_run:
             rows.append("nothing was changed: --dry-run")
         else:
             rows.append(f"undo: fleet undo {done.run}")
-        found = {"files": list(done.told), "run": done.run, "diff": done.diff, "dry_run": dry_run}
+        found = {"files": list(done.files), "run": done.run, "diff": done.diff, "dry_run": dry_run}
         output.tell(found, rows, as_json=as_json)

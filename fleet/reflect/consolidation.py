@@ -23,7 +23,7 @@ from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, says
 from fleet.store import homes
-from fleet.text import dates, screening, similarity
+from fleet.text import dates, similarity
 from fleet.text.markdown import Page, Part, rows
 
 LOCK = homes.LOCK
@@ -547,7 +547,7 @@ def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]
 
 def _skip_reason(said: Statement) -> str:
     """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
-    if screening.screen(said.text).secrets or "[REDACTED:" in said.text:
+    if said.has_secret:
         return "a secret"
     if said.kind in ("done", "commit"):
         return "a one-time event"
@@ -607,7 +607,7 @@ class Migration:
         self.files[auto_reflect.FILE] = _short("".join(stays), self._page.eol)
 
     @property
-    def told(self) -> list[str]:
+    def report(self) -> list[str]:
         """Report, a line for each file: how many lines it has, or how many more."""
         sizes = {path: f"{len(text.splitlines())} lines" for path, text in self.files.items()}
         sizes |= {path: f"{number} lines more" for path, number in self._more.items()}

@@ -99,6 +99,11 @@ class Statement(NamedTuple):
         """True where the session is known by its id."""
         return not self.session.startswith("@")
 
+    @property
+    def has_secret(self) -> bool:
+        """True where the text holds a secret, or a mark of one that was redacted."""
+        return "[REDACTED:" in self.text or bool(screening.screen(self.text).secrets)
+
     @classmethod
     def observed(cls, found: Iterable[Row]) -> "list[Statement]":
         """Return the observations among the lines of a page, in their order, each with its session."""

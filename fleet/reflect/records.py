@@ -1,8 +1,8 @@
 """Records of the passes that reflect: what each read, cost, wrote and left out, and why; ``reflections.jsonl``.
 
-One line tells of one pass: a reflection on a session, a sleep, a consolidation. Other lines are about a pass: money
-that was reserved for it or settled, that it was deferred, that it was undone. The file is all there is: what was
-spent on a day is counted from it, so that no database that is deleted gives anybody a second budget.
+One line is one pass: a reflection on a session, a sleep, a consolidation. Other lines are about a pass: money was
+reserved for it or settled, it was deferred, it was undone. What was spent on a day is counted from the file alone, so
+that deleting a database gives nobody a second budget.
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         name: lessons, notes, skill, persona, user-model, next-check ...
         ids: of what it wrote, put into the inbox or confirmed.
-        count: how many things it saved; 0 where it only skipped.
+        count: number of things saved; 0 where it only skipped.
         skipped: what it did not write, each with the reason, in a sentence.
-        error: why it failed; the other writers went on.
     """
 
     name: str
@@ -37,18 +36,16 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line.
+    """One line of the file.
 
     Attributes:
         run: id of the pass; where it changed files, the id of its run (``store/runs``).
-        line: ran, reserved, settled, deferred or undone.
         kind: of the pass: reflection, sleep, tidy, consolidation, auto-reflect.
-        at: when the line was written, a stamp; set by ``append``.
-        transcript: path of what was read.
+        at: stamp of the line; set by ``append``.
         drawn: numbers of the transcript's lines, from 1, that something was drawn from.
         left_out: what did not fit the budget, in a sentence.
         reflector: rules, claude, command, endpoint ...
-        usd: what it cost, or what was reserved or settled; None where nobody said.
+        usd: cost of the pass, or the money reserved or settled; None where it is unknown.
         outcome: success, partial, failure, or skipped where there was no answer to write down.
         why: why nothing was saved, or it was deferred, skipped or undone; in a sentence.
     """
@@ -74,9 +71,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw: str = ""
 
     def as_found(self, *, with_raw: bool = True) -> dict[str, object]:
-        """Return it as JSON shows it: the fields of the file, each there."""
-        found = msgspec.structs.asdict(self) | {"writers": [msgspec.structs.asdict(each) for each in self.writers]}
-        return {name: value for name, value in found.items() if with_raw or name != "raw"}
+        """Return the record as ``--json`` has it: all fields of the file."""
+        fields = msgspec.structs.asdict(self) | {"writers": [msgspec.structs.asdict(each) for each in self.writers]}
+        return {name: value for name, value in fields.items() if with_raw or name != "raw"}
 
     @property
     def saved(self) -> int:
@@ -84,30 +81,29 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(each.count for each in self.writers)
 
     def summary(self) -> str:
-        """Return what came of the pass in a sentence, as it said itself; where it saved nothing, why."""
+        """Return the result of the pass in a sentence; where it saved nothing, the reason."""
         if self.kind != "reflection" and self.why:
             return self.why
         if saved := [_counted(each) for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
             number = sum(each.startswith("i-") for writer in self.writers for each in writer.ids)
-            waits = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
-            return "; ".join([f"saved {', '.join(saved)}", *waits, *failed])
+            pending = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
+            return "; ".join([f"saved {', '.join(saved)}", *pending, *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
 
 
 def _counted(written: Written) -> str:
-    """Return what a writer wrote with its number: one lesson, two lessons."""
     is_one = written.count == 1 and written.name in ("lessons", "notes", "topics", "parts")
     return f"{written.count:,} {written.name[:-1] if is_one else written.name}"
 
 
 class Pass(NamedTuple):
-    """One pass of an agent, with what was said of it later.
+    """One pass of an agent, with what later lines add.
 
     Attributes:
-        number: counting from 1 in the order of the file, so that it never changes.
-        undone: when it was undone, a stamp; "" where it stands.
+        number: from 1 in the order of the file, so that it never changes.
+        undone: stamp of its undoing; "" where it stands.
     """
 
     number: int
@@ -117,18 +113,14 @@ class Pass(NamedTuple):
 
 
 class Records:
-    """An agent's records, and what is said of them later."""
+    """File of an agent's records."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._path = workspace.home(agent) / FILE_NAME
 
     def append(self, record: Record) -> Record:
-        """Write one line, screened and durable before this returns; return it with the time it was given.
-
-        Raises:
-            DiskError: it is not there.
-        """
+        """Append one line, screened and durable before this returns; return it with its time."""
         with self._lock():
             return self._append(record)
 
@@ -136,21 +128,19 @@ class Records:
         return self._workspace.files.lock(self._workspace.local / "locks" / "reflections.lock")
 
     def _append(self, record: Record) -> Record:
-        said = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
-        JsonLines(self._workspace.files, self._path).add([said])
-        return said
+        stamped = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
+        JsonLines(self._workspace.files, self._path).add([stamped])
+        return stamped
 
     def read(self, since: str = "") -> list[Record]:
-        """Return an agent's lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
+        """Return the lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
         return [each for each in JsonLines(self._workspace.files, self._path).read(Record) if each.at >= since]
 
     def passes(self) -> list[Pass]:
-        """Return the passes of an agent, oldest first."""
+        """Return the passes, oldest first."""
         lines = self.read()
-        undone: dict[str, str] = {}
-        for each in lines:  # an undone line with an outcome takes the undoing back
-            if each.line == UNDONE:
-                undone[each.run] = "" if each.outcome else each.at
+        # An undone line with an outcome takes the undoing back.
+        undone = {each.run: "" if each.outcome else each.at for each in lines if each.line == UNDONE}
         paid = _paid(lines)
         ran = [each for each in lines if each.line == RAN]
         return [
@@ -159,10 +149,10 @@ class Records:
         ]
 
     def reserve(self, record: Record, cap_usd: float) -> bool:
-        """Reserve what a pass may cost at most, ``record.usd``; return whether the day's cap leaves room for it.
+        """Reserve the maximal cost of a pass, ``record.usd``; return whether the day's cap leaves room for it.
 
-        Asked and written under one lock, so that two passes at once never share the same dollar. What is reserved is
-        settled by the line of the pass, also of one that failed.
+        Both under one lock, so that two passes at once never share a dollar. The line of the pass settles it, also
+        where the pass failed.
         """
         with self._lock():
             if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
@@ -171,17 +161,17 @@ class Records:
             return True
 
     def deferred(self) -> list[Record]:
-        """Return what was deferred and has not been reflected on since, oldest first, each session once."""
-        waiting: dict[str, Record] = {}
-        for each in self.read():
-            if each.line == DEFERRED:
-                waiting.setdefault(each.session, each)
-            elif each.line == RAN:
-                waiting.pop(each.session, None)
-        return list(waiting.values())
+        """Return the deferred reflections that have not run since, oldest first, each session once."""
+        pending: dict[str, Record] = {}
+        for record in self.read():
+            if record.line == DEFERRED:
+                pending.setdefault(record.session, record)
+            elif record.line == RAN:
+                pending.pop(record.session, None)
+        return list(pending.values())
 
     def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
-        """Say that a pass was undone, or with ``again`` that it stands once more; return whether the agent has it."""
+        """Note that a pass was undone, or with ``again`` that it stands once more; return whether it is known."""
         known = next((each for each in self.read() if each.run == run and each.line == RAN), None)
         if known is None:
             return False
@@ -191,10 +181,10 @@ class Records:
 
 
 def spent(workspace: Workspace, day: str) -> float:
-    """Return what all agents here spent on a day (YYYY-MM-DD, UTC), in dollars, with what is reserved.
+    """Return the dollars that all agents here spent on a day (YYYY-MM-DD, UTC), reservations included.
 
-    A reservation that nobody settled counts in full: a pass that crashed may have been paid for. What counts is the day
-    on which the money was reserved.
+    A reservation that was never settled counts in full: a pass that crashed may have been paid for. Its day is that of
+    the reservation.
     """
     return sum(
         usd or 0.0
@@ -205,10 +195,10 @@ def spent(workspace: Workspace, day: str) -> float:
 
 
 def _paid(lines: Iterable[Record]) -> dict[str, tuple[str, float | None]]:
-    """Return, by pass, when its money was reserved and what it came to."""
+    """Return the time of reservation and the cost of each pass, by its run."""
     paid: dict[str, tuple[str, float | None]] = {}
-    for each in lines:
-        if each.line in (RAN, RESERVED, SETTLED):
-            at, usd = paid.get(each.run, (each.at, None))
-            paid[each.run] = (at, usd if each.usd is None else each.usd)
+    for record in lines:
+        if record.line in (RAN, RESERVED, SETTLED):
+            at, usd = paid.get(record.run, (record.at, None))
+            paid[record.run] = (at, usd if record.usd is None else record.usd)
     return paid

@@ -12,14 +12,14 @@ Append-only records such as ``reflections.jsonl`` are no part of a run: their li
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
+from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.store.workspace import Workspace
 
 UNDO = "undo"
@@ -38,6 +38,7 @@ COMMANDS_KEPT_MAX = 300
 
 _UNRECORDED = "given"
 """Key in ``local.db``: the last command that changed something here and left no run."""
+_TRIES_MAX = 5
 _PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _REMOVED = "was removed since; nothing was put back"
@@ -157,6 +158,18 @@ class Runs:
         with self._locked():
             self._recover()
             return self._apply(run)
+
+    def apply_planned(self, plan: Callable[[], Run | None]) -> Run | None:
+        """Apply the run that ``plan`` returns, planned anew where a file changed meanwhile; return it, None for none.
+
+        Raises:
+            BusyError: somebody writes the same files all the time; nothing was changed.
+        """
+        for _ in range(_TRIES_MAX):
+            run = plan()
+            if run is None or not self.apply(run):
+                return run
+        raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 
     def recover(self) -> tuple[Run, ...]:
         """Finish the plans that a crash left, and return them."""
