@@ -462,7 +462,7 @@ _FILES = {
     memory_md.USER_MODEL: "user-model",
     memory_md.CHECKS: "next-check",
 }
-"""The writer of each file of an agent's."""
+"""Writer of each file of an agent."""
 
 
 def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list[Edit]:
