@@ -14,7 +14,6 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
-from fleet.reflect.inbox import Inboxes
 from fleet.text.screening import counted, one_line, readable
 
 _ON_A_TERMINAL = 100
@@ -420,7 +419,7 @@ def _demote(pattern: output.PatternId, agent: output.Agent = "", as_json: output
 def _stats(as_json: output.Json = False) -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened() as workspace:
-        found, (decided, days) = reflecting.stats(workspace), Inboxes(workspace).days_to_decide()
+        found, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         if as_json:
             output.say_json(found.as_found() | {"decisions": {"number": decided, "median_days": days}})
             return
