@@ -167,7 +167,7 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
         raise fault("now")
 
     with monkeypatch.context() as patch, closing(Workspace(w.folder / "w")) as workspace, suppress(KeyboardInterrupt):
-        patch.setattr(Runs, "_note", fail)
+        patch.setattr(Runs, "_record", fail)
         learning.correct(workspace, "velma", Correction("w", "r", OTHER))
     told = w.run("w", "undo", expect=1).stderr
     assert "the last command here was `fleet correct`" in told
