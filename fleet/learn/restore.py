@@ -21,9 +21,8 @@ from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
-from fleet.model.line import Line, Refused
+from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
-from fleet.model.version_1 import is_version_1
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, Read

@@ -422,6 +422,21 @@ def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line
     return Line(line.id, _without_purged(line.w, line.purges()))
 
 
+def is_version_1(raw: bytes) -> bool:
+    """Tell a line of fleet 0.1 from others by its keys; what is no JSON object is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(found, dict)
+        and str(found.get("id", "")).startswith("p-")
+        and _VERSION_1_KEYS.issuperset(found)
+        and len(found.keys() - {"id", "v"}) > 0
+        and found.get("v", 1) == 1
+    )
+
+
 def _as_column(writer: str, said: object) -> Column:
     """Make a column of JSON. A count of 0 and an empty map say nothing: in canonical form they are not there."""
     if not isinstance(said, dict):

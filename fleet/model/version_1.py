@@ -15,7 +15,6 @@ their lines join without doubling. What is no line of fleet 0.1 stays byte for b
 newer one, and what cannot be read.
 """
 
-import json
 import sys
 from typing import Any
 
@@ -24,12 +23,11 @@ import msgspec
 from crdt import clock
 from fleet.model import line as codec
 from fleet.model import names
-from fleet.model.line import AT, BadLineError, Column, Line, strict_object
+from fleet.model.line import AT, BadLineError, Column, Line, is_version_1, strict_object
 from fleet.model.pattern import author_field
 
 NOBODY = "import.00000000"
 """Column of what no writer is known of."""
-_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
 
 
 class _Old(msgspec.Struct, kw_only=True):
@@ -56,21 +54,6 @@ def converted(raw: bytes) -> Line | None:
     except (BadLineError, msgspec.ValidationError):
         return None
     return made
-
-
-def is_version_1(raw: bytes) -> bool:
-    """Tell a line of fleet 0.1 from others by its keys; what is no JSON object is none."""
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
-        return False
-    return (
-        isinstance(found, dict)
-        and str(found.get("id", "")).startswith("p-")
-        and _KEYS.issuperset(found)
-        and len(found.keys() - {"id", "v"}) > 0
-        and found.get("v", 1) == 1
-    )
 
 
 def _as_line(old: _Old) -> Line:

@@ -22,8 +22,7 @@ from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, NoError, RefusedError
-from fleet.model.line import Line
-from fleet.model.version_1 import is_version_1
+from fleet.model.line import Line, is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
 from fleet.store.lines import PATTERNS, Entry, Kind, Read

@@ -16,9 +16,8 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Line, Refused, join
+from fleet.model.line import Line, Refused, is_version_1, join
 from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
-from fleet.model.version_1 import is_version_1
 from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
