@@ -552,7 +552,7 @@ _OURS = "consolidating"
 
 
 def _is_left_by_us(workspace: Workspace, lock: Lock) -> bool:
-    """Tell whether a lock is one of ours whose process is gone: whoever asks holds the lock that dies with it."""
+    """Return whether a lock is one of ours whose process is gone: whoever asks holds the lock that dies with it."""
     return workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
 
 

@@ -1,13 +1,12 @@
-"""The inbox as a use case: the one queue of what waits for a person, and what a yes or a no to each does.
+"""Use cases of the inbox: the queue of items that wait for a person, and the effect of a yes or a no to each.
 
-Some of it is put in by whoever reflects. The rest is mirrored from where it arises: pairs that ``fleet review`` asks
-about, and lessons that wait for a place in a memory. So a decision in one place is a decision in all.
+Passes that reflect put some items in. The others mirror what waits elsewhere: pairs of ``fleet review``, and lessons
+that wait for a place in a memory. So a decision in one place is a decision in all.
 
-A kind has its handler in ``HANDLERS``; one whose body names a ``what`` may have another for it, as ``plan:tidy``.
-What bodies hold: a skill has ``draft`` and ``target``, paths of a SKILL.md (``before`` too, the text of a skill that
-is to be edited); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction
-``pair``; bulk ``pair``, a question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``,
-``tags``, ``trigger``, ``source``.
+``HANDLERS`` has a handler for each kind, or kind and ``what`` of the body, as ``plan:tidy``. Bodies: a skill has
+``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited); persona
+``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction ``pair``; bulk ``pair``, a
+question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +37,7 @@ from fleet.text.similarity import ALIKE_MIN, near
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
 _FIELD = "inbox"
-"""Name of the field of a run that says what it decided, of which item."""
+"""Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
@@ -48,9 +47,9 @@ class _Handler(NamedTuple):
 
     Attributes:
         check: returns why the item is no longer true, or no longer new; "" where it is both.
-        approve: does it; returns what it did, and the id of the run that can be taken back ("" where there is none).
-        reject: what a no changes beside the inbox, in the same terms; None for nothing.
-        diff: returns what a yes would change, as of now; None: what the item says.
+        approve: applies it; returns a summary, and the id of the run that can be taken back ("" for none).
+        reject: changes what a no changes beside the inbox, likewise; None for nothing.
+        diff: returns the change that a yes makes, as of now; None: the diff of the item.
     """
 
     check: Callable[[Workspace, Entry], str]
@@ -60,13 +59,9 @@ class _Handler(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Item as a person is shown it.
+    """Items as a person is shown them: the best-evidenced, the number and the oldest day of all that wait.
 
-    Attributes:
-        entries: the best-evidenced that wait.
-        total: how many wait in all.
-        since: the day since which the oldest does.
-        expired: what was dropped just now, since nobody decided it in time.
+    ``expired``: those dropped just now, since nobody decided them in time.
     """
 
     entries: tuple[Entry, ...]
@@ -79,7 +74,7 @@ class Listing(NamedTuple):
 
 
 def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int = SHOWN_MAX) -> Listing:
-    """Return the best-evidenced of what waits (0: all), of a kind and agent if named, and note that it was shown."""
+    """Return the best-evidenced pending items (0: all), of a kind and agent if named, and note that they were shown."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired: list[Entry] = []
@@ -96,19 +91,19 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:
-    """Return what a yes would change, as of now."""
+    """Return the change that a yes makes, as of now."""
     handler = _handler(entry.item)
     return handler.diff(workspace, entry) if handler is not None and handler.diff is not None else entry.item.diff
 
 
 def gather(workspace: Workspace) -> list[Entry]:
-    """Bring the inbox up to date with what waits elsewhere, and drop what is overdue; return that."""
+    """Bring the inbox up to date with what waits elsewhere; drop what is overdue, and return it."""
     here = workspace.agents_here()
     if not here:
         return []
     _finish(workspace)
     owner = workspace.replicas().default_agent or here[0]
-    waits = Inboxes(workspace).waiting()
+    items_waiting = Inboxes(workspace).waiting()
 
     with workspace.snapshot():
         table = [
@@ -116,12 +111,12 @@ def gather(workspace: Workspace) -> list[Entry]:
             (owner, {"bulk"}, [_of_held(each) for each in reviewing.waiting(workspace)]),
         ]
         for agent in here:
-            said = AgentMemory(workspace, agent).standing().waiting
-            table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in said]))
+            pending = AgentMemory(workspace, agent).standing().waiting
+            table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in pending]))
     for agent, kinds, items in table:
-        mine = [each for each in waits if each.agent == agent and each.item.kind in kinds]
+        mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
-    rows = [each for each in waits if each.item.body.get("what") == consolidating.WHAT]
+    rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
     gone = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
     for each in gone:
@@ -131,7 +126,7 @@ def gather(workspace: Workspace) -> list[Entry]:
 
 
 def keep_up(workspace: Workspace) -> list[Entry]:
-    """Bring the inbox up to date, and tell whoever listens of what waits since; return what was dropped."""
+    """Bring the inbox up to date, and notify subscribers of what is new; return what was dropped."""
     before = Inboxes(workspace).count().number
     gone = gather(workspace)
     now = Inboxes(workspace).count()
@@ -142,7 +137,7 @@ def keep_up(workspace: Workspace) -> list[Entry]:
 
 
 def _finish(workspace: Workspace) -> None:
-    """Write down what was decided by a run that a crash came after: the run says what it decided."""
+    """Record the decisions of runs whose process crashed before the inbox had them: a run holds its decision."""
     Runs(workspace).recover()
     waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
     if not waiting:
@@ -150,16 +145,16 @@ def _finish(workspace: Workspace) -> None:
     runs = Runs(workspace).listed()
     gone = Runs(workspace).undone(runs)
     for run in runs:
-        said = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
-        for id_ in said.keys() & waiting.keys() if run.id not in gone else ():
+        decided = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
+        for id_ in decided.keys() & waiting.keys() if run.id not in gone else ():
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
-                how = inbox.REJECTED if said[id_] == inbox.REJECTED else inbox.APPROVED
+                how = inbox.REJECTED if decided[id_] == inbox.REJECTED else inbox.APPROVED
                 Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome=how, did=run.summary, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
-    """Put in what waits elsewhere, and close what is known here and waits there no more."""
+    """Put in the items that wait elsewhere, and close those of ``known`` that wait there no more."""
     wanted = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
     open_ = {each.item.id: each for each in known}
     if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
@@ -172,42 +167,42 @@ def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iter
 def _of_pair(asked: Asked) -> Item:
     one, other = sorted((asked.one, asked.other), key=lambda each: each.id)
     is_opposed = asked.kind == reviewing.CONTRADICTION
-    said = [f"{each.text} (seen {each.count('seen'):,}; {each.id})" for each in (one, other)]
-    ways = [f"= {each.id}: {each.correct}" for each in (one, other) if each.correct]
+    wordings = [f"{each.text} (seen {each.count('seen'):,}; {each.id})" for each in (one, other)]
+    corrections = [f"= {each.id}: {each.correct}" for each in (one, other) if each.correct]
     return Item(
         kind="contradiction" if is_opposed else "merge",
         key=f"{one.id}:{other.id}",
         title=f"{'which holds' if is_opposed else 'one lesson'}? {one_line(one.text)} / {one_line(other.text)}",
-        evidence=(*said, *([f"differs in {', '.join(asked.differs)}"] if asked.differs else ())),
+        evidence=(*wordings, *([f"differs in {', '.join(asked.differs)}"] if asked.differs else ())),
         weight=float(one.count("seen") + other.count("seen")),
-        diff="\n".join(ways),
+        diff="\n".join(corrections),
         body={"pair": f"{one.id}:{other.id}"},
     )
 
 
-def _of_held(held: reviewing.Waiting) -> Item:
-    ids = " ".join(each for each, _ in held.lessons)  # the same writer may do as much another time
+def _of_held(question: reviewing.Waiting) -> Item:
+    ids = " ".join(each for each, _ in question.lessons)  # the same writer may do as much another time
     return Item(
         kind="bulk",
-        key=f"{held.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
-        title=held.summary,
-        evidence=tuple(f"{one_line(text)} ({each})" for each, text in held.lessons[: reviewing.SHOWN_MAX]),
-        weight=float(len(held.lessons)),
-        diff=f"{held.retires:,} lessons out, {held.edits:,} that read otherwise",
-        body={"pair": held.name},
+        key=f"{question.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
+        title=question.summary,
+        evidence=tuple(f"{one_line(text)} ({each})" for each, text in question.lessons[: reviewing.SHOWN_MAX]),
+        weight=float(len(question.lessons)),
+        diff=f"{question.retires:,} lessons out, {question.edits:,} that read otherwise",
+        body={"pair": question.name},
     )
 
 
-def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
-    lesson = workspace.patterns.lesson(waits.id)
+def _of_promotion(workspace: Workspace, waiting: promotion.Waiting) -> Item:
+    lesson = workspace.patterns.lesson(waiting.id)
     return Item(
         kind="promotion",
-        key=waits.id,
-        title=f"take into the memory: {one_line(waits.text)}",
-        evidence=(waits.evidence, waits.why),
+        key=waiting.id,
+        title=f"take into the memory: {one_line(waiting.text)}",
+        evidence=(waiting.evidence, waiting.why),
         weight=float(lesson.weight("seen")) if lesson is not None else 0.0,
-        diff=f"+ - {one_line(waits.text)} ({waits.evidence}; {waits.id})",
-        body={"lesson": waits.id},
+        diff=f"+ - {one_line(waiting.text)} ({waiting.evidence}; {waiting.id})",
+        body={"lesson": waiting.id},
     )
 
 
@@ -215,11 +210,7 @@ def _of_promotion(workspace: Workspace, waits: promotion.Waiting) -> Item:
 
 
 def _find(workspace: Workspace, prefix: str) -> Entry:
-    """Return the item that waits and has this id, or the unique beginning of one.
-
-    Raises:
-        NoError: there is none, or several.
-    """
+    """Return the item that waits and has this id, or the unique beginning of one."""
     wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
     every = Inboxes(workspace).entries()
     found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
@@ -233,7 +224,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 
 @contextmanager
 def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
-    """Hold an item that waits, and its handler: two who say yes at once must not have a thing done twice."""
+    """Hold the lock of decisions and yield an item with its handler: two answers at once must not act twice."""
     with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
         _finish(workspace)
         entry = _find(workspace, prefix)
@@ -241,9 +232,9 @@ def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handl
 
 
 def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decision:
-    """Do what an item proposes, if it is still true and still new.
+    """Apply what an item proposes, if it is still true and still new.
 
-    The answer says which of two lessons that contradict each other holds: first or second.
+    ``answer``: first or second, the one that holds of two lessons that contradict each other.
 
     Raises:
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
@@ -256,10 +247,10 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         if why := handler.check(workspace, entry):
             box.decide([Decision(id=id_, outcome="elsewhere", by=agent, why=why)])
             raise NoError(f"{id_} waits no longer: {why}. Nothing was changed")
-        told, run = handler.approve(workspace, entry, answer)
-        said = Decision(id=id_, outcome="approved", by=agent, did=told, run=run)
-        box.decide([said])
-        return said
+        summary, run = handler.approve(workspace, entry, answer)
+        decision = Decision(id=id_, outcome="approved", by=agent, did=summary, run=run)
+        box.decide([decision])
+        return decision
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
@@ -269,17 +260,17 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         NoError: there is no such item.
     """
     with _deciding(workspace, prefix) as (entry, handler):
-        told, run = "nothing was changed but the inbox", ""
+        summary, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
-            told, run = handler.reject(workspace, entry)
+            summary, run = handler.reject(workspace, entry)
         if not run:
             with Runs(workspace).recording(entry.agent, "decide") as draft:
                 draft.summary = f"rejected {entry.item.id}"
                 draft.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
             run = draft.run
-        said = Decision(id=entry.item.id, outcome="rejected", by=agent, why=why, did=told, run=run)
-        Inbox(workspace, entry.agent).decide([said])
-        return said
+        decision = Decision(id=entry.item.id, outcome="rejected", by=agent, why=why, did=summary, run=run)
+        Inbox(workspace, entry.agent).decide([decision])
+        return decision
 
 
 def undo(workspace: Workspace, done: Decision) -> str:
@@ -307,28 +298,24 @@ def _body(entry: Entry, name: str) -> str:
 
 
 def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
-    """Return the id of the run that was noted last, of these kinds: the one that a yes has just left."""
+    """Return the id of the last run of these kinds, which a decision has just left."""
     return next((run.id for run in Runs(workspace).listed() if run.kind in kinds), "")
 
 
 def _run(
-    workspace: Workspace, entry: Entry, told: str, edits: Sequence[Edit], said: str = inbox.APPROVED
+    workspace: Workspace, entry: Entry, summary: str, edits: Sequence[Edit], outcome: str = inbox.APPROVED
 ) -> tuple[str, str]:
-    """Carry out edits of files as one run, which says what it decided: a crash may come before the inbox does.
-
-    Raises:
-        NoError: one of the files was changed in the last moment; nothing was changed.
-    """
-    run = Runs(workspace).fresh("decide", entry.agent, told, edits, [Field(entry.item.id, _FIELD, None, said)])
+    """Apply edits of files as one run, which holds the decision: a crash may come before the inbox has it."""
+    run = Runs(workspace).fresh("decide", entry.agent, summary, edits, [Field(entry.item.id, _FIELD, None, outcome)])
     if stale := Runs(workspace).apply(run):
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
-    return told, run.id
+    return summary, run.id
 
 
 def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
-    """Return the draft as it is now, with what a person mended in it; b"" where it is gone, or no draft of the agent's.
+    """Return the draft as it is now, a person's changes included; b"" where it is gone, or no draft of the agent's.
 
-    Whoever brings an inbox along, in a repository perhaps, must not have another file read.
+    An inbox that came along, in a repository perhaps, must not have another file read.
     """
     parts = PurePosixPath(_draft_path(workspace, entry)).parts
     above = PurePosixPath(workspace.own_path(entry.agent, "skills")).parts
@@ -384,9 +371,9 @@ def _persona_file(workspace: Workspace, entry: Entry) -> str:
 
 
 def _persona_check(workspace: Workspace, entry: Entry) -> str:
-    known = workspace.files.read(workspace.root / _persona_file(workspace, entry)).decode("utf-8", "replace")
+    page = workspace.files.read(workspace.root / _persona_file(workspace, entry)).decode("utf-8", "replace")
     note = readable(_body(entry, "note") or entry.item.title)
-    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(known.splitlines()) if row.strip()]
+    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(page.splitlines()) if row.strip()]
     close = near(note, rows, 1)
     if close and close[0].score >= ALIKE_MIN and not close[0].differs:
         return f"{USER_FILE} says so already: {close[0].text}"
@@ -395,10 +382,10 @@ def _persona_check(workspace: Workspace, entry: Entry) -> str:
 
 def _persona_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     path, note = _persona_file(workspace, entry), readable(_body(entry, "note") or entry.item.title)
-    known = workspace.files.read(workspace.root / path)
-    gap = b"" if not known or known.endswith(b"\n") else b"\n"
+    page = workspace.files.read(workspace.root / path)
+    gap = b"" if not page or page.endswith(b"\n") else b"\n"
     row = f"- {workspace.wall()[:10]}: {note}\n".encode()
-    return _run(workspace, entry, f"{path} says it now", [Runs(workspace).edit(path, known + gap + row)])
+    return _run(workspace, entry, f"{path} says it now", [Runs(workspace).edit(path, page + gap + row)])
 
 
 def _lesson_check(workspace: Workspace, entry: Entry) -> str:
@@ -430,14 +417,9 @@ def _row_check(workspace: Workspace, entry: Entry) -> str:
     return "" if entry.item.key in known else "it stands no more under Ready to Promote"
 
 
-def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=True)
-    return f"{_body(entry, 'item')} is in AGENTS.md", run
-
-
-def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=False)
-    return f"{_body(entry, 'item')} is suggested no more", run
+def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, str]:
+    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=bool(answer))
+    return f"{_body(entry, 'item')} is {'in AGENTS.md' if answer else 'suggested no more'}", run
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
@@ -452,12 +434,12 @@ def _pair_check(workspace: Workspace, entry: Entry) -> str:
     return "it is no pair any more: it was decided, or one of the lessons changed"
 
 
-def _saying(said: str) -> Callable[..., tuple[str, str]]:
-    """Return what gives this answer to a pair, or to a question about what is left out here."""
+def _saying(answer: str) -> Callable[..., tuple[str, str]]:
+    """Return a handler that gives this answer to a pair, or to a question about what is left out here."""
 
     def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
-        _, told = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), said)
-        return told, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
+        _, summary = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), answer)
+        return summary, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
 
     return answered
 
@@ -480,17 +462,17 @@ def _bulk_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
-    said = _body(entry, "pattern")
-    known = list(workspace.patterns.candidates(said).items())
-    for close in near(said, known, len(known) or 1):
-        if normalise(close.text) == normalise(said) or (close.score >= ALIKE_MIN and not close.differs):
+    pattern = _body(entry, "pattern")
+    lessons = list(workspace.patterns.candidates(pattern).items())
+    for close in near(pattern, lessons, len(lessons) or 1):
+        if normalise(close.text) == normalise(pattern) or (close.score >= ALIKE_MIN and not close.differs):
             return f"it is known by now, as {close.id}: {close.text}"
     return ""
 
 
 def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     tags = entry.item.body.get("tags", [])
-    told = Correction(
+    correction = Correction(
         wrong=_body(entry, "wrong"),
         right=_body(entry, "right"),
         pattern=_body(entry, "pattern"),
@@ -499,12 +481,12 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
         tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
         trigger=_body(entry, "trigger"),
     )
-    logged = learning.correct(workspace, entry.agent, told, session=entry.item.session)
+    logged = learning.correct(workspace, entry.agent, correction, session=entry.item.session)
     return f"logged {logged.id}: {logged.text}", _latest(workspace, ["correct"])
 
 
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
-    """Put a notebook in order as it is now, however much that changes: the plan is made anew."""
+    """Put a notebook in order as it is now, by a fresh plan of any size."""
     done = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
     return done.report.summary(), done.run
 
@@ -533,7 +515,7 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
 
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
-    """Consolidate the daily logs as they are now, however much that changes."""
+    """Consolidate the daily logs as they are now, by a fresh plan of any size."""
     done = consolidating.consolidate(workspace, entry.agent, force=True)
     return done.summary(), done.run
 
@@ -547,10 +529,10 @@ HANDLERS: dict[str, _Handler] = {
     "merge": _Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
     "contradiction": _Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
     "candidate": _Handler(_candidate_check, _candidate_approve),
-    "promotion:agents-md": _Handler(_row_check, _row_approve, _row_reject),
+    "promotion:agents-md": _Handler(_row_check, _row_decide, _row_decide),
     "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),
     "plan:tidy": _Handler(lambda *_: "", _tidy_approve),
     "candidate:note": _Handler(_note_check, _note_approve),
     "candidate:person": _Handler(_note_check, _note_approve),
 }
-"""Handlers of a yes and a no to each kind; whoever puts in another kind, or another ``what``, adds its handler."""
+"""Handler of each kind of item, or kind and ``what``."""

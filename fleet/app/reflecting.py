@@ -198,8 +198,8 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     since = workspace.state.get(noted)
     generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
     changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
-    looked = _promising(writer, lessons, changed, is_all=is_all)
-    done = _promote_due(writer, looked, lessons, is_all=is_all)
+    lessons_due = _promising(writer, lessons, changed, is_all=is_all)
+    done = _promote_due(writer, lessons_due, lessons, is_all=is_all)
     if str(generation) != since:
         workspace.state.put(**{noted: str(generation)})
     return done
@@ -246,7 +246,7 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
 
 
 def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Pattern) -> bool:
-    """Tell whether a lesson of a memory would not have entered it, had some writer not said what it said."""
+    """Return whether a lesson of a memory would not have entered it, had some writer not said what it said."""
     if not after.is_listed:
         return before.is_listed
     settings, who = workspace.config.promotion, evidence.Witnesses(workspace).witness()
@@ -287,11 +287,11 @@ def stats(workspace: Workspace) -> Stats:
 
     shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
     here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
-    looked = {each.id: each for each in (*patterns.used(), *here)}
-    said = compared.grouped((looked[each] for each in sorted(looked)), lesson)
-    wordings = {each.lesson.id: each.ids for each in said}
+    listed = {each.id: each for each in (*patterns.used(), *here)}
+    grouped = compared.grouped((listed[each] for each in sorted(listed)), lesson)
+    wordings = {each.lesson.id: each.ids for each in grouped}
     return measure(
-        [each.lesson for each in said],
+        [each.lesson for each in grouped],
         [each for agent in agents for each in CountedLog(workspace, agent).occurrences()],
         shown,
         failing=not_working,

@@ -1,7 +1,7 @@
-"""Use cases of review: which of two close lessons is one with the other or holds, and whose words count here.
+"""Use cases of review: pairs of close lessons, blocked writers, and parts that are left out until a person decides.
 
-That two lessons are the same is a merge, which the whole clan sees. That they are two is remembered on this machine
-alone, and so is a block: it changes no column of anybody's, and what was made of the folds here follows at once.
+Two lessons that are the same are merged, for the whole clan. That they are two is noted on this machine alone, and so
+is a block: it changes nobody's column, and everything derived from the folds here follows at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ from fleet.text.screening import counted, readable
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
 ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
-"""Answers that a pair can be given; `fleet undo` takes one back."""
+"""Answers to a pair; `fleet undo` takes one back."""
 TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
@@ -44,7 +44,7 @@ _SEPARATOR = ":"
 
 
 class _MemoryEntry(NamedTuple):
-    """A lesson in an agent's memory: whose, its id, and its line there."""
+    """Entry of a lesson in an agent's memory: its line there."""
 
     agent: str
     id: str
@@ -52,15 +52,14 @@ class _MemoryEntry(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Change that a block, or its end, makes here.
+    """Effect of a block, or of its end.
 
     Attributes:
-        since: from when on; "" for all.
-        gone: lessons that are not here any more, by id, with their words; of an end of a block, that are here again.
+        since: "" for all that the writer wrote.
+        gone: text of each lesson that disappears, by id; at the end of a block, of each that reappears.
         other: ids of lessons that read or count otherwise.
-        discoveries: how many are not shown, or shown again.
-        left: entries that left the memories here.
-        kept: entries that stay there, since a person had approved them.
+        discoveries: number of those not shown, or shown again.
+        left: entries that left the memories here; ``kept``: that stay, since a person had approved them.
         retired: ids of the lessons that were retired for everybody.
     """
 
@@ -79,13 +78,9 @@ def block(
 ) -> Changes:
     """Fold without a writer's columns here from now on; counts, lessons, memories and pages follow at once.
 
-    Args:
-        workspace: where.
-        agent: who says so.
-        name: a replica, or an agent for all that is said in its name.
-        since: a day or a time; what the branch held of that writer then still counts. "" for none of it.
-        dry_run: change nothing.
-        retire: retire for everybody, too, what that writer alone had said.
+    ``name``: a replica, or an agent for all of its replicas.
+    ``since``: a day or a time; what the branch held of that writer then still counts. "" for none of it.
+    ``retire``: retire for everybody the lessons that only that writer has, too.
 
     Raises:
         UsageError: that is nobody's name, or no time.
@@ -144,18 +139,14 @@ def _check(workspace: Workspace, name: str) -> None:
         raise NoError(f"{name} writes in this folder: block one of its other replicas by name. Nothing was changed")
 
 
-def _stamp(said: str) -> str:
-    """Return a time as a stamp, "" for none.
-
-    Raises:
-        UsageError: it is no time.
-    """
-    if not said:
+def _stamp(text: str) -> str:
+    """Return the stamp of a time, "" for none."""
+    if not text:
         return ""
-    found = dates.to_ms(said)
-    if found is None:
-        raise UsageError(f"--since takes a day or a time, such as 2026-11-20 or 2026-11-20T14:30Z; not {said[:40]!r}")
-    return clock.nearest(found)
+    ms = dates.to_ms(text)
+    if ms is None:
+        raise UsageError(f"--since takes a day or a time, such as 2026-11-20 or 2026-11-20T14:30Z; not {text[:40]!r}")
+    return clock.nearest(ms)
 
 
 def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
@@ -166,7 +157,7 @@ def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
 
 
 def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
-    """Return what the branch held at a time of the columns of a replica or an agent, by id."""
+    """Return the columns of a replica or an agent in the branch at a time, by id."""
     found: dict[str, Line] = {}
     tree = workspace.tree
     commit = tree.before(clock.unpack(at)[0] / 1000)
@@ -195,7 +186,7 @@ def _changes(
 def _in_memories(
     workspace: Workspace, records: Iterable[Line], before: Policy, after: Policy
 ) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:
-    """Return the entries of memories here that leave with a block, and those that a person had approved."""
+    """Return the entries that a block removes from the memories here, and those that a person had approved."""
     touched = {line.id: (fold(line, before), fold(line, after)) for line in records}
     left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
@@ -221,7 +212,7 @@ def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, 
 
 
 def _refresh_derived(workspace: Workspace) -> None:
-    """Make anew what was made of the folds: the page and the guards; a start's text is outdated by the generation."""
+    """Derive the page and the guards from the folds again; the generation outdates the text of a start."""
     workspace.db.refresh()
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
@@ -233,9 +224,9 @@ def _refresh_derived(workspace: Workspace) -> None:
 
 
 def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str = "") -> list[tuple[str, str]]:
-    """Bring back every lesson that is out by the removes of a replica or an agent; return (id, words) of each.
+    """Restore every lesson that a replica or an agent removed; return (id, text) of each.
 
-    With ``since``, a day or a time, what the branch held of its removes then stays.
+    With ``since``, a day or a time, the removes that the branch held then stay.
 
     Raises:
         UsageError: that is nobody's name, or no time.
@@ -246,37 +237,36 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     at = _stamp(since)
     reconcile_all(workspace)
     earlier = _as_of(workspace, at, removed_by) if at else {}
-    policy, back = workspace.policy(), list[tuple[Line, Pattern]]()
+    policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
     for line in _records_of(workspace, removed_by):
         known = fold(line, policy)
         if known.is_present and known.state != RETIRED:
             continue
         theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
         if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
-            back.append((line, known))
-    if not back:
+            restored.append((line, known))
+    if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
     with workspace.writing(agent) as writer:
-        cut, said = policy.cut, list[Line]()
-        for line, known in back:
-            said.append(edits.restore(line, writer.name, writer.tick()))
+        cut, deltas = policy.cut, list[Line]()
+        for line, known in restored:
+            deltas.append(edits.restore(line, writer.name, writer.tick()))
             if known.state == RETIRED:
-                said.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
-        writer.write(said)
-    return [(line.id, readable(known.text)) for line, known in back]
+                deltas.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
+        writer.write(deltas)
+    return [(line.id, readable(known.text)) for line, known in restored]
 
 
 # --- what waits for a yes -------------------------------------------------------------------------------------------
 
 
 class Waiting(NamedTuple):
-    """A part of others' words that is left out here until a person decides.
+    """Part of others' words that is left out here until a person decides.
 
     Attributes:
         kind: ``own`` or ``bulk``.
         group: a replica, or ``newcomers``.
-        writers: the replicas whose words they are.
-        lessons: ids and words; ``retires``: how many of them would go; ``edits``: would read or count otherwise.
+        lessons: ids and texts; ``retires``: number of them that a yes removes; ``edits``: that it changes.
     """
 
     kind: str
@@ -307,7 +297,7 @@ class Waiting(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return the question as ``--json`` has it."""
         same = {name: getattr(self, name) for name in ("kind", "writers", "retires", "edits")}
         lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
         found = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
@@ -315,25 +305,25 @@ class Waiting(NamedTuple):
 
 
 def waiting(workspace: Workspace) -> list[Waiting]:
-    """Return what is left out and not decided yet, with what it would do. Who is blocked does nothing here anyway."""
+    """Return the parts that are left out and not decided yet, those of blocked writers apart."""
     groups: dict[tuple[str, str], list[Held]] = {}
     for each in workspace.trust.held():
         if each.is_asked:
             groups.setdefault((each.kind, each.group), []).append(each)
     blocked = workspace.policy().blocked
-    found = [(_question(workspace, *name, held), held) for name, held in sorted(groups.items())]
+    found = [(_question(workspace, *name, parts), parts) for name, parts in sorted(groups.items())]
     return [
         each
-        for each, held in found
-        if each.retires or each.edits or not all(is_blocked(one.writer, blocked) for one in held)
+        for each, parts in found
+        if each.retires or each.edits or not all(is_blocked(one.writer, blocked) for one in parts)
     ]
 
 
-def _question(workspace: Workspace, kind: str, group: str, held: list[Held]) -> Waiting:
+def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Waiting:
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
-    theirs = sorted({one.writer for one in held})
-    for each in dict.fromkeys(one.id for one in held):
+    theirs = sorted({one.writer for one in parts})
+    for each in dict.fromkeys(one.id for one in parts):
         line, found = workspace.patterns.line(each), workspace.discoveries.get(each)
         if found is not None and (gone := workspace.discoveries.get(found.retracts)):
             retires += 1
@@ -348,35 +338,31 @@ def _question(workspace: Workspace, kind: str, group: str, held: list[Held]) -> 
     return Waiting(kind, group, theirs, lessons, retires, changes)
 
 
-def _answer_left_out(workspace: Workspace, name: str, said: str) -> str:
-    """Decide what is left out; return what that did, in words.
-
-    Raises:
-        UsageError: there is no such answer.
-        NoError: nothing of that name waits.
-    """
+def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
+    """Decide a question about what is left out; return the effect, in words."""
     kind, _, group = name.partition(_SEPARATOR)
-    if said not in (*ANSWERS_TO_LEFT_OUT, ASK):
-        raise UsageError(f"{said[:20]!r} is no answer: {', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}; nothing was changed")
-    if said == ASK:
+    if answer not in (*ANSWERS_TO_LEFT_OUT, ASK):
+        known = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
+        raise UsageError(f"{answer[:20]!r} is no answer: {known}; nothing was changed")
+    if answer == ASK:
         done = workspace.trust.ask_again(kind, group)
     else:
-        done = workspace.trust.decide(kind, group, is_taken=said == TAKE)
+        done = workspace.trust.decide(kind, group, is_taken=answer == TAKE)
     if not done:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
     with suppress(FleetError):
         _refresh_derived(workspace)
     lessons = counted(len({each.id for each in done}), "lesson or discovery", "lessons or discoveries")
-    if said == ASK:
+    if answer == ASK:
         return f"{lessons}: asked again"
-    if said == TAKE:
+    if answer == TAKE:
         return f"{lessons}: taken in"
     more = "" if group == "newcomers" or kind == OWN else f"; `fleet block {group}` leaves out the rest of it, too"
     return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{more}"
 
 
 def standing(workspace: Workspace) -> dict[str, Any]:
-    """Return who is blocked and what waits, as ``fleet status --json`` shows it."""
+    """Return the blocked writers and the open questions, as ``fleet status --json`` has them."""
     return {
         "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
         "waiting": [each.as_json() for each in waiting(workspace)],
@@ -387,7 +373,7 @@ def standing(workspace: Workspace) -> dict[str, Any]:
 
 
 class Asked(NamedTuple):
-    """A pair that somebody should look at, of a kind in ``ANSWERS``, and what differs between the two."""
+    """Pair of lessons to decide, of a kind in ``ANSWERS``, and the differences between them."""
 
     kind: str
     one: Pattern
@@ -400,17 +386,17 @@ class Asked(NamedTuple):
         return f"{self.one.id}{_SEPARATOR}{self.other.id}"
 
     def rows(self) -> list[str]:
-        """Return a line for each of the two: its words, who said so, how often it was seen."""
+        """Return a line for each of the two: its text, author and count."""
         rows = []
         for number, each in enumerate((self.one, self.other), 1):
-            told = [Renderer().author(each.by), f"seen {each.count('seen'):,}", Renderer().edits(each)]
-            filed = ", ".join(filter(None, told))
-            rows.append(f"  {number}  {each.text}  ({filed}; {each.id})")
+            parts = [Renderer().author(each.by), f"seen {each.count('seen'):,}", Renderer().edits(each)]
+            evidence = ", ".join(filter(None, parts))
+            rows.append(f"  {number}  {each.text}  ({evidence}; {each.id})")
         return rows
 
 
 def asked(workspace: Workspace) -> list[Asked]:
-    """Return the pairs that nobody decided yet: contradictions first, then the closest."""
+    """Return the undecided pairs: contradictions first, then the closest."""
     with workspace.snapshot():
         found, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
         pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
@@ -418,34 +404,29 @@ def asked(workspace: Workspace) -> list[Asked]:
         return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 
-def answer(workspace: Workspace, agent: str, pair: str, said: str) -> tuple[str, str]:
-    """Decide a pair, or what is left out here; return the pair's whole name, and what that did, in words.
+def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[str, str]:
+    """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
 
-    Args:
-        workspace: where.
-        agent: who says so.
-        pair: both ids, or unique beginnings of them, with a colon between; or the name of a question about what is
-            left out here.
-        said: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
+    ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
+    ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
 
     Raises:
         UsageError: there is no such answer to that.
         NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
-        return pair, _answer_left_out(workspace, pair, said)
+        return pair, _answer_left_out(workspace, pair, choice)
     one, other = _ids(workspace, pair)
     found = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
     if found is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
-    if said not in ANSWERS[found.kind]:
-        raise UsageError(
-            f"{said[:20]!r} is no answer to a {found.kind} pair: {', '.join(ANSWERS[found.kind])}; nothing was changed"
-        )
-    told = _decide(workspace, agent, one, other, said)
+    if choice not in ANSWERS[found.kind]:
+        known = ", ".join(ANSWERS[found.kind])
+        raise UsageError(f"{choice[:20]!r} is no answer to a {found.kind} pair: {known}; nothing was changed")
+    summary = _decide(workspace, agent, one, other, choice)
     kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
-    Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), told)
-    return found.pair, told
+    Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
+    return found.pair, summary
 
 
 def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
@@ -455,12 +436,12 @@ def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
     return find(workspace, one).id, find(workspace, other).id
 
 
-def _decide(workspace: Workspace, agent: str, one: str, other: str, said: str) -> str:
-    if said == SAME:
+def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
+    if choice == SAME:
         done = merge(workspace, agent, one, other, force=True)
         return f"{one} and {other} are one lesson; `fleet unmerge {done.changed}` undoes it"
-    if said in (FIRST, SECOND):
-        gone, kept = (other, one) if said == FIRST else (one, other)
+    if choice in (FIRST, SECOND):
+        gone, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, gone)
         return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
     with Runs(workspace).recording(agent, "decide") as draft:

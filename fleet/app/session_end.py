@@ -1,9 +1,9 @@
-"""Reflection on a session as a use case: read, ask, plan, carry out, record. It adds and confirms, and deletes nothing.
+"""Use cases of reflection on a session: read, ask, plan, apply, record. It adds and confirms, and deletes nothing.
 
-One session is reflected on once for what it holds: the pass is named by the session and its content. Money is reserved
-before anybody is asked, and settled afterwards, whatever came of it. The answer is on record before anything is
-written, so that a crash costs no second answer. Lessons enter by the log, like any correction; files as one run, which
-``fleet undo`` takes back; what a person decides, by the inbox.
+A pass is named by the session and its content, and runs once for each. Money is reserved before a reflector is asked,
+and settled afterwards, whatever the answer. The answer is on record before anything is written, so that a crash costs
+no second one. Lessons enter by the log, like any correction; files as one run, which ``fleet undo`` takes back; what
+a person decides, by the inbox.
 """
 
 import json
@@ -38,9 +38,9 @@ from fleet.text.signals import objections
 KIND = "reflect"
 RULES = "rules"
 _COMPLETE = "reflection.complete"
-"""Name of the event that a pass has come to its end."""
+"""Event of a pass that ended."""
 _HOST_CHOICE = "reflector"
-"""Key in ``local.db`` of the reflector that a person here chose when the hooks were installed."""
+"""Key in ``local.db``: the reflector that a person here chose."""
 _HOST_MODELS = ("claude", "codex", "gemini")
 _DRAWN_MAX = 200
 _DRAWN_SHOWN_MAX = 40
@@ -50,11 +50,11 @@ _DAY_MS = 86_400_000
 
 
 class Reflected(NamedTuple):
-    """Outcome of one reflection on a session, by the host's id of it.
+    """Result of one reflection on a session, named by its host's id.
 
     Attributes:
-        record: as it is kept; of a trial, as it would be; None where nothing was done, and ``why`` says why.
-        plan: what was planned; None where it came to none.
+        record: as it is kept, or of a trial would be; None where nothing was done, for the reason in ``why``.
+        plan: None where there was none.
         is_deferred: it waits for a later day.
     """
 
@@ -65,12 +65,12 @@ class Reflected(NamedTuple):
     is_deferred: bool = False
 
     def summary(self) -> str:
-        """Return what came of it, in a sentence."""
+        """Return the result in a sentence."""
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
 class _Old(NamedTuple):
-    """A session that nobody reflected on yet: its transcript, about how many tokens its digest has, and its time."""
+    """Session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
     path: Path
     session: str
@@ -79,9 +79,9 @@ class _Old(NamedTuple):
 
 
 class _History(NamedTuple):
-    """Sessions of the past: those that wait, oldest first, how many are done, and what could not be read.
+    """Sessions of the past: those without a reflection, oldest first, the number of the others, unreadable ones.
 
-    ``usd``: what those that wait may cost at most; 0 for the rules.
+    ``usd``: maximal cost of those without one; 0 for the rules.
     """
 
     waiting: list[_Old]
@@ -97,8 +97,8 @@ class Choice:
     """Choice of the reflector here and of its cost: by ``fleet.toml``, the environment, and a person's yes.
 
     Attributes:
-        settings: ``[reflect]``, where the environment does not say otherwise.
-        named: who is to be asked: what ``fleet.toml`` names, else the host's model that a person here said yes to.
+        settings: ``[reflect]``, overridden by the environment.
+        named: the reflector that ``fleet.toml`` names, else the host's model that a person here said yes to.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -110,7 +110,7 @@ class Choice:
 
     @property
     def is_open(self) -> bool:
-        """True where nobody was asked yet, here or by ``fleet.toml``, for a reflector."""
+        """True where no reflector was chosen yet, here or by ``fleet.toml``."""
         return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
 
     def choose(self, reflector: str) -> None:
@@ -122,12 +122,12 @@ class Choice:
             self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
 
     def unagreed(self) -> str:
-        """Return the reflector that is named and that nobody on this machine agreed to, as it is shown; "" for none."""
-        told = self._consented(self.named)
-        return "" if self.named == RULES or self._workspace.state.agrees(consent.REFLECT, told) else told
+        """Return the named reflector, as it is shown, if nobody on this machine agreed to it; "" otherwise."""
+        consented = self._consented(self.named)
+        return "" if self.named == RULES or self._workspace.state.agrees(consent.REFLECT, consented) else consented
 
     def agree(self) -> list[str]:
-        """Note a person's yes to the reflector that is named, and to Honcho where it is; return what is new in that."""
+        """Note a person's yes to the named reflector, and to Honcho if it is named; return what is new."""
         state, honcho = self._workspace.state, honcho_consented(self._workspace)
         named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
         fresh = [each for each in named if not state.agrees(consent.REFLECT, each)]
@@ -136,7 +136,7 @@ class Choice:
         return fresh
 
     def _consented(self, reflector: str) -> str:
-        """Return what is agreed to: who is asked, and all that decides where a session goes."""
+        """Return the text that a person agrees to: the reflector, and all that decides where a session goes."""
         if reflector == "command":
             return f"command {json.dumps(self.settings.command)}"
         if reflector == "endpoint":
@@ -145,11 +145,11 @@ class Choice:
 
 
 def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what ``fleet doctor`` tells of reflection: who is asked, what was spent today, what came to nothing."""
+    """Yield the findings of ``fleet doctor`` about reflection: the reflector, the day's cost, rejected answers."""
     choice = Choice(workspace)
     allowed, named = choice.settings, choice.unagreed()
     spent = records.spent(workspace, workspace.wall()[:10])
-    told = f"by {choice.named}; today ${spent:.2f} of ${allowed.daily_usd:g}"
+    summary = f"by {choice.named}; today ${spent:.2f} of ${allowed.daily_usd:g}"
     if allowed.off:
         yield "note", "turned off", "no session is reflected on by itself"
         return
@@ -163,10 +163,10 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     if banned:
         do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
         many = counted(banned, "reflection")
-        yield "note", f"{told}; {many} had a banned word", "all of each was rejected", do
+        yield "note", f"{summary}; {many} had a banned word", "all of each was rejected", do
         return
-    waits = len(Records(workspace, agent).deferred()) if agent else 0
-    yield "ok", f"{told}{f'; {waits:,} deferred to a later day' if waits else ''}"
+    deferred = len(Records(workspace, agent).deferred()) if agent else 0
+    yield "ok", f"{summary}{f'; {deferred:,} deferred to a later day' if deferred else ''}"
 
 
 # --- one session ------------------------------------------------------------------------------------------------------
@@ -177,8 +177,7 @@ def reflect(
 ) -> Reflected:
     """Reflect on the session of a transcript.
 
-    A trial says what would be done: nobody is asked but the rules, and nothing is written. By hand it is done also
-    where an earlier pass came to nothing, or was undone.
+    A trial asks only the rules, and writes nothing. By hand it runs also where an earlier pass was skipped or undone.
 
     Raises:
         NoError: what somebody named is no transcript.
@@ -202,7 +201,7 @@ def reflect(
 
 
 def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
-    """Return what a reflector reads of a session, and the record of the pass so far."""
+    """Return the digest of a session, and the record of the pass so far."""
     made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
     left_out = "; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
     why = "" if session.events else f"not read: {session.trouble or 'the transcript tells of nothing'}"
@@ -218,7 +217,7 @@ def _begin_record(workspace: Workspace, session: Session, run: str, reflector: s
 
 
 def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
-    """Return what came of one pass: asked within the day's cap, written and recorded; an answer on record is used."""
+    """Run one pass within the day's cap, or with the answer on record; return its result."""
     began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
     if why := _done_already(workspace, agent, key, by_hand=by_hand):
@@ -260,16 +259,16 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
 
 
 def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
-    """Return what a pass would read, and what the rules would write of it."""
+    """Return the result of a trial: the digest's size, and the plan of the rules."""
     choice = Choice(workspace)
     read, record = _begin_record(workspace, session, "", choice.named)
     usd = 0.0 if choice.named == RULES else choice.settings.max_usd
     record = replace(record, tokens_in=read.tokens, usd=usd)
     if not session.events:
         return Reflected(session.id, record, why=record.why)
-    said = rules.reflect(session)
-    plan = Writing(workspace, agent, session, said, "trial", is_trusted=True).plan()
-    return Reflected(session.id, replace(record, outcome=said.outcome), plan)
+    result = rules.reflect(session)
+    plan = Writing(workspace, agent, session, result, "trial", is_trusted=True).plan()
+    return Reflected(session.id, replace(record, outcome=result.outcome), plan)
 
 
 def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
@@ -279,19 +278,15 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
 
 
 def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
-    """Write down what a pass did, durable before this returns, and tell whoever listens; return the record.
-
-    Raises:
-        DiskError: it is not there; nobody was told.
-    """
+    """Append the record of a pass, durable before this returns, and notify subscribers; return the record."""
     done = Records(workspace, agent).append(record)
-    told = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_found(with_raw=False)
-    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.summary(), told))
+    data = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_found(with_raw=False)
+    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.summary(), data))
     return done
 
 
 def _key(session: Session) -> str:
-    """Return what a session and its content are known by: a pass for each."""
+    """Return the key of a session and its content: there is a pass for each."""
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
 
 
@@ -313,7 +308,7 @@ def _rerun_suffix(lines: Sequence[Record], key: str) -> str:
 
 
 def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
-    """Return the answer to this very content that is on record, and whose pass a crash ended; None for none."""
+    """Return the answer on record to this very content whose pass a crash ended; None for none."""
     ended = {each.run for each in lines if each.line == RAN}
     known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_about(each.run, key))
     return next((each for each in known if each.run not in ended), None)
@@ -322,7 +317,7 @@ def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
 def _reserve(
     workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
 ) -> Reflected | None:
-    """Reserve what the pass may cost; return None, or that it waits for a later day."""
+    """Reserve the maximal cost of the pass; return None, or the result of a pass that waits for a later day."""
     max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
     kept = Records(workspace, agent)
     if record.reflector == RULES or kept.reserve(replace(record, usd=max_usd), daily_usd):
@@ -332,13 +327,13 @@ def _reserve(
     why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: {later}"
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         kept.append(replace(record, line=DEFERRED, usd=None, why=why))
-    # One that somebody named is due from now on like one whose host told its end.
+    # A session that a person named is due from now on like one whose host reported its end.
     LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
 def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
-    """Ask the reflector, and have the answer on record, with what it cost, before anything is made of it."""
+    """Return the answer of the reflector, which is on record with its cost before it is used."""
     if record.reflector == RULES:
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
     settings, mark = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
@@ -347,9 +342,9 @@ def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest
     try:
         answer = reflection.ask(record.reflector, settings, made.text, mark, known)
     finally:
-        told = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
+        fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
         read, written = answer.tokens_in, answer.tokens_out
-        Records(workspace, agent).append(replace(record, line=SETTLED, tokens_in=read, tokens_out=written, **told))
+        Records(workspace, agent).append(replace(record, line=SETTLED, tokens_in=read, tokens_out=written, **fields))
     return answer
 
 
@@ -357,7 +352,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
-    """Reflect on what ended here, or on one session that just did; of several, one failing hinders no other."""
+    """Reflect on the sessions that ended here, or on one that just did; a failing one hinders no other."""
     settings = Choice(workspace).settings
     if settings.off or workspace.is_read_only:
         return []
@@ -380,7 +375,7 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
 
 
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
-    """Return the transcript of a session of this project; without one, of the session that was heard of last.
+    """Return the transcript of a session of this project, by default of the one that was heard of last.
 
     Raises:
         NoError: there is none.
@@ -400,17 +395,17 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
         if len(named) == 1:
             return named[0]
         raise NoError(f"{'several transcripts' if named else 'no transcript'} of session {session[:80]!r} here")
-    said = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
-    newest = max(said, key=said.__getitem__, default=None)
+    last_times = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
+    newest = max(last_times, key=last_times.__getitem__, default=None)
     if newest is None:
         raise NoError("no session of this project is known here: name its transcript with --transcript PATH")
     return newest
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days that nobody reflected on yet, and what that may cost.
+    """Return the sessions of so many days without a reflection, and their maximal cost.
 
-    Read are the transcripts that are named, or in folders of them; without any those that hosts keep of this project.
+    ``paths``: transcripts, or folders of them; by default those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
@@ -433,7 +428,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
 
 
 def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> Iterator[Reflected]:
-    """Reflect on sessions of the past, one after the other; the first that the day's cap defers is the last."""
+    """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for each in waiting:
         try:
             came = reflect(workspace, agent, each.path)
@@ -445,11 +440,11 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> It
 
 
 def drawn(record: Record) -> list[tuple[int, str]]:
-    """Return the lines of a transcript that a pass was drawn from, numbered, screened; none where it is gone."""
-    told = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
-    said = {each.line: each.text or each.about for each in told}
-    for each in objections(told)[0]:  # a refusal without words has those of the next prompt
+    """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone."""
+    events = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
+    texts = {each.line: each.text or each.about for each in events}
+    for each in objections(events)[0]:  # a refusal without words has those of the next prompt
         step = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
-        said[each.line] = f"{step}: {each.words}"
-    found = [(line, said[line]) for line in sorted(said.keys() & record.drawn)]
+        texts[each.line] = f"{step}: {each.words}"
+    found = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
     return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in found[:_DRAWN_SHOWN_MAX]]

@@ -139,10 +139,10 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
             held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
         except BusyError as why:
             other = _Begun.of(workspace) or _Begun("another sleep", "somebody", "")
-            said = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
-            record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {said}")
+            holder = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
+            record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {holder}")
             Records(workspace, agent).append(record)
-            raise BusyError(f"{said}; nothing was changed by this one. Run it again when that one is done") from why
+            raise BusyError(f"{holder}; nothing was changed by this one. Run it again when that one is done") from why
         yield
 
 
@@ -168,10 +168,10 @@ class _Begun(NamedTuple):
         found = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
         return found[::-1]
 
-    def keep(self, workspace: Workspace, parts: Iterable[str], told: str) -> None:
+    def keep(self, workspace: Workspace, parts: Iterable[str], summary: str) -> None:
         """Keep the sleep as a run as far as it is: its parts so far."""
         if fields := tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts)):
-            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, summary=told, fields=fields)
+            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, summary=summary, fields=fields)
             Runs(workspace).apply(run)
 
 
@@ -235,16 +235,16 @@ def _fingerprint(workspace: Workspace, agent: str) -> str:
 
 def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Reflect on the sessions that have ended, those that were put off among them."""
-    put_off = Records(workspace, agent).deferred()
-    read = counted(len(put_off), "session that was put off", "sessions that were put off")
+    deferred = Records(workspace, agent).deferred()
+    read = counted(len(deferred), "session that was put off", "sessions that were put off")
     if is_trial:
-        left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in put_off)
+        left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred)
         return Phase(read=read, left=left)
     done = session_end.reflect_due(workspace)
     left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
     ran = [each for each in done if not each.why]
-    said = f"reflected on {counted(len(ran), 'session')}" if ran else ""
-    return Phase(read=read, changed=len(ran), summary=said, left=left)
+    summary = f"reflected on {counted(len(ran), 'session')}" if ran else ""
+    return Phase(read=read, changed=len(ran), summary=summary, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -299,38 +299,38 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Make lessons of mutations that worked, and let what has the evidence enter the memories."""
-    won = Journal(workspace, agent).proposals()
-    texts = [Journal(workspace, agent).as_pattern(each) for each in won]
-    read = counted(len(won), "mutation that worked", "mutations that worked")
+    mutations = Journal(workspace, agent).proposals()
+    texts = [Journal(workspace, agent).as_pattern(each) for each in mutations]
+    read = counted(len(mutations), "mutation that worked", "mutations that worked")
     if is_trial:
         left = ("which lessons enter a memory is told when it is done",)
-        return Phase(read=read, changed=len(won), summary="; ".join(texts), left=left)
-    before = {each.id for each in Runs(workspace).listed()} if won else set()
-    for each, text in zip(won, texts, strict=True):
+        return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
+    before = {each.id for each in Runs(workspace).listed()} if mutations else set()
+    for each, text in zip(mutations, texts, strict=True):
         source = f"mutation {each.code} ({each.name}) {each.id}"
         learning.correct(workspace, agent, Correction(each.failed, each.switch, text, source=source))
     memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
     with Runs(workspace).recording(agent, "publish", memories) as draft:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
-    said = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
-    mine = Runs(workspace).listed() if won else ()
+    lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
+    mine = Runs(workspace).listed() if mutations else ()
     made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
-    what = f"{counted(len(won), 'mutation')} logged, {draft.summary}"
-    return Phase(read=read, changed=len(said), summary=what if said else "", diff=tuple(said), runs=made)
+    what = f"{counted(len(mutations), 'mutation')} logged, {draft.summary}"
+    return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines), runs=made)
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Group what says the same, and ask about what may, or what contradicts."""
     found = reflecting.current_clusters(workspace)
-    waits = tuple(reflecting.to_review(found))
+    pending = tuple(reflecting.to_review(found))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:
         inbox.gather(workspace)
     fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
-    more = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
+    summary = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(found.groups), "cluster")
-    return Phase(read=read, changed=len(fresh), summary=more, left=waits)
+    return Phase(read=read, changed=len(fresh), summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -370,9 +370,9 @@ def make_ready(call: Call) -> str:
     """Ask the clan for news, and make ready what the next session starts with; return what the log says of it."""
     with opened(call) as workspace:
         with call.guarded("the clan was not asked for news"):
-            came = sharing.fetch(workspace, call.agent)
-            if came.patterns_in or came.discoveries_in:
-                call.told.note(f"came {came.patterns_in + came.discoveries_in}")
+            fetched = sharing.fetch(workspace, call.agent)
+            if fetched.patterns_in or fetched.discoveries_in:
+                call.told.note(f"came {fetched.patterns_in + fetched.discoveries_in}")
         try:
             with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
                 size = len(starting.SessionStart(workspace, call.agent).make(may_tidy=True).text)
@@ -417,7 +417,7 @@ def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:
     """Log what the session did, and suggest, promote and consolidate what has come up in several."""
     with call.guarded("what this session did is in no daily log"):
         plans = (each.plan for each in reflected if each.session == call.session)
-        said = next((plan.reflection for plan in plans if plan is not None), None)
+        reflection = next((plan.reflection for plan in plans if plan is not None), None)
         with opened(call) as workspace:
-            if told := consolidating.close_session(workspace, call.agent, call.session, said).summary():
-                call.log(told)
+            if summary := consolidating.close_session(workspace, call.agent, call.session, reflection).summary():
+                call.log(summary)

@@ -103,8 +103,8 @@ def tidy(
         if not is_trial:
             Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
-        told = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
-        dream = told if told is not None and not notebook.has_read(told, report) else None
+        organization = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
+        dream = organization if organization is not None and not notebook.has_read(organization, report) else None
         if dream is not None and not is_trial:
             notebook.note_report(dream, report)
         now_ms = workspace.world.wall_ms()
@@ -187,15 +187,15 @@ class _Notebook:
         return sum(each.at_ms > (self.last_ms or -1) for each in self.notes)
 
     def has_read(self, report: DreamReport, text: str) -> bool:
-        """Tell whether a report was read before."""
+        """Return whether a report was read before."""
         return any(each.raw == _report_key(report, text) for each in self._reports)
 
     def note_report(self, report: DreamReport, text: str) -> None:
         """Note that a report was read."""
         raw, why = _report_key(report, text), "the host's own report was read"
         run = Runs(self._workspace).name("dream")
-        told = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
-        Records(self._workspace, self._agent).append(told)
+        record = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
+        Records(self._workspace, self._agent).append(record)
 
     def plan(self) -> Plan:
         """Return what a pass would do."""
@@ -226,15 +226,15 @@ class _Notebook:
         auto = CountedLog(workspace, agent).auto_detected()
         logged = dict.fromkeys(each.pattern for each in CountedLog(workspace, agent).occurrences())
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
-        looked = Exposures(workspace.state).accesses(agent)
+        accesses = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
         here, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
-        waits = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
+        waiting = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
         notes = []
         for each in (*hidden.values(), *shared):
             if not each.is_listed:
                 continue
-            own, (times, last_ms) = self.own.get(each.id), looked.get(each.id, (0, 0))
+            own, (times, last_ms) = self.own.get(each.id), accesses.get(each.id, (0, 0))
             at_ms = clock.ms_of(each.at)
             # Of a wall time that cannot be nobody knows when a note was written, or how old it is.
             may_change = 0 < at_ms < now_ms + _DAY_MS and each.state != edits.PUBLISHED
@@ -247,7 +247,7 @@ class _Notebook:
                     accesses=times + _elsewhere(each, agent, here),
                     last_ms=last_ms,
                     tags=tuple(each.tags),
-                    stage=self._stage(own, last_ms, at_ms, waits=each.id in waits),
+                    stage=self._stage(own, last_ms, at_ms, waits=each.id in waiting),
                     merged=_merged(own),
                     may_change=may_change and (each.id in hidden or each.loggers == {agent}),
                     may_rest=may_change and each.id not in hot,
@@ -288,24 +288,24 @@ def _elsewhere(known: Pattern, agent: str, here: set[str]) -> int:
 
 
 def _importance(known: Pattern, *, is_auto: bool) -> float:
-    said = known.fields.get("importance")
-    if isinstance(said, int | float) and not isinstance(said, bool):
-        return float(said)
+    value = known.fields.get("importance")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
     return housekeeping.AUTO_IMPORTANCE if is_auto else housekeeping.IMPORTANCE
 
 
 def _merged(own: Pattern | None) -> tuple[str, ...]:
-    said = own.fields.get(MERGED_FROM) if own is not None else None
-    return tuple(each for each in said if isinstance(each, str)) if isinstance(said, list) else ()
+    ids = own.fields.get(MERGED_FROM) if own is not None else None
+    return tuple(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
 
 
 def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
     """Return the notes of a memory that a run of fleet's wrote: what else stands there is a person's."""
     found = []
     for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
-        said = _NOTE.fullmatch(row.rstrip("\r"))
-        if said is not None and dates.to_ms(said["day"]) is not None:
-            found.append(_Line(number, row, said["day"], said["text"]))
+        match = _NOTE.fullmatch(row.rstrip("\r"))
+        if match is not None and dates.to_ms(match["day"]) is not None:
+            found.append(_Line(number, row, match["day"], match["text"]))
     if not found:
         return []
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
@@ -386,8 +386,8 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
 def _record(workspace: Workspace, agent: str, done: Tidied) -> None:
     ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
-    told = Record(run=done.run, kind=KIND, outcome="success", why=done.report.summary(), writers=(written,))
-    Records(workspace, agent).append(told)
+    record = Record(run=done.run, kind=KIND, outcome="success", why=done.report.summary(), writers=(written,))
+    Records(workspace, agent).append(record)
 
 
 def _put_tidying_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
@@ -432,8 +432,8 @@ def _host_report(workspace: Workspace) -> DreamReport | None:
 
 def _report_key(report: DreamReport, text: str) -> str:
     """Return what a record keeps of a report that was read, to know it again."""
-    said = text or msgspec.json.encode(report).decode()
-    return msgspec.json.encode({"report": report, "hash": _hash(said.strip())}).decode()
+    source = text or msgspec.json.encode(report).decode()
+    return msgspec.json.encode({"report": report, "hash": _hash(source.strip())}).decode()
 
 
 def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
@@ -474,6 +474,6 @@ def _fact(name: str, page: str) -> Iterator[Proposal]:
     _, _, rest = page.partition("---\n")
     head, _, body = rest.partition("\n---")
     fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
-    said = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
-    if page.startswith("---\n") and fields.get("type") == "feedback" and said:
-        yield Proposal.of("", "memory", said, fields.get("name", name), "", _MEMORY_WORTH)
+    description = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
+    if page.startswith("---\n") and fields.get("type") == "feedback" and description:
+        yield Proposal.of("", "memory", description, fields.get("name", name), "", _MEMORY_WORTH)

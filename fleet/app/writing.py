@@ -104,10 +104,10 @@ class Writing:
     """
 
     def __init__(
-        self, workspace: Workspace, agent: str, session: Session, said: Reflection, run: str, *, is_trusted: bool
+        self, workspace: Workspace, agent: str, session: Session, reflection: Reflection, run: str, *, is_trusted: bool
     ) -> None:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
-        self._said = msgspec.convert(screened(msgspec.to_builtins(said), str(Path.home())), Reflection)
+        self._said = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
         self._page = self._read(corrections_md.FILE_NAME).decode("utf-8", "replace")
         self._day = workspace.wall()[:10]
@@ -159,8 +159,8 @@ class Writing:
         return self._workspace.files.read(self._workspace.root / self._home(name))
 
     def _item(self, kind: str, title: str, **more: object) -> Item:
-        said = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **more}
-        return msgspec.convert(said, Item)
+        fields = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **more}
+        return msgspec.convert(fields, Item)
 
     def _put(self, writer: Written, items: Sequence[Item]) -> Written:
         """Put what a writer leaves to a person into the inbox; return what it did."""
@@ -244,8 +244,8 @@ class Writing:
             return _PlannedLesson(key, lesson, left.pattern, left.id, is_logged=True)
         if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
-            said = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
-            return self._candidate(text, text, said, filter(None, [lesson.quote[:400], why]), weight=1.0)
+            body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
+            return self._candidate(text, text, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
@@ -279,8 +279,8 @@ class Writing:
         if any(each.is_present for each in patterns.some([exact])):
             return exact
         known = patterns.candidates(text)
-        said = same_text_among(list(known.values()), text)
-        return list(known)[said] if said is not None else ""
+        number = same_text_among(list(known.values()), text)
+        return list(known)[number] if number is not None else ""
 
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
@@ -313,8 +313,8 @@ class Writing:
         if each.entry:
             return corrections.Corrections(workspace, self._agent).state(each.entry, lesson.text, right, same=each.same)
         source = f"session-end reflection, {lesson.by or 'self'} {each.key}"
-        told = Correction(lesson.wrong, right, lesson.text, source=source)
-        return corrections.Corrections(workspace, self._agent).log(told, session=self._session.id, same=each.same)
+        correction = Correction(lesson.wrong, right, lesson.text, source=source)
+        return corrections.Corrections(workspace, self._agent).log(correction, session=self._session.id, same=each.same)
 
     def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
@@ -356,15 +356,15 @@ class Writing:
 
     def plan_skill(self, part: Plan) -> Written:
         """Plan the draft of a skill, which waits for a person."""
-        said, workspace = self._said, self._workspace
-        if not said.should_skill or said.skill_slug is None:
+        reflection, workspace = self._said, self._workspace
+        if not reflection.should_skill or reflection.skill_slug is None:
             return Written(name="skill")
-        body, slug = (said.skill_body or "").strip(), said.skill_slug
+        body, slug = (reflection.skill_body or "").strip(), reflection.skill_slug
         if len(body) < _SKILL_CHARS_MIN:
             return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
         draft, target = self._home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
         known = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
-        about_it = screening.one_line(said.skill_description or slug)
+        about_it = screening.one_line(reflection.skill_description or slug)
         text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(about_it).decode()}\n---\n\n{body}\n"
         if known:
             text = f"{known.rstrip()}\n\n## From a session\n\n{body}\n"
@@ -376,7 +376,7 @@ class Writing:
             "skill",
             f"{'add to the skill' if known else 'a new skill'} {slug}: {about_it}",
             key=draft,
-            evidence=(about_it, *filter(None, [said.what_worked])),
+            evidence=(about_it, *filter(None, [reflection.what_worked])),
             weight=2.0,
             body={"draft": draft, "target": target, **({"before": screened(known)} if known else {})},
             until=(datetime.fromisoformat(self._day) + timedelta(days=SKILL_DAYS)).date().isoformat(),
@@ -398,12 +398,12 @@ class Writing:
 
     def plan_user_model(self, part: Plan) -> Written:
         """Plan what is noted of persons."""
-        for peer, said in self._said.user_model_updates.items():
+        for peer, notes in self._said.user_model_updates.items():
             good = []
-            for each in said:
+            for each in notes:
                 if why := self._support.of_note(each):
-                    body, told = {"what": "person", "peer": peer, "note": each}, f"{peer}: {each}"
-                    part.items.append(self._candidate(told, told, body, [why]))
+                    body, title = {"what": "person", "peer": peer, "note": each}, f"{peer}: {each}"
+                    part.items.append(self._candidate(title, title, body, [why]))
                 else:
                     good.append(each)
             part.updates |= {peer: tuple(good)} if good else {}
@@ -500,8 +500,8 @@ def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
     if len(quote.split()) < _FLAGGED_WORDS_MIN:
         return "", False
     for each in entries:
-        said = normalise(each.entry.wrong)
-        if each.entry.auto and said and (quote[:200] in said or said[:200] in quote):
+        wrong = normalise(each.entry.wrong)
+        if each.entry.auto and wrong and (quote[:200] in wrong or wrong[:200] in quote):
             is_stated = each.record is not None or bool(each.entry.pattern)
             return ("" if is_stated else each.id), is_stated
     return "", False

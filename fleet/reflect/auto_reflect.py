@@ -78,16 +78,16 @@ class Entry(NamedTuple):
 
         They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
         """
-        told: list[Entry] = []
+        entries: list[Entry] = []
         category = ""
         found = (page.inside(section) for title in titles for section in page.named(title))
-        listed = [row for part in found for row in part] if titles else page.rows
-        for at, row in enumerate(listed):
+        candidates = [row for part in found for row in part] if titles else page.rows
+        for at, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
                 category = _category(heading[2])
                 continue
-            after = listed[at + 1].text.strip() if at + 1 < len(listed) else ""
+            after = candidates[at + 1].text.strip() if at + 1 < len(candidates) else ""
             if (
                 not text
                 or text.startswith(("```", "~~~"))
@@ -96,8 +96,8 @@ class Entry(NamedTuple):
             ):
                 continue  # a table's header row is no entry
             if (entry := _entry(text, category)) is not None:
-                told.append(entry._replace(number=row.number))
-        return told
+                entries.append(entry._replace(number=row.number))
+        return entries
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Scratchpad:
         return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
 
     def is_daily(self) -> bool:
-        """Tell whether the page was migrated: what happens goes to the daily logs alone."""
+        """Return whether the page was migrated: what happens goes to the daily logs alone."""
         return DAILY in self._text
 
     def statements(self) -> list[Statement]:
@@ -128,7 +128,7 @@ class Scratchpad:
         seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
         return [
             *Statement.observed(seen),
-            *(each for section in page.named(SESSION_LOG) for each in _said_in_log(page.inside(section))),
+            *(each for section in page.named(SESSION_LOG) for each in _statements_of_log(page.inside(section))),
         ]
 
     def ready(self) -> list[Entry]:
@@ -169,8 +169,8 @@ class Scratchpad:
         listed = [
             row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
         ]
-        told = [Page.cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
-        return [each[2] for each in told if len(each) >= 3 and each[0].casefold() != "date"]
+        cells = [Page.cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
+        return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
 
     def compressed(self, day: str) -> tuple[str, list[str]]:
         """Return the page with its oldest observations moved out, and those lines; as it is at ``LINES_MAX`` or below.
@@ -191,14 +191,14 @@ class Scratchpad:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
         days = sorted(each.at[:10] for each in Statement.observed(rows("\n".join(taken))))
-        told = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
+        summary = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
         kept = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
-        return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [told]), taken
+        return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [summary]), taken
 
 
-def _said_in_log(found: Iterable[Row]) -> list[Statement]:
+def _statements_of_log(found: Iterable[Row]) -> list[Statement]:
     """Return what the entries of a session log say, line by line."""
-    told: list[Statement] = []
+    statements: list[Statement] = []
     session = at = kind = ""
     for row in found:
         heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
@@ -214,10 +214,10 @@ def _said_in_log(found: Iterable[Row]) -> list[Statement]:
             is_part = row.text[:1].isspace() or re.fullmatch(_BULLET, row.text.rstrip())
             kind = own or (kind if is_part else "")
             if rest:
-                told.append(Statement(rest, at, session, kind))
+                statements.append(Statement(rest, at, session, kind))
         if at and (by := Whose.named_on(row)) and by.mark and (entry or not row.text.strip()):
             session = by.key
-    return told
+    return statements
 
 
 def _labelled(line: str) -> tuple[str, str]:
@@ -235,11 +235,11 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    said = [each.removeprefix("[").removesuffix("]").strip() for each in Page.cells(body)]
-    if not any(said) or tuple(each.casefold() for each in said[:2]) in _TEMPLATES:
+    cells = [each.removeprefix("[").removesuffix("]").strip() for each in Page.cells(body)]
+    if not any(cells) or tuple(each.casefold() for each in cells[:2]) in _TEMPLATES:
         return None
-    own = _NAMED.get(said[0].casefold().rstrip("s"), "") if len(said) >= 2 else ""
-    rest = said[1:] if own else said
+    own = _NAMED.get(cells[0].casefold().rstrip("s"), "") if len(cells) >= 2 else ""
+    rest = cells[1:] if own else cells
     if len(rest) == 1 and " — " in rest[0]:
         rest = rest[0].split(" — ", 1)
     return Entry(own or category or category_of(" ".join(rest)), rest[0], " | ".join(filter(None, rest[1:])))
@@ -341,8 +341,8 @@ def _refused(why: str, rule: Entry) -> RefusedError:
 
 
 def _is_for(heading: str, title: str) -> bool:
-    said = re.sub(r"[^a-z ]+", "", heading.casefold()).strip()
-    return said in (title.casefold(), title.casefold().removesuffix("s"), f"known {title.casefold()}")
+    words = re.sub(r"[^a-z ]+", "", heading.casefold()).strip()
+    return words in (title.casefold(), title.casefold().removesuffix("s"), f"known {title.casefold()}")
 
 
 def _end_of_own(page: Page, section: Part) -> int:
@@ -420,7 +420,7 @@ class DailyLog:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def appended_block(self, whose: Whose, told: Mapping[str, Iterable[str]]) -> str:
+    def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]]) -> str:
         """Return what is appended for a session's block.
 
         ``whose``: with the moment, in UTC, to the second.
@@ -428,8 +428,8 @@ class DailyLog:
         """
         lines = [f"## Session {whose.at[11:16]} UTC", "", whose.comment(), ""]
         for kind, title in _LOG_TITLES.items():
-            if said := [each if kind == "observed" else f"- {each}" for each in told.get(kind, ())]:
-                lines += [f"### {title}", "", *said, ""]
+            if rows := [each if kind == "observed" else f"- {each}" for each in by_kind.get(kind, ())]:
+                lines += [f"### {title}", "", *rows, ""]
         return self._title_or_gap() + "\n".join(lines) + "\n"
 
     def appended_observation(self, whose: Whose, line: str) -> str:
@@ -477,15 +477,15 @@ class DailyLog:
         marks = (Whose.named_on(row) for row in inside if row is inside[0] or not row.text.strip())
         by = next((each for each in marks if each is not None), None)
         session = by.key if by and by.mark else unnamed
-        said, kinds = _said_in_block(inside[1:], at, session)
-        return Block(session, at, tuple(said), by.at if by else "", bool(kinds - {"observed"}))
+        statements, kinds = _statements_of_block(inside[1:], at, session)
+        return Block(session, at, tuple(statements), by.at if by else "", bool(kinds - {"observed"}))
 
 
-def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Statement], set[str]]:
+def _statements_of_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Statement], set[str]]:
     """Return what the rows of a block say, and of what kinds that is."""
-    said: list[Statement] = []
+    statements: list[Statement] = []
     kinds: set[str] = set()
-    kind, watched = "", list[Row]()
+    kind, observed = "", list[Row]()
     for row in inside:
         if row.is_code or row.text.strip() in ("", "---", "***"):
             continue
@@ -493,17 +493,18 @@ def _said_in_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[S
             kind = _kind_titled(heading[2]) or kind
             continue
         if kind == "observed":
-            watched.append(row)
+            observed.append(row)
             continue
         own, words = _labelled(row.text)
         if words and words.casefold() not in _NOTHING:
             kinds.add(own or kind or "done")
-            said.append(Statement(words, at, session, own or kind))
-    if watched:
+            statements.append(Statement(words, at, session, own or kind))
+    if observed:
         kinds.add("observed")
-        # What fleet put there names its session; what others did is of the block's.
-        said += [each if each.is_known else each._replace(session=session) for each in Statement.observed(watched)]
-    return said, kinds
+        # A line of fleet's names its session; one of another tool belongs to the block's.
+        found = Statement.observed(observed)
+        statements += [each if each.is_known else each._replace(session=session) for each in found]
+    return statements, kinds
 
 
 def _kind_titled(title: str) -> str:

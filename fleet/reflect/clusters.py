@@ -168,7 +168,7 @@ def _closest_first(pair: _Pair) -> tuple[float, str, str]:
 
 
 def _say_the_same(pair: Alike, cosine: float) -> bool:
-    """Tell whether two texts say the same: by their words, or by fewer of them and their meaning."""
+    """Return whether two texts say the same: by their words, or by fewer of them and their meaning."""
     if pair.differs or pair.is_replaced:
         return False
     return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
@@ -359,14 +359,14 @@ class Recurrence(NamedTuple):
 
     @classmethod
     def among(
-        cls, said: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
+        cls, statements: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
     ) -> "tuple[list[Recurrence], dict[int, list[Statement]]]":
         """Return all that was said, each thing once; apart from it what says the same as a known text, by number.
 
         ``compared``: returns what of a text is compared.
         """
         places: dict[str, list[Statement]] = {}
-        for each in said:
+        for each in statements:
             if _is_telling(text := _plain(compared(each.text))):
                 places.setdefault(text, []).append(each)
         by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
@@ -387,31 +387,31 @@ class Recurrence(NamedTuple):
         return found, matched
 
 
-def _recurrence(said: list[Statement]) -> Recurrence:
-    spoken = [without_label(each.text) for each in said]
-    counted = Counter(spoken)
-    first = {text: at for at, text in reversed(list(enumerate(spoken)))}
+def _recurrence(statements: list[Statement]) -> Recurrence:
+    texts = [without_label(each.text) for each in statements]
+    counted = Counter(texts)
+    first = {text: at for at, text in reversed(list(enumerate(texts)))}
     order = sorted(counted, key=lambda text: (-counted[text], first[text]))
-    return Recurrence(order[0], tuple(order[1:]), tuple(said), _separate_sessions(said))
+    return Recurrence(order[0], tuple(order[1:]), tuple(statements), _separate_sessions(statements))
 
 
 def _by_time(each: Statement) -> tuple[str, str, str]:
     return each.at, each.session, each.text
 
 
-def _separate_sessions(said: Sequence[Statement]) -> tuple[str, ...]:
+def _separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
     """Return the keys of the separate sessions that said something, in the order of time."""
-    known = {each.session for each in said if each.is_known}
-    days = {each.at[:10] for each in said if each.is_known}
+    known = {each.session for each in statements if each.is_known}
+    days = {each.at[:10] for each in statements if each.is_known}
     unnamed: dict[str, dict[str, set[str]]] = {}
-    for each in said:
+    for each in statements:
         if not each.is_known and each.at[:10] not in days:
             way = each.session.partition(" ")[0]
             unnamed.setdefault(each.at[:10], {}).setdefault(way, set()).add(each.session)
     counted = known | {
         one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
     }
-    return tuple(dict.fromkeys(each.session for each in sorted(said, key=_by_time) if each.session in counted))
+    return tuple(dict.fromkeys(each.session for each in sorted(statements, key=_by_time) if each.session in counted))
 
 
 def _plain(text: str) -> str:

@@ -119,7 +119,7 @@ class Lock(NamedTuple):
         return self.last_ms if 0 < self.last_ms <= now_ms + HOURS_MIN * _HOUR_MS else 0
 
     def is_live(self, now_ms: int) -> bool:
-        """Tell whether its holder may still be at work.
+        """Return whether its holder may still be at work.
 
         A lock of the future is as stale as an old one: a clock was wrong, and nobody holds it for so long.
         """
@@ -127,8 +127,8 @@ class Lock(NamedTuple):
 
     def render(self) -> bytes:
         """Return the bytes of the file, as they are documented."""
-        told = zip(_FIELDS, (self.last_ms or None, self.by or None, self.at_ms or None), strict=True)
-        return json.dumps(dict(told)).encode() + b"\n"
+        fields = zip(_FIELDS, (self.last_ms or None, self.by or None, self.at_ms or None), strict=True)
+        return json.dumps(dict(fields)).encode() + b"\n"
 
 
 def _ms(value: object) -> int:
@@ -261,10 +261,10 @@ class Topic(NamedTuple):
         )
         return _free_path(_title_of(found.text), taken), text
 
-    def merged(self, text: str, said: Iterable[Statement]) -> str:
+    def merged(self, text: str, statements: Iterable[Statement]) -> str:
         """Return the file's text with a History line for each session that it does not name yet."""
         firsts: dict[str, str] = {}
-        for each in sorted(said, key=lambda each: (each.at, each.session)):
+        for each in sorted(statements, key=lambda each: (each.at, each.session)):
             firsts.setdefault(_mark(each.session), each.at[:10])
         fresh = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not fresh:
@@ -414,8 +414,8 @@ def _pointer(topic: Topic) -> str:
     if hook.casefold().startswith(start.casefold()):
         hook = hook[len(start) :].lstrip(" —–-;:,.")
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
-    said = fitting(hook, room) if hook and room > 15 else topic.type or "topic"
-    return " ".join(filter(None, (head, "—", said, topic.seen)))
+    summary = fitting(hook, room) if hook and room > 15 else topic.type or "topic"
+    return " ".join(filter(None, (head, "—", summary, topic.seen)))
 
 
 def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
@@ -427,8 +427,8 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
 def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: the one that the fewest sessions met, the oldest of equals."""
     found = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
-    told = [(len(each.sessions), each.updated, -at, at) for at, each in found if each is not None]
-    return min(told)[-1] if told else None
+    candidates = [(len(each.sessions), each.updated, -at, at) for at, each in found if each is not None]
+    return min(candidates)[-1] if candidates else None
 
 
 # --- the phases -------------------------------------------------------------------------------------------------------
@@ -499,8 +499,8 @@ class Plan(NamedTuple):
             "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
             "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
         }
-        told = {name: "; ".join(parts) for name, parts in phases.items()}
-        return cls(changed, told, added, merged, flagged)
+        summaries = {name: "; ".join(parts) for name, parts in phases.items()}
+        return cls(changed, summaries, added, merged, flagged)
 
 
 def _merged(
@@ -510,11 +510,13 @@ def _merged(
     files: Mapping[str, bytes],
 ) -> dict[str, str]:
     """Return the topics that more sessions have met, as they are to be."""
-    told: dict[str, list[Statement]] = {}
-    for number, said in matched.items():
+    by_topic: dict[str, list[Statement]] = {}
+    for number, statements in matched.items():
         if number < len(numbered):
-            told.setdefault(numbered[number][0], []).extend(said)
-    texts = {path: known[path].merged(files[path].decode(), said) for path, said in sorted(told.items())}
+            by_topic.setdefault(numbered[number][0], []).extend(statements)
+    texts = {
+        path: known[path].merged(files[path].decode(), statements) for path, statements in sorted(by_topic.items())
+    }
     return {path: text for path, text in texts.items() if text.encode() != files[path]}
 
 
@@ -545,23 +547,23 @@ def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]
     return kept, skipped
 
 
-def _skip_reason(said: Statement) -> str:
+def _skip_reason(statement: Statement) -> str:
     """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
-    if said.has_secret:
+    if statement.has_secret:
         return "a secret"
-    if said.kind in ("done", "commit"):
+    if statement.kind in ("done", "commit"):
         return "a one-time event"
-    if says(said.text, "transient"):
+    if says(statement.text, "transient"):
         return "a transient state"
-    if says(said.text, "once"):
+    if says(statement.text, "once"):
         return "a one-time event"
-    if _is_snippet(said.text):
+    if _is_snippet(statement.text):
         return "a code snippet"
     return ""
 
 
 def _is_snippet(text: str) -> bool:
-    """Tell whether a text is code, rather than words about it."""
+    """Return whether a text is code, rather than words about it."""
     spans = sum(len(match[0]) for match in _CODE.finditer(text))
     if spans >= _SNIPPET_CHARS_MIN and spans > _SNIPPET_SHARE * len(text):
         return True
@@ -619,7 +621,7 @@ class Migration:
         return [each.strip() for each in self._page.lines if each.strip() and each.strip() not in new]
 
     def _is_to_move(self, section: Part) -> bool:
-        """Tell whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
+        """Return whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
         if any(section in self._page.named(title) for title in _STAYS):
             return False
         logs = (auto_reflect.SESSION_LOG, auto_reflect.OBSERVATIONS)

@@ -68,10 +68,10 @@ class Digest(NamedTuple):
             wanted = [number for number in reversed(between) if rows[number].rank == rank]
             room = _take(rows, wanted, room, kept, is_whole=False)
         left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
-        said = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
-        told = f"Left out for want of room: {said}." if said else ""
-        text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [told])])
-        return cls(text, _tokens(text), told)
+        counts = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
+        summary = f"Left out for want of room: {counts}." if counts else ""
+        text = "\n".join([*(kept[number] for number in sorted(kept)), *filter(None, [summary])])
+        return cls(text, _tokens(text), summary)
 
 
 class _Row(NamedTuple):
@@ -180,15 +180,15 @@ class Support:
     """Support that a session gives to statements, read once."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        said, read, done = list[str](), list[str](), list[str]()
+        typed, read, done = list[str](), list[str](), list[str]()
         for event in events:
             if event.kind == "prompt" and Prompt(event.text).is_typed:
-                said.append(unpasted(event.text))
-                read.append(_pasted(event.text, said[-1]))
+                typed.append(unpasted(event.text))
+                read.append(_pasted(event.text, typed[-1]))
             elif event.kind == "prompt":
                 read.append(event.text)
             elif event.kind == "refused":
-                said.append(event.text)
+                typed.append(event.text)
             elif event.kind == "call":
                 done.append(f"{event.tool} {event.about}")
         ran = list(runs(events))
@@ -196,9 +196,9 @@ class Support:
         of_failures = {id(result) for _, result in failed}
         read += [each.text for each in events if each.kind == "result" and id(each) not in of_failures]
         mended = _mended(ran)
-        told = ((shell.Command(call.about).family, f"{call.about}\n{result.text}") for call, result in failed)
-        self._mended = [text for family, text in told if family in mended]
-        self._said = "\n".join(said)
+        failures = ((shell.Command(call.about).family, f"{call.about}\n{result.text}") for call, result in failed)
+        self._mended = [text for family, text in failures if family in mended]
+        self._said = "\n".join(typed)
         self._said_flat = _flat(self._said)
         self._known = {*_stems(self._said), *_stems("\n".join(done))}
         self._read = [window for text in read for window in _windows(text)]
@@ -214,12 +214,12 @@ class Support:
             near = {*_stems(lesson.quote)}
         elif lesson.by == FAILURE:
             quote = _flat(lesson.quote)
-            told = next((text for text in self._mended if quote and quote in _flat(text)), "")
-            if not told:
+            failure = next((text for text in self._mended if quote and quote in _flat(text)), "")
+            if not failure:
                 return "no command failed with what it quotes and worked later"
             if wants_to_be_obeyed(lesson.quote):
                 return "what the command printed wants to be obeyed"
-            near = {*_stems(told), *self._known}
+            near = {*_stems(failure), *self._known}
         else:
             return "nothing in the session is quoted for it"
         if _share(words, near) < _LESSON_SHARE_MIN:
@@ -241,7 +241,7 @@ class Support:
 
 
 def wants_to_be_obeyed(text: str) -> bool:
-    """Tell whether a command's output reads as an order rather than as an error."""
+    """Return whether a command's output reads as an order rather than as an error."""
     return _pattern("obeyed").search(text) is not None
 
 

@@ -115,8 +115,8 @@ class Evidence:
                 found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         found.sort(key=lambda each: each[0])
         # Screening is dear, and is left to those that have the numbers.
-        standing = ((each, why, told) for _, each, why, told in found if self.admits(each))
-        return [Due(each.id, readable(each.text), why, told) for each, why, told in islice(standing, _DUE_MAX)]
+        standing = ((each, why, evidence) for _, each, why, evidence in found if self.admits(each))
+        return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(standing, _DUE_MAX)]
 
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
         """Return why the counts do not vouch for the words of a lesson, or "".
@@ -163,7 +163,7 @@ class Evidence:
 
     @staticmethod
     def admits(pattern: Pattern) -> bool:
-        """Tell whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
+        """Return whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
         if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
             return False
         return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
@@ -181,13 +181,13 @@ def _independent(pattern: Pattern, witness: Witness) -> _Independent:
             vouching.setdefault(witness(pattern.id, writer), agent)
             seen[agent] += fresh
             sessions[agent] += min(met_in.get(writer, 0), fresh)
-    told: set[str] = set()
+    counted_entries: set[str] = set()
     for writer, entries in sorted(pattern.by_hand.items()):
         # An entry in the logs of two agents was copied from one to the other: it is evidence once.
-        if fresh := sum(number for entry, number in entries.items() if entry not in told):
+        if fresh := sum(number for entry, number in entries.items() if entry not in counted_entries):
             vouching.setdefault(witness(pattern.id, writer), names.agent_of(writer))
             seen[names.agent_of(writer)] += fresh
-        told |= entries.keys()
+        counted_entries |= entries.keys()
     agents = min(len(seen), len(vouching))
     return _Independent(sum(seen.values()), agents, sum(max(1, sessions[agent]) for agent in seen))
 
@@ -239,8 +239,8 @@ class Witnesses:
         for path, who in news.items():
             if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
                 known[writer] = known.get(writer, set()) | who
-        told = {writer: sorted(who) for writer, who in known.items()}
-        self._workspace.db.note(_PUSHERS, json.dumps([head, told]))
+        by_writer = {writer: sorted(who) for writer, who in known.items()}
+        self._workspace.db.note(_PUSHERS, json.dumps([head, by_writer]))
         return known
 
     def _pushers_since(self, since: str) -> dict[str, set[str]] | None:

@@ -99,7 +99,7 @@ class Exposures:
         return {row[0]: (row[1], row[2]) for row in _rows(self._state, query, agent, f"{agent}{_SEARCHES}")}
 
     def is_due(self, agent: str, now_ms: int) -> bool:
-        """Tell at little cost whether there is anything to roll up."""
+        """Return cheaply whether there is anything to roll up."""
         query = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
         return bool(_rows(self._state, query, agent, _today(now_ms)))
 
@@ -190,15 +190,15 @@ def _compact(
     ``old_ms``: what ended before it; later, where the table is too large.
     """
     forgotten = "SELECT pattern FROM exposure WHERE {} GROUP BY pattern ORDER BY max(last_ms) DESC LIMIT -1 OFFSET ?"
-    said = "agent = ? AND said = 1"
-    gone = f"DELETE FROM exposure WHERE {said} AND pattern IN ({forgotten.format(said)})"  # noqa: S608 - our own words
+    written = "agent = ? AND said = 1"
+    gone = f"DELETE FROM exposure WHERE {written} AND pattern IN ({forgotten.format(written)})"  # noqa: S608 - our own words
     connection.execute(gone, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
-    query = f"SELECT last_ms FROM exposure WHERE {said} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
+    query = f"SELECT last_ms FROM exposure WHERE {written} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
     for (over,) in connection.execute(query, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
         old_ms = max(old_ms, over + 1)
-    many = f"SELECT pattern FROM exposure WHERE {said} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608
+    many = f"SELECT pattern FROM exposure WHERE {written} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608
     for (pattern,) in connection.execute(many, (agent, old_ms)).fetchall():
-        old = f"FROM exposure WHERE {said} AND last_ms < ? AND pattern = ?"
+        old = f"FROM exposure WHERE {written} AND last_ms < ? AND pattern = ?"
         span = "min(first_ms), max(last_ms), sum(number), replica, max(total)"
         joined = connection.execute(
             f"SELECT {span} {old} GROUP BY replica, first_ms > ?",

@@ -65,11 +65,11 @@ class Stage(StrEnum):
     @classmethod
     def of(cls, own: Pattern | None, last_ms: int) -> "Stage":
         """Return the stage that a private record notes; of an archived one that was looked at since: active again."""
-        said = own.value(STAGE) if own is not None else ""
-        if own is None or said not in set(cls):
+        value = own.value(STAGE) if own is not None else ""
+        if own is None or value not in set(cls):
             return cls.ACTIVE
         set_ms = clock.unpack(own.edited[STAGE][0])[0] if STAGE in own.edited else 0
-        return cls.ACTIVE if said == cls.ARCHIVED and last_ms > set_ms else cls(said)
+        return cls.ACTIVE if value == cls.ARCHIVED and last_ms > set_ms else cls(value)
 
 
 RESTING = frozenset({Stage.CONSOLIDATED, Stage.ARCHIVED, Stage.FORGOTTEN})
@@ -118,9 +118,9 @@ def resting(workspace: Workspace, agent: str) -> set[str]:
     """Return the ids of the lessons that a pass put to rest in an agent's notebook, and that nobody looked at since."""
     if not workspace.notes_file(agent).is_file():
         return set()
-    looked = Exposures(workspace.state).accesses(agent)
+    accesses = Exposures(workspace.state).accesses(agent)
     records = workspace.notes(agent).records()
-    return {each.id for each in records if Stage.of(each, looked.get(each.id, (0, 0))[1]) in RESTING}
+    return {each.id for each in records if Stage.of(each, accesses.get(each.id, (0, 0))[1]) in RESTING}
 
 
 class DreamReport(msgspec.Struct, frozen=True):
@@ -186,9 +186,9 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
             (self.conflicts_resolved, "conflict resolved", "conflicts resolved"),
             (self.archived, "archived", "archived"),
         )
-        said = ", ".join(counted(*each) for each in parts if each[0])
+        summary = ", ".join(counted(*each) for each in parts if each[0])
         notes = counted(self.total_scanned, "note")
-        return f"{said} of {notes}, compared by {self.compared_by}" if said else f"nothing to change in {notes}"
+        return f"{summary} of {notes}, compared by {self.compared_by}" if summary else f"nothing to change in {notes}"
 
 
 class Note(NamedTuple):
@@ -296,8 +296,8 @@ class Plan(NamedTuple):
             if each.field == "text":
                 lines += [f"{each.sweep} {each.id}", f"- {each.before}", f"+ {each.after}"]
             elif each.field == STAGE:
-                said = fitting(self.texts.get(each.id, ""), _SAID_CHARS)
-                lines.append(f"{each.sweep} {each.id} {each.before} -> {each.after}: {said} ({each.why})")
+                text = fitting(self.texts.get(each.id, ""), _SAID_CHARS)
+                lines.append(f"{each.sweep} {each.id} {each.before} -> {each.after}: {text} ({each.why})")
         return lines
 
 
@@ -342,14 +342,14 @@ class _Pass:
         texts = [each.text for each in notes]
         likely = (each for each in likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group)
         close = alike(tuple(texts), among=tuple(likely))
-        told = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
+        by_meaning = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
         place = {each.id: at for at, each in enumerate(notes)}
         found = []
         for each in close:
             one, other = notes[each.one], notes[each.other]
             if (min(one.id, other.id), max(one.id, other.id)) not in apart:
                 first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
-                found.append(_Pair(first.id, second.id, told.get((each.one, each.other), 0.0), each))
+                found.append(_Pair(first.id, second.id, by_meaning.get((each.one, each.other), 0.0), each))
         return sorted(found, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:

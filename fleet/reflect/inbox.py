@@ -71,8 +71,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     @staticmethod
     def id_of(agent: str, kind: str, key: str) -> str:
         """Return the id of an agent's item about a thing: two agents may each be asked about the same."""
-        told = f"{agent}\0{kind}\0{key}".encode("utf-8", "replace")
-        return f"i-{blake2b(told, digest_size=_ID_CHARS // 2).hexdigest()}"
+        identity = f"{agent}\0{kind}\0{key}".encode("utf-8", "replace")
+        return f"i-{blake2b(identity, digest_size=_ID_CHARS // 2).hexdigest()}"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
@@ -278,9 +278,11 @@ class Inboxes:
         changed = []
         for agent in self.agents:
             box = Inbox(self._workspace, agent)
-            found = [(each, said) for each in box.entries() if (said := _decision_after(each, run, again=again))]
+            found = [
+                (each, decision) for each in box.entries() if (decision := _decision_after(each, run, again=again))
+            ]
             if found:
-                box.decide([msgspec.structs.replace(said, why=why) for _, said in found])
+                box.decide([msgspec.structs.replace(decision, why=why) for _, decision in found])
             changed += [each for each, _ in found]
         return changed
 
@@ -351,8 +353,8 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
     if same := [each for each in close.values() if each.item.key == item.key != ""]:
         return same[-1]  # under its id of when that had no agent in it
-    said = [(each, _words(entry.item)) for each, entry in close.items()]
-    for found in near(_words(item), said, len(said) or 1):
+    texts = [(each, _words(entry.item)) for each, entry in close.items()]
+    for found in near(_words(item), texts, len(texts) or 1):
         entry = close[found.id]
         is_named = bool(item.key and entry.item.key)
         least = _WAITS_MIN if entry.decision is None else _NAMED_MIN if is_named else ALIKE_MIN
@@ -362,14 +364,14 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 
 
 def _is_mirrored(item: Item) -> bool:
-    """Tell whether an item is about lessons that are asked about elsewhere, by their ids and not by its words."""
+    """Return whether an item is about lessons that are asked about elsewhere, by their ids and not by its words."""
     return item.kind in PAIRS or (item.kind == "promotion" and "lesson" in item.body)
 
 
 def _words(item: Item) -> str:
     """Return what an item says, without what every item of its kind begins with."""
-    said = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
-    found = next((each for each in said if isinstance(each, str) and each), "")
+    fields = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
+    found = next((each for each in fields if isinstance(each, str) and each), "")
     about = item.title.partition(": ")[2] if item.kind == "skill" else ""
     return found or about or item.title
 

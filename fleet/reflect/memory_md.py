@@ -85,13 +85,13 @@ class Memory(NamedTuple):
 
     @classmethod
     def _troubled(cls, text: str, why: str) -> "Memory":
-        said = f"{FILE_NAME} {why}; nothing is written into it until that is mended"
-        return cls(text, "", (), "", "", trouble=said)
+        message = f"{FILE_NAME} {why}; nothing is written into it until that is mended"
+        return cls(text, "", (), "", "", trouble=message)
 
     @staticmethod
-    def row(said: str, right: str, evidence: str, pattern: str) -> str:
+    def row(text: str, right: str, evidence: str, pattern: str) -> str:
         """Return a lesson as a line of the block, without its end: screened, and nothing in it is Markdown or HTML."""
-        shown, way = _inert(said), _inert(right)
+        shown, way = _inert(text), _inert(right)
         return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
 
     def render(self) -> bytes:
@@ -133,8 +133,8 @@ class Memory(NamedTuple):
     def _remembering(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> "Memory":
         before = [pattern for row in self.rows for pattern in _promoted(row) if pattern not in forgotten]
         rest = [row for row in self.rows if not re.fullmatch(_PROMOTED, row.rstrip("\r\n"))]
-        said = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
-        return self._replace(rows=(*rest, f"<!-- fleet:promoted{said} -->{self.eol}"))
+        ids_text = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
+        return self._replace(rows=(*rest, f"<!-- fleet:promoted{ids_text} -->{self.eol}"))
 
     def _with_block(self, agent: str) -> "Memory":
         if self.opening:
@@ -168,7 +168,7 @@ def _is_said(row: str) -> bool:
 
 
 def _opens_comment(text: str) -> bool:
-    """Tell whether a comment that begins in this text does not end in it: what follows may be taken for its inside."""
+    """Return whether a comment begins in this text and does not end in it."""
     at = 0
     while (begin := text.find(_OPEN, at)) >= 0:
         end = text.find(_CLOSE, begin + len(_OPEN))
@@ -209,7 +209,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _is_in_code(text: str) -> bool:
-    """Tell whether a code fence is open where this text ends."""
+    """Return whether a code fence is open where this text ends."""
     fence = ""
     for row in text.split("\n"):
         fence = _fence_after(fence, row)
@@ -291,13 +291,13 @@ class Notes:
     def __init__(self, page: bytes) -> None:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
-    def with_more(self, said: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
+    def with_more(self, notes: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
         """Return the memory with more notes, each once; what says the same as one that is there is not added."""
         page = self._page
         known = [row.text for row in _noted(page)]
         added: list[str] = []
         skipped: list[str] = []
-        for each in said:
+        for each in notes:
             note = _note(each)
             if not note:
                 continue
@@ -336,19 +336,19 @@ def _without_notes(text: str) -> str:
     return page.without({row.number - 1 for row in _noted(page)})
 
 
-def _note(said: str) -> str:
+def _note(text: str) -> str:
     """Return a note as one line in which nothing is Markdown or a tag; "" for nothing."""
-    line = screening.one_line(screening.readable(said)).lstrip("-*# ")
+    line = screening.one_line(screening.readable(text)).lstrip("-*# ")
     return screening.shortened(line.replace("<!--", "‹!--").replace("-->", "--›"), _NOTE_CHARS_MAX)
 
 
 def _same(note: str, known: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
-    said = {row: found[2] for row in known if (found := re.match(_NOTE, row.rstrip("\r\n")))}
-    exact = next((row for row, text in said.items() if normalise(text) == normalise(note)), "")
+    texts = {row: found[2] for row in known if (found := re.match(_NOTE, row.rstrip("\r\n")))}
+    exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
-    close = near(note, list(said.items()), 1)
+    close = near(note, list(texts.items()), 1)
     return close[0].id.strip() if close and close[0].score >= _SAME_MIN and not close[0].differs else ""
 
 
@@ -380,11 +380,11 @@ class UserModel:
     def with_observed(self, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
         """Return the page with more observations, each once, and the rows that were added."""
         page, added = self._page, list[str]()
-        for peer, said in updates.items():
+        for peer, notes in updates.items():
             name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX].rstrip("# ") or "unknown"
             section = next((each for each in page.sections if each.title == name), None)
             known = [row.text for row in page.inside(section)] if section else []
-            fresh = [f"- {day}: {note}" for each in said if (note := _note(each)) and not _same(note, known)]
+            fresh = [f"- {day}: {note}" for each in notes if (note := _note(each)) and not _same(note, known)]
             begun = [] if section else [*([""] if page.lines else ["# User model", ""]), f"## {name}"]
             end = page.content_end(section) if section else len(page.lines)
             page = Page.parse(page.with_lines(end, [*begun, *fresh])) if fresh else page
@@ -395,8 +395,8 @@ class UserModel:
         """Return the newest observations of each person for a session's start, screened."""
         found: list[str] = []
         for section in self._page.sections:
-            said = [row.text for row in self._page.inside(section) if re.fullmatch(_NOTE, row.text)]
-            found += [f"- {section.title}: {row[2:]}" for row in reversed(said[-_OBSERVATIONS_MAX:])]
+            rows = [row.text for row in self._page.inside(section) if re.fullmatch(_NOTE, row.text)]
+            found += [f"- {section.title}: {row[2:]}" for row in reversed(rows[-_OBSERVATIONS_MAX:])]
         return "\n".join(_fitting(found, chars_max))
 
 

@@ -71,13 +71,13 @@ class Whose(NamedTuple):
 
     def line(self, at_ms: int, kind: str, text: str) -> tuple[str, bool]:
         """Return an observation of this session as a line without its end, and whether words were cut off it."""
-        said = clean(text)
-        flag = FLAG if is_directive(said) else ""
-        said = _labelled(kind, said)
+        words = clean(text)
+        flag = FLAG if is_directive(words) else ""
+        words = _labelled(kind, words)
         head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
         room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
-        short = fitting(said, room)
-        return f"{head}{short}{tail}", short != said
+        short = fitting(words, room)
+        return f"{head}{short}{tail}", short != words
 
 
 class Statement(NamedTuple):
@@ -137,8 +137,8 @@ def minute(at_ms: int) -> str:
 
 def clean(text: str) -> str:
     """Return words as one line of a page: no secret, no hidden mark, nothing that is a comment or a table's bar."""
-    said = screening.readable(text[:_WORDS_CHARS_MAX])
-    return said.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
+    line = screening.readable(text[:_WORDS_CHARS_MAX])
+    return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
 
 
 def fitting(text: str, chars_max: int) -> str:
@@ -150,10 +150,10 @@ def fitting(text: str, chars_max: int) -> str:
     return f"{(head[:cut] if cut > chars_max // 2 else head).rstrip(' ,;:—-')}…"
 
 
-def _labelled(kind: str, said: str) -> str:
+def _labelled(kind: str, text: str) -> str:
     label, *others = _words("labels")[kind]
-    lower = said.casefold()
-    return said if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {said}"
+    lower = text.casefold()
+    return text if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {text}"
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -192,15 +192,17 @@ def without_label(text: str) -> str:
 
 @cache
 def _again() -> re.Pattern[str]:
-    said = "|".join(map(re.escape, _words("again")["ends"]))
-    return re.compile(rf"\s*(?:\([^()]{{0,20}}\b(?:{said})\b[^()]{{0,30}}\)|[,;]?\s(?:{said}))[.!]?$", re.IGNORECASE)
+    phrases = "|".join(map(re.escape, _words("again")["ends"]))
+    return re.compile(
+        rf"\s*(?:\([^()]{{0,20}}\b(?:{phrases})\b[^()]{{0,30}}\)|[,;]?\s(?:{phrases}))[.!]?$", re.IGNORECASE
+    )
 
 
 # --- what it amounts to -----------------------------------------------------------------------------------------------
 
 
 def is_directive(text: str) -> bool:
-    """Tell whether a text wants an agent to do something, instead of saying what happened: never promoted by itself."""
+    """Return whether a text tells an agent to do something; such a text is never promoted by itself."""
     lower, found = _lower(text), _words("directives")
     return says(text, "directives") or any(mark in lower for mark in (*found["marks"], *found["unspaced"]))
 
@@ -215,7 +217,7 @@ def category_of(text: str, kinds: Iterable[str] = ()) -> str:
 
 
 def says(text: str, table: str, phrases: str = "phrases") -> bool:
-    """Tell whether a text holds a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
+    """Return whether a text holds a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
     lower = _lower(text)
     return _phrases(table, phrases).search(lower) is not None or any(each.search(lower) for each in _patterns(table))
 

@@ -190,10 +190,10 @@ class AgentMemory:
         )
 
     def note_waiting(
-        self, held_up: Sequence[Waiting], looked: Iterable[str], known: Collection[str], *, is_all: bool = False
+        self, held_up: Sequence[Waiting], judged_ids: Iterable[str], known: Collection[str], *, is_all: bool = False
     ) -> tuple[Waiting, ...]:
         """Note what waits now: of what was not looked at, what waited before, unless it entered since; return it."""
-        noted, judged = self.waiting(), {*known, *looked}
+        noted, judged = self.waiting(), {*known, *judged_ids}
         kept = [] if is_all else [each for each in noted if each.id not in judged]
         now = (*kept, *(each for each in held_up if each.id not in known))
         if now != noted:
@@ -218,7 +218,7 @@ class AgentMemory:
 
     @staticmethod
     def is_approved(row: str) -> bool:
-        """Tell whether a memory's line says that a person took the lesson in."""
+        """Return whether a memory's line says that a person took the lesson in."""
         return re.search(_APPROVED, row) is not None
 
 
@@ -234,7 +234,7 @@ class Promotions:
 
     def enter_due(
         self,
-        looked: Iterable[Pattern],
+        patterns: Iterable[Pattern],
         *,
         rights: Callable[[], Mapping[str, str]] = dict,
         is_all: bool = False,
@@ -252,7 +252,7 @@ class Promotions:
         Raises:
             DiskError: the memory is as it was; what is missing enters with the next promotion.
         """
-        by_id, own_rights = {pattern.id: pattern for pattern in looked}, cache(rights)
+        by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
         plan = _Plan(Memory("", "", (), "", ""), [], [])
 
         def with_due(memory: Memory) -> Memory:
@@ -279,14 +279,16 @@ class Promotions:
             return plan
         weighed = Evidence(agent, self._settings, witness)
         for found in weighed.due(by_id.values(), known):
-            said = lessons.wordings(found.id)
-            due = found._replace(evidence=f"{found.evidence} in {len(said)} wordings") if len(said) > 1 else found
-            kin = lessons.kin([by_id[due.id], *said])
+            wordings = lessons.wordings(found.id)
+            due = (
+                found._replace(evidence=f"{found.evidence} in {len(wordings)} wordings") if len(wordings) > 1 else found
+            )
+            kin = lessons.kin([by_id[due.id], *wordings])
             if known.intersection(kin) or lessons.clusters.opposite(kin):
                 continue  # it was promoted under another record or in other words; or `fleet review` asks which holds
-            words = next((each for each in said if each.id == due.id), by_id[due.id])
+            words = next((each for each in wordings if each.id == due.id), by_id[due.id])
             doubt = weighed.doubt(words, lessons.records(due.id))
-            if not doubt and len(said) > 1:
+            if not doubt and len(wordings) > 1:
                 doubt = weighed.doubt_of_wording(words)
             more, why = plan.memory, self._obstacle(memory, doubt, due)
             if not why:
@@ -303,8 +305,8 @@ class Promotions:
     def _row(self, pattern: Pattern, right: str, due: Due) -> str:
         """Return a lesson's line, with its author where that is another than whose memory it enters."""
         author = names.agent_of(pattern.by)
-        told = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
-        return Memory.row(pattern.text, right, told, due.id)
+        evidence = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
+        return Memory.row(pattern.text, right, evidence, due.id)
 
     def _obstacle(self, memory: Memory, doubt: str, due: Due) -> str:
         """Return why a lesson cannot enter by itself, and what to do; "" when it can, where there is room."""

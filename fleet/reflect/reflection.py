@@ -99,9 +99,9 @@ def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
     for found, trouble in _readings(answer):
         valid = list[tuple[int, Reflection]]()
-        for size, told in found:
+        for size, fields in found:
             try:
-                valid.append((size, _validated(told)))
+                valid.append((size, _validated(fields)))
             except ValueError as fault:
                 why = str(fault)
         if valid:
@@ -117,8 +117,8 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
     words = [re.escape(word.strip()) for word in banned if word.strip()]
     if not words:
         return ""
-    said = "\n".join(texts_in(msgspec.to_builtins(reflection)))
-    found = re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", said, re.IGNORECASE)
+    text = "\n".join(texts_in(msgspec.to_builtins(reflection)))
+    found = re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", text, re.IGNORECASE)
     return found[0] if found else ""
 
 
@@ -134,8 +134,8 @@ def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
     yield _objects(re.sub(r",(\s*[}\]])", r"\1", answer)), ""  # what models write most
     begins = islice(re.finditer(r"\{", answer), _MENDED_MAX)
     broken = [(len(answer) - each.start(), _broken_off(answer[each.start() :])) for each in begins]
-    told = "the answer breaks off; what was said until then was read"
-    yield [(size, found) for size, found in broken if found is not None], told
+    trouble = "the answer breaks off; what was said until then was read"
+    yield [(size, found) for size, found in broken if found is not None], trouble
 
 
 def _objects(answer: str) -> _Objects:
@@ -146,8 +146,8 @@ def _objects(answer: str) -> _Objects:
             break
         end = at + 1
         with suppress(ValueError, RecursionError):
-            told, end = decoder.raw_decode(answer, at)
-            found.append((end - at, told))
+            parsed, end = decoder.raw_decode(answer, at)
+            found.append((end - at, parsed))
         at = answer.find("{", end)
     return found
 
@@ -189,11 +189,11 @@ def _validated(found: dict[str, Any]) -> Reflection:
         ValueError: it is none.
     """
     more = {"next_check_at": _moment(found.get("next_check_at")), "lessons": list(_lessons(found.get("lessons")))}
-    told = msgspec.convert(_tidied(found) | more, Reflection)
-    if told.should_skill and not _SLUG.fullmatch(told.skill_slug or ""):
-        slug = str(told.skill_slug)[:60]
+    reflection = msgspec.convert(_tidied(found) | more, Reflection)
+    if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
+        slug = str(reflection.skill_slug)[:60]
         raise ValueError(f"skill_slug {slug!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
-    return told
+    return reflection
 
 
 def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
@@ -201,10 +201,10 @@ def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
     if isinstance(value, str):
         return _clean(value)
     if isinstance(value, list) and depth:
-        return [said for each in value[:_LIST_MAX] if (said := _tidied(each, depth - 1)) not in ("", None)]
+        return [tidied for each in value[:_LIST_MAX] if (tidied := _tidied(each, depth - 1)) not in ("", None)]
     if isinstance(value, dict) and depth:
         made = {_clean(key): _tidied(each, depth - 1) for key, each in value.items()}
-        return {key: said for key, said in made.items() if key and said not in ("", None, [])}
+        return {key: tidied for key, tidied in made.items() if key and tidied not in ("", None, [])}
     return value
 
 
@@ -220,13 +220,13 @@ def _moment(value: Any) -> str | None:
 def _lessons(value: Any) -> Iterator[Lesson]:
     """Yield the lessons of a reflection; one without words is none. The seed knows no such field: nothing rejects."""
     for each in value[:_LIST_MAX] if isinstance(value, list) else ():
-        told = each if isinstance(each, dict) else {"text": each}  # a model's short form
-        given = {name: told.get(name) for name in ("text", "wrong", "right", "quote")}
-        said = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
-        if said.get("text"):
-            by, line = told.get("by"), told.get("line")
+        fields = each if isinstance(each, dict) else {"text": each}  # a model's short form
+        given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
+        texts = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
+        if texts.get("text"):
+            by, line = fields.get("by"), fields.get("line")
             said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
-            yield Lesson(**said, by=said_by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
+            yield Lesson(**texts, by=said_by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
 
 
 def _clean(text: str) -> str:
@@ -263,12 +263,12 @@ class Answer(NamedTuple):
 
 def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
     """Return what a reflector is asked about a session."""
-    told = (
+    known_lessons = (
         f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {inert(each)}' for each in known)}"
         if known
         else ""
     )
-    return f"{_SHAPE}{told}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
+    return f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 
 def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
@@ -289,8 +289,8 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     if not shutil.which(words[0]):
         return Answer(trouble=f"{words[0]} is not on the PATH")
-    said = asked if reflector == "claude" else f"{SYSTEM}\n\n{asked}"
-    return _run(words, said, settings.wait_s, read)
+    prompt = asked if reflector == "claude" else f"{SYSTEM}\n\n{asked}"
+    return _run(words, prompt, settings.wait_s, read)
 
 
 # --- a process --------------------------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], 
             return Answer(trouble=f"{words[0]} could not be started: {getattr(why, 'strerror', None) or why}")
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
-        said = " ".join(done.err.split())[-300:]
-        trouble = f"{words[0]} ended with exit code {done.code}{f': {said}' if said else ''}"
+        message = " ".join(done.err.split())[-300:]
+        trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
     if trouble:  # an object that breaks off may still be read: what was said is kept beside it
         return answer._replace(trouble=trouble)
     return answer
@@ -343,8 +343,8 @@ def _read_claude(out: str) -> Answer:
         model=next(iter(models), ""),
     )
     if found.get("is_error") is True or not answer.text:
-        said = answer.text or str(found.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
-        return answer._replace(text="", trouble=f"claude gave no answer: {said[:300]}")
+        message = answer.text or str(found.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
+        return answer._replace(text="", trouble=f"claude gave no answer: {message[:300]}")
     return answer
 
 
@@ -443,14 +443,14 @@ def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
         http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
         default_headers={"Authorization": f"Bearer {key or 'none'}"},
     )
-    said = client.messages.create(
+    response = client.messages.create(
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
         system=SYSTEM,
         messages=[{"role": "user", "content": asked}],
     )
-    text = "".join(block.text for block in said.content if block.type == "text")
-    return _worded(text, said.usage.input_tokens, said.usage.output_tokens, said.model)
+    text = "".join(block.text for block in response.content if block.type == "text")
+    return _worded(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
 
 
 def _openai(settings: Reflect, key: str, asked: str) -> Answer:
@@ -461,15 +461,15 @@ def _openai(settings: Reflect, key: str, asked: str) -> Answer:
         http_client=openai.DefaultHttpxClient(follow_redirects=False),
         default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
     )
-    said = client.chat.completions.create(
+    response = client.chat.completions.create(
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
         messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}],
     )
-    text = (said.choices[0].message.content if said.choices else "") or ""
-    usage = said.usage
+    text = (response.choices[0].message.content if response.choices else "") or ""
+    usage = response.usage
     read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return _worded(text, read, written, said.model or "")
+    return _worded(text, read, written, response.model or "")
 
 
 def _worded(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
@@ -489,11 +489,11 @@ def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping
 
     server = {"base_url": url} if url else {}
     client = honcho.Honcho(api_key=key or None, workspace_id=workspace, timeout=30.0, **server)
-    observer, told = client.peer(agent), 0
-    for peer, said in updates.items():
-        observer.conclusions_of(peer).create([{"content": each} for each in said])
-        told += len(said)
-    return told
+    observer, number = client.peer(agent), 0
+    for peer, texts in updates.items():
+        observer.conclusions_of(peer).create([{"content": each} for each in texts])
+        number += len(texts)
+    return number
 
 
 def _json(text: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Proposal(NamedTuple):
         cls,
         session: str,
         kind: str,
-        said: str,
+        excerpt: str,
         about: str,
         at: str,
         worth: int,
@@ -89,7 +89,7 @@ class Proposal(NamedTuple):
 
         ``quote``: the words that support it, where they are not those of ``said``.
         """
-        text, wrong = _line(said, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
+        text, wrong = _line(excerpt, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
         words = len(text.split())
         if kind not in ("failure", "missing", "memory"):
             asks = text.endswith(("?", "？")) or _pattern("asks").match(text) is not None
@@ -105,14 +105,14 @@ class Proposal(NamedTuple):
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
         elif wants_to_be_obeyed(quote):
             worth = 0
-        supports = _line(quote or said, 2_000)
+        supports = _line(quote or excerpt, 2_000)
         return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, times, worth, line, supports)
 
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:
         """Return what a lesson of a session is known by in the log, so that it is logged once: ``t-`` and 8 hex."""
-        said = f"{session}\0{kind}\0{normalise(text)}"
-        return f"t-{blake2b(said.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+        identity = f"{session}\0{kind}\0{normalise(text)}"
+        return f"t-{blake2b(identity.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 def reflect(session: Session) -> Reflection:
@@ -160,20 +160,20 @@ def _objected(session: Session) -> Iterator[Proposal]:
         about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
         theirs = unpasted(each.words)
         yield Proposal.of(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
-    told = {each.words for each in objected}
+    known_texts = {each.words for each in objected}
     last = ""
     for event in session.events:
         if event.kind == "call":
             last = f"{event.tool} {event.about}"
-        elif event.kind == "prompt" and event.text.strip() not in told and Prompt(event.text).is_typed:
-            told.add(event.text.strip())
+        elif event.kind == "prompt" and event.text.strip() not in known_texts and Prompt(event.text).is_typed:
+            known_texts.add(event.text.strip())
             theirs = unpasted(event.text)
             signal = detect(theirs)
             if signal is not None and signal.kind != PRAISE:
-                said = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
+                excerpt = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 worth = _WORTH[signal.confidence]
                 yield Proposal.of(
-                    session.id, "correction", said, last and f"after {last}", event.at, worth, line=event.line
+                    session.id, "correction", excerpt, last and f"after {last}", event.at, worth, line=event.line
                 )
             else:
                 yield from _standing(session.id, event)
@@ -181,8 +181,8 @@ def _objected(session: Session) -> Iterator[Proposal]:
 
 def _standing(session: str, event: Event) -> Iterator[Proposal]:
     """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
-    sender, said = Prompt(unpasted(event.text)).own_words()
-    for found in () if sender else _SENTENCE.finditer(said):
+    sender, typed = Prompt(unpasted(event.text)).own_words()
+    for found in () if sender else _SENTENCE.finditer(typed):
         sentence = found[0].strip()
         words = len(sentence.split())
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
@@ -219,23 +219,23 @@ def _failed(session: Session) -> Iterator[Proposal]:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     wrong = f"{call.about}: {lines[-1]}"
                     worth = _WORTH["failure"]
-                    told = (session.id, "failure", text, wrong, event.at, worth, len(lines))
-                    yield Proposal.of(*told, line=event.line, quote=lines[-1])
+                    fields = (session.id, "failure", text, wrong, event.at, worth, len(lines))
+                    yield Proposal.of(*fields, line=event.line, quote=lines[-1])
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
     """Yield what a command lacked, with the command that provided it and after which nothing lacked it any more."""
     ran = list(runs(session.events))
-    told: set[str] = set()
+    known_names: set[str] = set()
     for number, (call, result) in enumerate(ran):
         found = None if result.is_ok else _MISSING.search(result.text)
         name = next(filter(None, found.groups()), "") if found else ""
-        if not name or len(name) < 4 or name in told:
+        if not name or len(name) < 4 or name in known_names:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).only_looks and name not in call.about
             if provides and name not in after.text:
-                told.add(name)
+                known_names.add(name)
                 line = shell.Failure(found[0]).line if found else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
@@ -244,8 +244,8 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 break
 
 
-def _line(said: str, chars_max: int) -> str:
-    clean = screening.one_line(screening.screen(said[: 8 * chars_max], home=str(Path.home())).text)
+def _line(text: str, chars_max: int) -> str:
+    clean = screening.one_line(screening.screen(text[: 8 * chars_max], home=str(Path.home())).text)
     return screening.shortened(clean, chars_max)
 
 
@@ -294,8 +294,8 @@ def _slow(session: Session) -> tuple[str, str, str] | None:
 def _wish(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for what somebody wished to have."""
     for event in session.events:
-        said = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
-        if found := _pattern("wishes").search(Prompt(said).own_words()[1]):
+        typed = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
+        if found := _pattern("wishes").search(Prompt(typed).own_words()[1]):
             wish = _line(found[0], 200)
             body = f"In one session it was said: “{wish}”. Say here how that is done with what there is.\n"
             return _slug(" ".join(wish.split()[4:9])), wish, body

@@ -307,7 +307,7 @@ MUTANTS = [
     Mutant(
         "an entry copied to another agent's log is evidence twice",
         "fleet/reflect/evidence.py",
-        "        told |= entries.keys()\n",
+        "        counted_entries |= entries.keys()\n",
         "",
         ("tests/reflect/test_evidence.py",),
     ),
