@@ -86,7 +86,7 @@ def _last(workspace: Workspace) -> Run:
     standing = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in standing if run.kind in COMMANDS or run.id in decided), None)
     command, at = Runs(workspace).last_unrecorded()
-    if command and (last is None or last.at <= at):
+    if command and (last is None or last.at < at):
         since = [run for run in standing if run.at >= at and run.kind != UNDO]
         if own := [run for run in since if run.kind == _kind_of_run(command)]:
             return own[-1]

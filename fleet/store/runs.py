@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from crdt import clock
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.store.workspace import Workspace
 
@@ -188,7 +189,8 @@ class Runs:
         ``kind`` is one of ``COMMANDS``.
         """
         draft, before, problem = Draft(), dict[str, bytes | None](), ""
-        marker = self._folder / f"{self._workspace.wall()} fleet {kind}{_BEGUN}"
+        began = clock.after(self._workspace.wall())  # later than a run that ended in this very millisecond
+        marker = self._folder / f"{began} fleet {kind}{_BEGUN}"
         with suppress(FleetError):
             self._files.note(marker, b"")
         try:

@@ -381,7 +381,7 @@ def reflect(folder: Path, pattern: str) -> str:
             kind="reflection",
             agent="velma",
             at=workspace.wall(),
-            told="reflected on s1",
+            summary="reflected on s1",
             edits=(
                 Runs(workspace).edit(memory, known_bytes + b"- 2026-05-09: a note\n"),
                 Runs(workspace).edit(draft, b"---\nname: lint\n---\nRun the linter.\n"),
