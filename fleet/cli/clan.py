@@ -1,4 +1,4 @@
-"""Commands that share: sync, whole editions and their page, a pause, and leaving a clan."""
+"""Commands about sharing: sync, whole editions and their page, a pause, and leaving a clan."""
 
 import sys
 from itertools import chain
@@ -10,7 +10,7 @@ import typer
 from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
-from fleet.cli.output import EXIT_REFUSED, note, say
+from fleet.cli.output import EXIT_REFUSED, echo, note
 from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
@@ -25,19 +25,17 @@ def _sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         if dry_run:
-            _tell_outgoing(sharing.dry_run(workspace, who), as_json=as_json)
+            _show_outgoing(sharing.dry_run(workspace, who))
             return
-        if _is_paused(workspace, "synced", as_json=as_json):
+        if _is_paused(workspace, "synced"):
             return
-        with output.waiting("Syncing"):
+        with output.progress("Syncing"):
             done = _synced(workspace, who, yes=yes)
-        output.tell(msgspec.to_builtins(done), [*_synced_told(done), *done.review], as_json=as_json)
+        output.show(msgspec.to_builtins(done), [*_synced_rows(done), *done.review])
         _note_synced(done)
         if done.is_partial or (done.why and not done.remote):
             raise typer.Exit(EXIT_REFUSED)
@@ -55,22 +53,22 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
         return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 
-def _is_paused(workspace: Workspace, done: str, *, as_json: bool) -> bool:
-    """Tell whether sharing is paused here, and say so: what was asked for was not done."""
-    held = workspace.state.paused(workspace.wall())
-    if held:
-        told = f"not {done}: sharing is paused {held}. Everything is kept here; `fleet resume` ends the pause"
-        output.tell({"paused": held}, told, as_json=as_json)
-    return held is not None
+def _is_paused(workspace: Workspace, done: str) -> bool:
+    """Return whether sharing is paused here, and show it: the command did nothing."""
+    paused = workspace.state.paused(workspace.wall())
+    if paused:
+        text = f"not {done}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"
+        output.show({"paused": paused}, text)
+    return paused is not None
 
 
-def _tell_outgoing(out: Outgoing, *, as_json: bool) -> None:
+def _show_outgoing(out: Outgoing) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
-    found = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
+    texts = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
     withheld = [{"path": each.path, "reason": each.reason} for each in out.withheld]
-    for path, lines in found.items():
+    for path, lines in texts.items():
         note(f"{path}: {counted(len(lines), 'line')}")
-    output.tell({"lines": found, "withheld": withheld}, list(chain.from_iterable(found.values())), as_json=as_json)
+    output.show({"lines": texts, "withheld": withheld}, chain.from_iterable(texts.values()))
     for each in out.withheld:
         note(f"stays here: a line of {each.path} {each.reason}")
     note(f"{counted(out.count, 'line')} would go out; nothing was sent")
@@ -78,28 +76,28 @@ def _tell_outgoing(out: Outgoing, *, as_json: bool) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _synced_told(done: Synced) -> list[str]:
+def _synced_rows(done: Synced) -> list[str]:
     if not done.remote and done.why:
         rows = [f"nothing was sent: {done.why}. All is kept here; mend the file, and `fleet sync` again"]
     elif not done.remote:
         rows = ["nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one"]
     else:
         verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"
-        came = [counted(done.patterns_in, "lesson")] if done.patterns_in else []
-        came += [counted(done.discoveries_in, "discovery", "discoveries")] if done.discoveries_in else []
-        told = f"{' and '.join(came)} new or changed in" if came else "nothing new came in"
-        rows = [f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {told}"]
+        records = [counted(done.patterns_in, "lesson")] if done.patterns_in else []
+        records += [counted(done.discoveries_in, "discovery", "discoveries")] if done.discoveries_in else []
+        news = f"{' and '.join(records)} new or changed in" if records else "nothing new came in"
+        rows = [f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {news}"]
     rows += ["wrote a new edition of patterns.jsonl and patterns.md"] if done.edition else []
     return [*rows, *(f"promoted into memory.md: {text}" for text in done.promoted)]
 
 
 def _note_synced(done: Synced) -> None:
     for number, what in (
-        (done.withheld, "held back here by the gate: `fleet sync --dry-run` tells why"),
+        (done.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
         (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
         (done.carried, "carried for a newer version of fleet"),
-        (done.refused - done.refused_before, "could not be read and went to quarantine: `fleet status` tells why"),
-        (done.refused_before, "told before still cannot be read, and do no harm: `fleet status` lists them"),
+        (done.refused - done.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
+        (done.refused_before, "named before still cannot be read, and do no harm: `fleet status` lists them"),
         (done.left_out, "with words of others left out here until you decide: `fleet review`"),
         (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
     ):
@@ -113,30 +111,29 @@ def _note_synced(done: Synced) -> None:
 
 
 @app.command("compact")
-def _compact(yes: output.Confirmed = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _compact(yes: output.Confirmed = False, agent: output.Agent = "") -> None:
     """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
-        if _is_paused(workspace, "compacted", as_json=as_json):
+    with output.acting(agent) as (workspace, who):
+        if _is_paused(workspace, "compacted"):
             return
-        with output.waiting("Compacting"):
+        with output.progress("Compacting"):
             done = _synced(workspace, who, yes=yes, compact=True)
-        told = "wrote a new edition" if done.edition else "the edition is whole already"
+        text = "wrote a new edition" if done.edition else "the edition is whole already"
         if not done.remote:
-            told += "\nthe shards stay as they are: no remote is named that would hold what they say"
-        output.tell({"edition": done.edition, "sent": done.out}, told, as_json=as_json)
+            text += "\nthe shards stay as they are: no remote is named that would hold what they say"
+        output.show({"edition": done.edition, "sent": done.out}, text)
         if done.is_partial:
-            note("something was held back or could not be read: `fleet status` tells what and why")
+            note("something was held back or could not be read: `fleet status` shows what and why")
             raise typer.Exit(EXIT_REFUSED)
 
 
 @app.command("render-patterns")
-def _render_patterns(as_json: output.Json = False) -> None:
+def _render_patterns() -> None:
     """Write patterns.md anew, without a sync: what other fleets call it."""
     with output.opened() as workspace:
         pages.write_page(workspace)
         path = str(workspace.clan / PAGE)
-        output.tell({"page": path}, f"wrote {path}", as_json=as_json)
+        output.show({"page": path}, f"wrote {path}")
 
 
 @app.command("pause")
@@ -144,31 +141,29 @@ def _pause(
     minutes: Annotated[
         int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
     ] = None,
-    as_json: output.Json = False,
 ) -> None:
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
     with output.opened() as workspace:
-        held = sharing.Membership(workspace).pause(minutes)
-        told = f"sharing is paused {held}; lessons are still logged, and wait here"
-        output.tell({"paused": held}, told, as_json=as_json)
+        paused = sharing.Membership(workspace).pause(minutes)
+        output.show({"paused": paused}, f"sharing is paused {paused}; lessons are still logged, and wait here")
 
 
 @app.command("resume")
-def _resume(as_json: output.Json = False) -> None:
+def _resume() -> None:
     """End a pause. Nothing is sent by this itself."""
     with output.opened() as workspace:
         was_paused = workspace.state.paused(workspace.wall()) is not None
         workspace.state.resume()
-        told = "sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused"
-        output.tell({"paused": ""}, told, as_json=as_json)
+        text = "sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused"
+        output.show({"paused": ""}, text)
 
 
 @app.command("leave")
-def _leave(yes: output.Yes = False, as_json: output.Json = False) -> None:
+def _leave(yes: output.Yes = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened() as workspace:
         stays = sharing.Membership(workspace).what_stays()
-        say("\n".join(stays))
+        echo("\n".join(stays))
         output.confirm("Leave?", yes=yes)
         done = sharing.Membership(workspace).leave()
-        output.tell({"stays": stays, "did": done}, done, as_json=as_json)
+        output.show({"stays": stays, "did": done}, done)

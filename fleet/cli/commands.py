@@ -23,9 +23,9 @@ from fleet.cli.output import (
     Session,
     chosen,
     commands,
+    echo_json,
     note,
     painted,
-    say_json,
 )
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import World
@@ -78,7 +78,8 @@ FIRST = (
 """The commands of the first screen, ``fleet --help``."""
 
 _ANYWHERE = ("help", "completion", "hook")
-"""Commands that look at no workspace."""
+"""Commands that need no workspace."""
+_WITHOUT_JSON = (*_ANYWHERE, "live", "live serve", "sidecar")
 
 _ALWAYS = (
     *("feedback", "mutate", "journal", "observe", "pause", "resume", "leave", "block", "unblock", "purge"),
@@ -98,8 +99,12 @@ _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
 
-def _choose(ctx: Any, _: object, value: str) -> None:
+def _choose_directory(ctx: Any, _: object, value: str) -> None:
     chosen.directory = value or (chosen.directory if ctx.parent else "")
+
+
+def _choose_json(_: object, __: object, value: bool) -> None:
+    chosen.as_json = value
 
 
 _DIRECTORY = TyperOption(
@@ -107,9 +112,17 @@ _DIRECTORY = TyperOption(
     type=str,
     metavar="DIR",
     help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.",
-    callback=_choose,
+    callback=_choose_directory,
     expose_value=False,
     is_eager=True,
+)
+_JSON = TyperOption(
+    param_decls=["--json"],
+    is_flag=True,
+    default=False,
+    help="One JSON document instead of text.",
+    callback=_choose_json,
+    expose_value=False,
 )
 
 _SENTENCE_CHARS_MAX = 300
@@ -142,13 +155,14 @@ class _Commands(TyperGroup):
             found = [(name, self.get_command(ctx, name)) for name in shown]
             if found:
                 with formatter.section(painted(group.capitalize(), "bold")):
-                    formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, each in found])
+                    rows = [(name, command.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, command in found]
+                    formatter.write_dl(rows)
         if not wanted:
             more = len(MODULES) - len(FIRST)
             formatter.write_paragraph()
             formatter.write_text(
                 f"`fleet` alone shows what is new and what waits. `fleet help all` lists {more} more commands, "
-                "`fleet help COMMAND` tells of one, and `fleet help TOPIC` prints a page of the documentation."
+                "`fleet help COMMAND` shows one, and `fleet help TOPIC` prints a page of the documentation."
             )
 
     def invoke(self, ctx: Any) -> Any:
@@ -156,7 +170,7 @@ class _Commands(TyperGroup):
             if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the entry point left it
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # here, since the parser would leave without a word
+        except KeyboardInterrupt as stop:  # here, since the parser would exit without a message
             raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
 
 
@@ -173,33 +187,33 @@ def _converted(name: str) -> Any:
     command = typer.main.get_group(alone).commands[name]
     _complete(command, name)
     for inner, each in getattr(command, "commands", {}).items():
-        _complete(each, name, inner)
+        _complete(each, f"{name} {inner}")
     return command
 
 
-def _complete(command: Any, *words: str) -> None:
-    """Give a command its examples, the option that all have which look at a workspace, and its note for undo."""
-    command.epilog = _epilog(*words)
-    if words[0] not in _ANYWHERE and _DIRECTORY not in command.params:
-        command.params.append(_DIRECTORY)
-    if (name := " ".join(words)) in LEFT_TO_STAND:
+def _complete(command: Any, name: str) -> None:
+    """Give a command its examples, the options that nearly all commands have, and its note for undo."""
+    command.epilog = _epilog(name)
+    for option, exceptions in ((_JSON, _WITHOUT_JSON), (_DIRECTORY, _ANYWHERE)):
+        if name not in exceptions and option not in command.params:
+            command.params.append(option)
+    if name in LEFT_TO_STAND:
         command.callback = _noting(command.callback, name)
 
 
 def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return what a command does, with a note that it was given wherever it changed something that undo lets stand."""
+    """Return a command's function that also notes the command, where it changed something that undo leaves."""
 
     @functools.wraps(act)
-    def act_and_note(**given: Any) -> Any:
+    def act_and_note(**given: Any) -> None:
         command, began = _change_by(name, given), clock.nearest(World().wall_ms())
         try:
-            done = act(**given)
+            act(**given)
         except typer.Exit as left:
             if left.exit_code in (0, EXIT_REFUSED):  # in part
                 chosen.note_given(command, began)
             raise
         chosen.note_given(command, began)
-        return done
 
     return act_and_note
 
@@ -213,9 +227,9 @@ def _change_by(name: str, given: Mapping[str, Any]) -> str:
     return " ".join(["fleet", name, *changing[:1]])
 
 
-def _epilog(*words: str) -> str:
+def _epilog(name: str) -> str:
     """Return what stands below the help of a command: its examples."""
-    wanted = ["fleet", *words]
+    wanted = ["fleet", *name.split()]
     rows = _EXAMPLES.read_text("utf-8").splitlines()
     found = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
     return "\n".join(["\b", "Example:" if len(found) == 1 else "Examples:", *found]) if found else ""
@@ -257,9 +271,9 @@ def _before(
     ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
-    chosen.agent, chosen.session = agent, session
+    chosen.agent, chosen.session, chosen.as_json = agent, session, as_json
     if ctx.invoked_subcommand is None:
-        _module("dashboard").show(as_json=as_json)
+        _module("dashboard").show()
     elif as_json:
         raise UsageError(f"--json goes behind the command: fleet {ctx.invoked_subcommand} --json. Nothing was done")
 
@@ -274,9 +288,9 @@ def run(words: list[str]) -> int:
     code = _run(words)
     with suppress(typer.Exit):
         chosen.put()
-    if not chosen.untold:
+    if not chosen.unwritten:
         return code
-    note(f"the answer cannot be written ({chosen.untold}){'; what was given is done' * chosen.has_changed}")
+    note(f"the answer cannot be written ({chosen.unwritten}){'; what was given is done' * chosen.has_changed}")
     return code if chosen.has_changed else code or FleetError.exit_code
 
 
@@ -289,34 +303,33 @@ def _run(words: list[str]) -> int:
         return _failed(str(why), why.exit_code)
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else FleetError.exit_code
-        misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has told
-        return _failed(misused(), code, is_told=True) if misused else code
+        misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has printed
+        return _failed(misused(), code, is_printed=True) if misused else code
     except OSError as why:
         about = why.filename or "a file, or the folder that this was started in"
-        told = f"{about}: {why.strerror or why}. What was acknowledged is kept"
-        return _failed(told, FleetError.exit_code)
+        return _failed(f"{about}: {why.strerror or why}. What was acknowledged is kept", FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
 
 
-def _failed(why: str, code: int, *, is_told: bool = False) -> int:
-    """Say why the command failed, on stdout, too, where a JSON document is owed; return ``code``.
+def _failed(why: str, code: int, *, is_printed: bool = False) -> int:
+    """Print why the command failed, on stdout, too, where a JSON document is owed; return ``code``.
 
-    ``is_told``: it stands on stderr already.
+    ``is_printed``: it stands on stderr already.
     """
-    if not is_told:
+    if not is_printed:
         note(why)
     if chosen.owes_json:
-        say_json({"error": why, "exit_code": code})
+        echo_json({"error": why, "exit_code": code})
     return code
 
 
 def _unexpected(why: Exception) -> int:
     if os.environ.get("FLEET_DEBUG") == "1":
         raise why
-    told = (
+    message = (
         f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
         "please report it with the output of the same command under FLEET_DEBUG=1"
     )
-    return _failed(told, FleetError.exit_code)
+    return _failed(message, FleetError.exit_code)

@@ -27,6 +27,7 @@ _AS_GUEST = (
     f"nobody is named here, so this is logged as {names.GUEST}'s: it stays on this machine, and counts and is shown "
     "once `fleet init --agent NAME` names an agent, who takes it over"
 )
+_NONE_WAITS = "no correction waits for its lesson"
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
@@ -52,27 +53,28 @@ def _correct(
     right: Right,
     pattern: Pattern = "",
     title: Annotated[str, typer.Option("--title", help="A heading; else the beginning of --wrong.")] = "",
-    source: Annotated[str, typer.Option("--source", help="Who or what told: a person, a build, yourself.")] = "",
-    told_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
+    source: Annotated[
+        str, typer.Option("--source", help="Who or what corrected you: a person, a build, yourself.")
+    ] = "",
+    corrected_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
     same: Same = "",
     category: Annotated[str, typer.Option("--category", help="What it is about: one word or two.")] = "",
     tag: Tag = None,
     trigger: Trigger = "",
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Log one correction: durable before this returns."""
     if not pattern and not same:
         raise UsageError(_STATE_IT)
-    if told_by and not names.is_agent(told_by):
-        raise UsageError(f"--from {told_by[:40]!r} is no agent's name; nothing was logged")
-    heard = " — ".join(filter(None, [told_by, source]))
-    told = Correction(wrong, right, pattern, title, heard, category, tuple(tag or ()), trigger)
+    if corrected_by and not names.is_agent(corrected_by):
+        raise UsageError(f"--from {corrected_by[:40]!r} is no agent's name; nothing was logged")
+    sources = " — ".join(filter(None, [corrected_by, source]))
+    correction = Correction(wrong, right, pattern, title, sources, category, tuple(tag or ()), trigger)
     with output.opened(of_any_version=True) as workspace:
         who = _agent_to_log(workspace, agent)
-        logged = learning.correct(workspace, who, told, session=output.chosen.session_named(session), same=same)
-        _tell_logged(logged, {}, as_json=as_json)
+        session = output.chosen.session_named(session)
+        _show_logged(learning.correct(workspace, who, correction, session=session, same=same), {})
 
 
 @app.command("discover")
@@ -86,17 +88,16 @@ def _discover(
     tag: Tag = None,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
-    told = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
+    finding = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(of_any_version=True) as workspace:
         who, named = _agent_to_log(workspace, agent), output.chosen.session_named(session)
-        entry, is_new = learning.discover(workspace, who, told, named)
+        entry, is_new = learning.discover(workspace, who, finding, named)
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
-        found = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
-        output.tell(found, "\n  ".join(filter(None, [text, advice])), as_json=as_json)
+        document = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
+        output.show(document, "\n  ".join(filter(None, [text, advice])))
 
 
 @app.command("learn")
@@ -120,21 +121,19 @@ def _learn(
     ] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """State what a logged signal teaches: from then on it counts like any correction."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _tell_waiting(signals.Signals(workspace, who).waiting(session, everything=every), as_json=as_json)
+            _show_waiting(signals.Signals(workspace, who).waiting(session, everything=every))
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
-            _tell_dismissed(signals.Signals(workspace, who).dismiss(correction), as_json=as_json)
+            _show_dismissed(signals.Signals(workspace, who).dismiss(correction))
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -144,52 +143,52 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _tell_logged(done, {"entry": done.entry}, as_json=as_json)
+        _show_logged(done, {"entry": done.entry})
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
-    found = [each for agent in workspace.agents_here() for each in signals.Signals(workspace, agent).waiting()]
-    return [(each.id, output.cleaned(each.title)) for each in found]
+    waiting = [each for agent in workspace.agents_here() for each in signals.Signals(workspace, agent).waiting()]
+    return [(each.id, each.title) for each in waiting]
 
 
-def _tell_waiting(found: list[signals.Waiting], *, as_json: bool) -> None:
-    waiting = [{"id": each.id, "when": each.when, "title": each.title} for each in found]
-    rows = [f"{each.id}  {each.when or 'no date':<17}  {output.cleaned(each.title)}" for each in found]
-    output.tell({"waiting": waiting}, rows or "no correction waits for its lesson", as_json=as_json)
-    if found and not as_json:
-        output.note(f'state each: fleet learn {found[0].id} --pattern "..."')
+def _show_waiting(waiting: list[signals.Waiting]) -> None:
+    document = {"waiting": [{"id": each.id, "when": each.when, "title": each.title} for each in waiting]}
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.title}" for each in waiting]
+    output.show(document, rows or _NONE_WAITS)
+    if waiting:
+        output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
 
-def _tell_dismissed(found: list[signals.Waiting], *, as_json: bool) -> None:
-    rows = [output.cleaned({"id": each.id, "title": each.title}) for each in found]
-    text = "\n".join(f"{row['id']} is not asked about any more: {row['title']}" for row in rows)
-    output.tell({"dismissed": rows}, text or "no correction waits for its lesson", as_json=as_json)
+def _show_dismissed(dismissed: list[signals.Waiting]) -> None:
+    document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
+    rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
+    output.show(document, rows or _NONE_WAITS)
 
 
-def _tell_logged(logged: Logged, more: Mapping[str, Any], *, as_json: bool) -> None:
-    """Tell what became of a correction, and which lessons are nearest."""
+def _show_logged(logged: Logged, more: Mapping[str, Any]) -> None:
+    """Show what became of a correction, and which lessons are nearest."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
-    told = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
-    found = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
+    optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
+    document = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
     rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]
     if logged.is_echo:
         rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []
-    rows += [_as_near(logged.id, each.id, output.cleaned(each.text), each.differs) for each in logged.near]
-    output.tell(found | {name: value for name, value in told.items() if value}, rows, as_json=as_json)
-    output.tell_secrets(logged.secrets)
+    rows += [_near_row(logged.id, each.id, each.text, each.differs) for each in logged.near]
+    output.show(document | {name: value for name, value in optional.items() if value}, rows)
+    output.note_secrets(logged.secrets)
 
 
-def _as_near(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
+def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
     if differs:
         return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
 
 
 def _agent_to_log(workspace: Workspace, named: str) -> str:
-    """Return the agent to log as; where what is wrong lies elsewhere, and not in the words, a guest: nothing is lost.
+    """Return the agent to log as; the guest where another agent cannot be told: no correction is lost for that.
 
     Raises:
         UsageError: ``--agent`` itself names none.

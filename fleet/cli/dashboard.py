@@ -16,93 +16,94 @@ _LABEL = 10
 _WELCOME = Path(__file__).with_name("data") / "welcome.txt"
 
 
-def show(*, as_json: bool) -> None:
+def show() -> None:
     """Print the dashboard. What is new is new until a person has seen it on a terminal.
 
     Raises:
         NoError: the workspace that was named is none; or there is none, and JSON was asked for.
     """
     try:
-        opened = output.opened()
-        is_seen = sys.stdout.isatty() and not as_json
-        with opened as workspace:
-            found = dashboard.look(workspace, output.agent_in(workspace, or_guest=True), is_seen=is_seen)
-            if as_json:
-                output.say_json(found)
-                return
-            for label, text, style in _rows(found, workspace.world.wall_ms()):
-                output.say_row((f"{label:<{_LABEL}}", "bold"), (text, style))
+        is_seen = sys.stdout.isatty() and not output.chosen.as_json
+        with output.acting("", or_guest=True) as (workspace, who):
+            document = dashboard.look(workspace, who, is_seen=is_seen)
+            output.show(document, map(_row, _rows(document, workspace.world.wall_ms())))
     except NoWorkspaceError:
-        if as_json:
+        if output.chosen.as_json:
             raise
-        output.say(_WELCOME.read_text("utf-8").rstrip())
+        output.echo(_WELCOME.read_text("utf-8").rstrip())
 
 
-def _rows(found: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
-    """Return rows of a label, what is said, and how it looks. Little is said where nothing is up."""
-    known = found["known"]
+def _row(labelled: tuple[str, str, str]) -> output.Row:
+    label, text, style = labelled
+    return (f"{label:<{_LABEL}}", "bold"), (text, style)
+
+
+def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
+    """Return rows of a label, a text and its style; few where there is nothing to report."""
+    known = state["known"]
     lessons, entries = counted(known["lessons"], "lesson"), counted(known["discoveries"], "discovery", "discoveries")
-    rows = [("fleet", f"{found['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
-    rows += _labelled("new", _new(found, now_ms), "green")
-    rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in found["promoted"]], "")
-    rows += _labelled("waits", _waits(found["waits"]), "yellow")
+    rows = [("fleet", f"{state['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
+    rows += _labelled("new", _new(state, now_ms), "green")
+    rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in state["promoted"]], "")
+    rows += _labelled("waits", _pending(state["waits"]), "yellow")
     online = [
         f"{each['agent']}, since {output.when(each['since'])}" + (f", on {each['on']}" if each["on"] else "")
-        for each in found["online"]
+        for each in state["online"]
     ]
     rows += _labelled("online", online, "")
-    rows += _labelled("silent", found["silent"], "yellow")
-    if found["paused"]:
-        rows.append(("paused", f"nothing is shared {found['paused']}: fleet resume", "yellow"))
-    fired = found["hooks"]["fired"]
-    waiting = "installed: the next session calls them" if found["hooks"]["installed"] else "none has fired here yet"
-    hooks = f"fired {_ago(fired, now_ms)} ({found['hooks']['event']})" if fired else waiting
+    rows += _labelled("silent", state["silent"], "yellow")
+    if state["paused"]:
+        rows.append(("paused", f"nothing is shared {state['paused']}: fleet resume", "yellow"))
+    fired = state["hooks"]["fired"]
+    waiting = "installed: the next session calls them" if state["hooks"]["installed"] else "none has fired here yet"
+    hooks = f"fired {_ago(fired, now_ms)} ({state['hooks']['event']})" if fired else waiting
     if len(rows) > 1 or not fired:
         rows.append(("hooks", hooks, ""))
     else:
         rows.append(("", f"nothing new, nothing waits; hooks {hooks}", "dim"))
-    if found["next"]["command"]:
-        rows.append(("next", f"{found['next']['command']}   {found['next']['why']}", "bold"))
+    if state["next"]["command"]:
+        rows.append(("next", f"{state['next']['command']}   {state['next']['why']}", "bold"))
     return rows
 
 
-def _labelled(label: str, told: list[str], style: str) -> list[tuple[str, str, str]]:
-    """Return a row for each thing that is told, the label before the first, and how many more there are."""
-    rows = [(label if not at else "", text, style) for at, text in enumerate(told[:_SHOWN])]
-    return [*rows, *([("", f"and {len(told) - _SHOWN:,} more", style)] if len(told) > _SHOWN else [])]
+def _labelled(label: str, texts: list[str], style: str) -> list[tuple[str, str, str]]:
+    """Return a row for each text, the label before the first, and how many more there are."""
+    rows = [("" if index else label, text, style) for index, text in enumerate(texts[:_SHOWN])]
+    return [*rows, *([("", f"and {len(texts) - _SHOWN:,} more", style)] if len(texts) > _SHOWN else [])]
 
 
-def _new(found: dict[str, Any], now_ms: int) -> list[str]:
-    lessons, entries = found["new"]["lessons"], found["new"]["discoveries"]
+def _new(state: dict[str, Any], now_ms: int) -> list[str]:
+    lessons, entries = state["new"]["lessons"], state["new"]["discoveries"]
     if not lessons and not entries:
         return []
     first = sum(each["is_first"] for each in lessons)
-    told = [
+    counts = [
         counted(first, "lesson") if first else "",
         f"{counted(len(lessons) - first, 'lesson')} met or changed again" if len(lessons) > first else "",
         counted(len(entries), "discovery", "discoveries") if entries else "",
     ]
-    rows = [f"{', '.join(filter(None, told))} since you looked {_ago(found['looked'], now_ms)}"]
+    rows = [f"{', '.join(filter(None, counts))} since you looked {_ago(state['looked'], now_ms)}"]
     rows += [f"{each['id']}  {each['text']} ({each['by']})" for each in [*entries, *lessons][: _SHOWN - 1]]
     more = len(lessons) + len(entries) - (_SHOWN - 1)
     return [*rows[:-1], f"{rows[-1]}; and {more:,} more: fleet patterns"] if more > 0 else rows
 
 
-def _waits(waits: dict[str, Any]) -> list[str]:
-    rows, decisions = [], waits["decisions"]
+def _pending(pending: dict[str, Any]) -> list[str]:
+    rows, decisions = [], pending["decisions"]
     if decisions["number"]:
-        rows.append(output.decisions_waiting(decisions))
-    if waits["contradictions"]:
-        rows.append(f"{counted(waits['contradictions'], 'pair')} of lessons that contradict each other: fleet review")
-    if waits["to_state"]:
-        rows.append(f"{counted(waits['to_state'], 'correction')} without a lesson: fleet learn --waiting")
-    if waits["pairs"]:
-        rows.append(f"{counted(waits['pairs'], 'pair')} of lessons that may be one: fleet review")
-    return rows + [f"{each}: fleet review" for each in waits["left_out"]]
+        rows.append(output.pending_decisions(decisions))
+    for key, what, more in (
+        ("contradictions", "pair", "of lessons that contradict each other: fleet review"),
+        ("to_state", "correction", "without a lesson: fleet learn --waiting"),
+        ("pairs", "pair", "of lessons that may be one: fleet review"),
+    ):
+        if pending[key]:
+            rows.append(f"{counted(pending[key], what)} {more}")
+    return rows + [f"{each}: fleet review" for each in pending["left_out"]]
 
 
 def _ago(stamp: str, now_ms: int) -> str:
-    """Return how long ago a stamp was, as a person says it."""
+    """Return how long ago a stamp was, in the largest unit that fits."""
     passed_s = now_ms // 1000 - int(datetime.fromisoformat(f"{stamp[:19]}Z").timestamp())
     for unit, size_s in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if (number := passed_s // size_s) > 0:

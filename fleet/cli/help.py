@@ -1,4 +1,4 @@
-"""``fleet help``: the commands, the help of one, the pages of the documentation; and what ``--version`` says."""
+"""``fleet help``: the commands, the help of one, the pages of the documentation; and the text of ``--version``."""
 
 import difflib
 import json
@@ -35,35 +35,35 @@ def _help(
     ] = None,
 ) -> None:
     """Show the commands, the help of one, or a page of the documentation."""
-    asked, above = " ".join(words or ()), ctx.find_root()
-    if asked in ("", "all") or (asked in GROUPS and asked not in MODULES):
-        above.meta[ALL] = asked
-        output.chosen.put(above.get_help())
-        if asked == "all":
-            output.say(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
+    topic, root = " ".join(words or ()), ctx.find_root()
+    if topic in ("", "all") or (topic in GROUPS and topic not in MODULES):
+        root.meta[ALL] = topic
+        output.chosen.put(root.get_help())
+        if topic == "all":
+            output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if (words or [""])[0] in MODULES:
-        output.chosen.put(_help_of(above, words or []))
-        if page := next((each for each in (asked, f"{asked}s") if each in topics()), ""):
-            output.say(f"\nThe page about it: fleet help {page}.md")
+        output.chosen.put(_help_of(root, words or []))
+        if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
+            output.echo(f"\nThe page about it: fleet help {page}.md")
         return
-    name = asked.removesuffix(".md")
+    name = topic.removesuffix(".md")
     if name not in topics():
-        raise UsageError(f"there is no command and no topic {asked[:40]!r}. {_nearest(name)}")
+        raise UsageError(f"there is no command and no topic {topic[:40]!r}. {_nearest(name)}")
     page = (_docs() / f"{name}.md").read_text("utf-8")
     for row in page.rstrip().splitlines():
-        output.say_row((row, "bold" if row.startswith("#") else ""), is_own=True)
+        output.echo_row((row, "bold" if row.startswith("#") else ""), is_own=True)
 
 
 def _nearest(name: str) -> str:
-    """Return what to ask for instead: what is spelt alike, else the pages that speak of it."""
+    """Return a suggestion for an unknown name: the names that are spelt alike, else the pages that mention it."""
     known = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
     if close := difflib.get_close_matches(name, known, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
     word = name.casefold()
-    told = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}
-    if most := sorted((topic for topic in told if told[topic]), key=lambda topic: -told[topic])[:3]:
-        return f"These pages speak of it: {', '.join(f'`fleet help {topic}`' for topic in most)}"
+    counts = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}
+    if most := sorted((topic for topic in counts if counts[topic]), key=lambda topic: -counts[topic])[:3]:
+        return f"These pages mention it: {', '.join(f'`fleet help {topic}`' for topic in most)}"
     return "`fleet help all` lists the commands and the topics."
 
 
@@ -72,16 +72,15 @@ def topics() -> list[str]:
     return sorted(each.stem for each in _docs().glob("*.md") if each.stem != _INDEX)
 
 
-def _help_of(above: Any, words: list[str]) -> str:
+def _help_of(context: Any, words: list[str]) -> str:
     """Return the help of a command, or of a command of a group, such as ``live serve``."""
-    command = above.command
-    for at, word in enumerate(words):
-        found = command.get_command(above, word) if hasattr(command, "get_command") else None
-        if found is None:
-            raise UsageError(f"`fleet {' '.join(words[:at])}` has no command {word[:40]!r}")
-        command = found
-        above = typer.Context(command, info_name=word, parent=above)
-    return str(command.get_help(above))
+    for index, word in enumerate(words):
+        group = context.command
+        command = group.get_command(context, word) if hasattr(group, "get_command") else None
+        if command is None:
+            raise UsageError(f"`fleet {' '.join(words[:index])}` has no command {word[:40]!r}")
+        context = typer.Context(command, info_name=word, parent=context)
+    return str(context.get_help())
 
 
 def _docs() -> Path:
@@ -96,14 +95,14 @@ def version() -> str:
 
 
 def _commit() -> str:
-    """Return which commit this is: of the checkout that it runs from, else as the installer noted it; "" of a wheel."""
+    """Return the commit: of the checkout that this runs from, else as the installer noted it; "" for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if (root / ".git").exists() and (root / "pyproject.toml").exists():
         with suppress(OSError, subprocess.SubprocessError):
-            asked = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
-            done = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True)
+            command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
             return f"commit {done.stdout.strip()}"
     with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
-        noted = json.loads(metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
-        return f"commit {noted['vcs_info']['commit_id'][:12]}"
+        origin = json.loads(metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
+        return f"commit {origin['vcs_info']['commit_id'][:12]}"
     return ""

@@ -1,10 +1,10 @@
-"""Commands about what waits for a person's decision, and about whose word counts: inbox, review, block."""
+"""Commands for a person's decisions: the inbox, pairs of lessons to review, writers to block."""
 
 import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -65,71 +65,69 @@ def _inbox(
     why: Annotated[str, typer.Option("--why", help="Why not; whoever proposes it again is told.")] = "",
     answer: Annotated[str, typer.Option("--answer", help="Of a contradiction: which holds, first or second.")] = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Decide what waits for you: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
+        of_kind = "" if kind == "every" else kind
         if not action:
-            shown = inbox.listing(workspace, "" if kind == "every" else kind, agent, count=0 if kind else 7)
-            _show(workspace, shown, agent, as_json=as_json)
+            _show(workspace, inbox.listing(workspace, of_kind, agent, count=0 if kind else 7), agent)
             return
         if action not in (_APPROVE, _REJECT) or bool(ids) == bool(kind):
             raise UsageError(
-                "say `fleet inbox`, `fleet inbox approve ID`, `fleet inbox reject ID --why ...`, or one of them with "
-                "--all KIND; nothing was changed"
+                "name the items: `fleet inbox approve ID`, `fleet inbox reject ID --why ...`, or one of them with "
+                "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
         who = output.agent_in(workspace, agent)
-        every = () if ids else inbox.listing(workspace, "" if kind == "every" else kind, count=0).entries
-        wanted = ids or [each.item.id for each in every]
+        wanted = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
+        decide = inbox.approve if action == _APPROVE else inbox.reject
         done, failed = list[Decision](), list[FleetError]()
-        for each in wanted:
+        for id_ in wanted:
             try:
-                decide = inbox.approve if action == _APPROVE else inbox.reject
-                done.append(decide(workspace, who, each, answer or why))
-            except FleetError as no:
+                done.append(decide(workspace, who, id_, answer or why))
+            except FleetError as error:
                 if ids and len(ids) == 1:
                     raise
-                failed.append(no)
-        _tell(done, failed, as_json=as_json)
+                failed.append(error)
+        _show_decided(done, failed)
         if failed:
             raise typer.Exit(failed[0].exit_code)
 
 
-def _tell(done: list[Decision], failed: list[FleetError], *, as_json: bool) -> None:
-    found = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in done]
+def _show_decided(done: list[Decision], failed: list[FleetError]) -> None:
+    decided = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in done]
     rows = [] if done or failed else [_CAUGHT_UP]
     for each in done:
         undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
         rows.append(f"{each.id} {each.outcome}: {each.did}{undo}")
-    output.tell({"decided": found, "failed": [str(each) for each in failed]}, rows, as_json=as_json)
-    for no in [] if as_json else failed:
-        output.note(str(no))
+    output.show({"decided": decided, "failed": [str(each) for each in failed]}, rows)
+    for error in failed:
+        output.hint(str(error))
 
 
-def _show(workspace: Workspace, shown: Listing, agent: str, *, as_json: bool) -> None:
-    if as_json:
-        rows = [_as_json(workspace, each) for each in shown.entries]
-        expired = [each.item.id for each in shown.expired]
-        output.say_json({"waiting": rows, "total": shown.total, "since": shown.since, "expired": expired})
+def _show(workspace: Workspace, listing: Listing, agent: str) -> None:
+    if output.chosen.as_json:
+        items = [_as_json(workspace, each) for each in listing.entries]
+        expired = [each.item.id for each in listing.expired]
+        output.echo_json({"waiting": items, "total": listing.total, "since": listing.since, "expired": expired})
         return
-    for each in shown.expired:
-        output.say(f"dropped, since nobody decided it by {each.last_day()}: {_head(each)}")
-    if not shown.entries:
-        output.say(_CAUGHT_UP)
+    for entry in listing.expired:
+        output.echo(f"dropped, since nobody decided it by {entry.last_day()}: {_head(entry)}")
+    if not listing.entries:
+        output.echo(_CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
-        _decide_each(workspace, output.agent_in(workspace, agent), list(shown.entries))
+        _decide_each(workspace, output.agent_in(workspace, agent), list(listing.entries))
     else:
-        for each in shown.entries:
-            output.say("\n".join(_rows(workspace, each)))
-        more = f"; {shown.total - len(shown.entries):,} more wait" if shown.total > len(shown.entries) else ""
-        first = shown.entries[0].item.id
+        for entry in listing.entries:
+            output.echo("\n".join(_rows(workspace, entry)))
+        more = f"; {listing.total - len(listing.entries):,} more wait" if listing.total > len(listing.entries) else ""
+        first = listing.entries[0].item.id
         output.note(f"decide each: fleet inbox approve {first}, or fleet inbox reject {first} --why ...{more}")
 
 
 def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
-    said = {name: getattr(entry.item, name) for name in ("id", "kind", "title", "evidence", "weight", "run", "session")}
-    found = {"agent": entry.agent, "diff": inbox.diff_of(workspace, entry)}
-    return said | found | {"since": entry.item.at, "until": entry.last_day()}
+    item = {name: getattr(entry.item, name) for name in ("id", "kind", "title", "evidence", "weight", "run", "session")}
+    more = {"agent": entry.agent, "diff": inbox.diff_of(workspace, entry)}
+    return item | more | {"since": entry.item.at, "until": entry.last_day()}
 
 
 def _head(entry: Entry) -> str:
@@ -137,7 +135,7 @@ def _head(entry: Entry) -> str:
 
 
 def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> list[str]:
-    """Return what a person needs for a decision: what it is, what speaks for it, what it changes, until when."""
+    """Return what a person needs for a decision: the item, its evidence, its diff, and its last day."""
     rows = [_head(entry), *(f"    · {one_line(each)}" for each in entry.item.evidence[:_EVIDENCE_MAX])]
     diff = [f"    {row}" for row in inbox.diff_of(workspace, entry).splitlines()]
     rows += diff[:diff_lines]
@@ -150,7 +148,7 @@ def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> 
 
 @contextmanager
 def _key_by_key() -> Iterator[None]:
-    """Let the terminal hand over each key without a line end; one that was pressed early is kept."""
+    """Let the terminal hand over each key at once, without a line end; keys that were pressed early are kept."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin, termios.TCSADRAIN)
     try:
@@ -160,41 +158,41 @@ def _key_by_key() -> Iterator[None]:
 
 
 def _read_key() -> str:
-    """Return the key that a person presses; the end of the input quits."""
+    """Return the next key; "q" at the end of the input."""
     return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
 
 
 @_key_by_key()
 def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
-    """Ask about one after the other, a key each. What was decided stays, whenever they stop."""
+    """Ask about each item in turn, a key for each. Decisions that were made stay when the person quits."""
     done: list[tuple[int, Decision]] = []
-    at, diff_lines = 0, _DIFF_LINES
-    while at < len(entries):
-        entry = entries[at]
+    index, diff_lines = 0, _DIFF_LINES
+    while index < len(entries):
+        entry = entries[index]
         keys, question = (_HOLDS, _WHICH) if entry.item.kind == "contradiction" else (_KEYS, _QUESTION)
-        output.say("\n".join([f"{at + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
+        output.echo("\n".join([f"{index + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
         pressed, diff_lines = _read_key(), _DIFF_LINES
         if pressed in _END:
             break
         if pressed == "u" and done:
-            at, last = done.pop()
-            output.say(f"  {inbox.undo(workspace, last)}")
+            index, last = done.pop()
+            output.echo(f"  {inbox.undo(workspace, last)}")
         elif pressed == "d":
             diff_lines = 10_000
         elif pressed in keys:
             action, answer = keys[pressed]
             try:
                 decide = inbox.approve if action == _APPROVE else inbox.reject
-                done.append((at, decide(workspace, agent, entry.item.id, answer)))
-                output.say(f"  {done[-1][1].did}")
-            except FleetError as no:  # not true any more, or changed just now
-                output.say(f"  {no}")
-            at += 1
+                done.append((index, decide(workspace, agent, entry.item.id, answer)))
+                output.echo(f"  {done[-1][1].did}")
+            except FleetError as error:  # the item is outdated, or was changed just now
+                output.echo(f"  {error}")
+            index += 1
         elif pressed in (" ", "\r", "\n"):
-            at += 1
-    output.say(f"{counted(len(done), 'decision')} made")
+            index += 1
+    output.echo(f"{counted(len(done), 'decision')} made")
     if not Inboxes(workspace).waiting():
-        output.say(_CAUGHT_UP)
+        output.echo(_CAUGHT_UP)
 
 
 # --- pairs of lessons -------------------------------------------------------------------------------------------------
@@ -212,23 +210,18 @@ def _review(
         ),
     ] = None,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Decide which close lessons are one, and which of two that contradict each other holds: a key for each pair."""
     with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace, agent)
             done = [_answered(workspace, who, each) for each in answers]
-            output.tell({"answered": done}, [each["told"] for each in done], as_json=as_json)
+            output.show({"answered": done}, [each["told"] for each in done])
             return
-        pairs, held = reviewing.asked(workspace), reviewing.waiting(workspace)
-        if as_json:
-            told = [*(each.as_json() for each in held), *map(_pair_as_json, pairs)]
-            output.say_json({"pairs": told})
-            return
-        for each in held:
-            output.say("\n".join(_held_rows(each)))
-        if held and not pairs:
+        pairs, left_out = reviewing.asked(workspace), reviewing.waiting(workspace)
+        questions = [*(each.as_json() for each in left_out), *map(_pair_as_json, pairs)]
+        output.show({"pairs": questions}, ("\n".join(_left_out_rows(each)) for each in left_out))
+        if output.chosen.as_json or (left_out and not pairs):
             return
         if pairs and sys.stdin.isatty() and sys.stdout.isatty():
             shown = [each for each in inbox.listing(workspace, count=0).entries if each.item.kind in PAIRS]
@@ -238,39 +231,44 @@ def _review(
 
 
 def _answered(workspace: Workspace, agent: str, given: str) -> dict[str, str]:
-    pair, separator, said = given.partition("=")
+    pair, separator, answer = given.partition("=")
     if not separator:
         raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
-    named, told = reviewing.answer(workspace, agent, pair, said)
-    return {"pair": named, "said": said, "told": told}
+    name, message = reviewing.answer(workspace, agent, pair, answer)
+    return {"pair": name, "said": answer, "told": message}
 
 
 def _pair_as_json(asked: Asked) -> dict[str, Any]:
     lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (asked.one, asked.other)]
-    found = {"pair": asked.pair, "kind": asked.kind, "lessons": lessons, "differs": list(asked.differs)}
-    return found | {"answers": list(reviewing.ANSWERS[asked.kind])}
+    document = {"pair": asked.pair, "kind": asked.kind, "lessons": lessons, "differs": list(asked.differs)}
+    return document | {"answers": list(reviewing.ANSWERS[asked.kind])}
 
 
-def _held_rows(held: Waiting) -> list[str]:
+def _left_out_rows(question: Waiting) -> list[str]:
     """Return a question about what is left out here, as it is answered by its name."""
-    shown = held.lessons[: reviewing.SHOWN_MAX]
-    more = len(held.lessons) - len(shown)
+    answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
-        f"{held.name}  {held.summary}",
-        *(f"  {each}  {text}" for each, text in shown),
-        *([f"  and {more:,} more: --json"] if more else []),
-        f"  left out here until you say: fleet review --answer {held.name}={'|'.join(reviewing.ANSWERS_TO_LEFT_OUT)}",
+        f"{question.name}  {question.summary}",
+        *_listed(question.lessons, "  "),
+        f"  left out here until you answer: fleet review --answer {question.name}={answers}",
     ]
 
 
+def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
+    """Return ids and texts of some lessons, a row each, and how many more there are."""
+    rows = [f"{indent}{id_}  {text}" for id_, text in lessons[: reviewing.SHOWN_MAX]]
+    more = len(lessons) - len(rows)
+    return [*rows, f"{indent}and {more:,} more: --json"] if more else rows
+
+
 def _list(pairs: list[Asked]) -> None:
-    for each in pairs:
-        output.say("\n".join([f"{each.pair}  {each.kind}", *each.rows()]))
+    for pair in pairs:
+        output.echo("\n".join([f"{pair.pair}  {pair.kind}", *pair.rows()]))
     if pairs:
-        said = "|".join(reviewing.ANSWERS[pairs[0].kind])
-        output.note(f"answer each: fleet review --answer {pairs[0].pair}={said}")
+        answers = "|".join(reviewing.ANSWERS[pairs[0].kind])
+        output.note(f"answer each: fleet review --answer {pairs[0].pair}={answers}")
     else:
-        output.say("no pair waits for an answer")
+        output.echo("no pair waits for an answer")
 
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
@@ -289,42 +287,38 @@ def _block(
         bool, typer.Option("--retire", help="Retire for the whole clan, too, what that writer alone had said.")
     ] = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Leave out here what a writer said: lessons, counts, edits, removes. Memories and pages follow at once.
 
     Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
     """
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
-        output.tell(_block_as_json(done, dry_run=dry_run), _block_rows(done, dry_run=dry_run), as_json=as_json)
+        output.show(_block_as_json(done, dry_run=dry_run), _block_rows(done, dry_run=dry_run))
 
 
 @app.command("unblock")
-def _unblock(name: Name, as_json: output.Json = False) -> None:
+def _unblock(name: Name) -> None:
     """Let a writer count again that was blocked here."""
     with output.opened() as workspace:
         done = reviewing.unblock(workspace, name)
-        told = (
+        text = (
             f"{name} counts again: {counted(len(done.gone), 'lesson')} back, {len(done.other):,} read or count "
             f"otherwise, {counted(done.discoveries, 'discovery', 'discoveries')}"
         )
-        output.tell(_block_as_json(done, dry_run=False), told, as_json=as_json)
+        output.show(_block_as_json(done, dry_run=False), text)
 
 
 def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
     since = f" since {done.since[:16]}Z" if done.since else ""
-    found = counted(done.discoveries, "discovery", "discoveries")
+    entries = counted(done.discoveries, "discovery", "discoveries")
     rows = [
         f"{done.name} would be blocked here{since}; nothing was changed"
         if dry_run
         else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
-        f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {found} out",
-        *(f"    {each}  {text}" for each, text in list(done.gone.items())[: reviewing.SHOWN_MAX]),
+        f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {entries} out",
+        *_listed(list(done.gone.items()), "    "),
     ]
-    if (more := len(done.gone) - reviewing.SHOWN_MAX) > 0:
-        rows.append(f"    and {more:,} more: --json")
     verb = "would leave" if dry_run else "left"
     rows += [f"  {verb} {agent}'s memory.md: {row}" for agent, _, row in done.left]
     rows += [
@@ -337,8 +331,9 @@ def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
 
 
 def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:
-    found = {"dry_run": dry_run, "lessons": [{"id": each, "text": text} for each, text in done.gone.items()]}
-    kept = [{"agent": agent, "id": each, "row": row} for agent, each, row in done.kept]
+    lessons = [{"id": id_, "text": text} for id_, text in done.gone.items()]
+    kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in done.kept]
     same = {name: getattr(done, name) for name in ("name", "since", "discoveries", "retired")}
     left = [each._asdict() for each in done.left]
-    return found | same | {"changed": done.other, "left": left, "approved": kept}
+    document = {"dry_run": dry_run, "lessons": lessons, **same}
+    return document | {"changed": done.other, "left": left, "approved": kept}

@@ -1,4 +1,4 @@
-"""Commands for agents at work, stuck, or handing over: search, mutations, the journal, observations, what is open."""
+"""Commands for agents that work, are stuck, or hand over: search, mutations, the journal, observations."""
 
 from contextlib import suppress
 from typing import Annotated, Any
@@ -42,16 +42,15 @@ def _search(
     ] = "",
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
-    as_json: output.Json = False,
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
     query = " ".join(words)
     with output.opened() as workspace:
-        with output.waiting("Searching"):
+        with output.progress("Searching"):
             agent = ""
-            with suppress(DiskError):  # who looks is noted where that can be known
+            with suppress(DiskError):  # a search is noted with its agent where the disk can be read
                 agent = output.agent_in(workspace, or_guest=True)
-            found = searching.search(
+            answer = searching.search(
                 workspace,
                 query,
                 kinds=tuple(kind or ()),
@@ -61,27 +60,24 @@ def _search(
                 by=by,
                 since=since,
             )
-        _tell_found(found, query, count, as_json=as_json)
-    if not found.hits:
+        _show_hits(answer, query, count)
+    if not answer.hits:
         raise typer.Exit(output.EXIT_NO)
 
 
-def _tell_found(found: Answer, query: str, count: int, *, as_json: bool) -> None:
-    asked = readable(query)
-    if as_json:
-        results = [hit._asdict() for hit in found.hits]
-        output.say_json({"results": results, "query": asked, "exact": not found.is_near, "more": found.is_more})
-    elif found.hits:
-        if found.is_near:
-            output.note(f"nothing has all words of {asked[:80]!r}; nearest:")
-        for row in found.rendered().splitlines():
-            output.say_row((row, "" if row.startswith(" ") else "bold"))
-    if not found.hits:
+def _show_hits(answer: Answer, query: str, count: int) -> None:
+    text = readable(query)
+    if answer.hits and answer.is_near:
+        output.hint(f"nothing has all words of {text[:80]!r}; nearest:")
+    results = [hit._asdict() for hit in answer.hits]
+    document = {"results": results, "query": text, "exact": not answer.is_near, "more": answer.is_more}
+    output.show(document, map(output.headline, answer.rendered().splitlines() if answer.hits else ()))
+    if not answer.hits:
         output.note(
-            f"nothing is known about {asked[:80]!r}. Try fewer or shorter words; --all looks at retired lessons too"
+            f"nothing is known about {text[:80]!r}. Try fewer or shorter words; --all looks at retired lessons too"
         )
-    if found.is_more and not as_json:
-        output.note(f"there are more: -n {count * 5} shows them")
+    if answer.is_more:
+        output.hint(f"there are more: -n {count * 5} shows them")
 
 
 @app.command("mutate")
@@ -96,7 +92,6 @@ def _mutate(
     worked: Annotated[bool, typer.Option("--worked", help="Say that the last one declared has worked.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Declare another strategy when stuck: written into the journal, and opens a stopped command for one more try."""
     if sum((bool(code), listed, proposed, bool(drop), worked)) != 1:
@@ -104,44 +99,44 @@ def _mutate(
             'say which mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
             "--proposed, --drop ID and --worked. Nothing was written"
         )
-    with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent, or_guest=True), output.chosen.session_named(session)
+    with output.acting(agent, or_guest=True) as (workspace, who):
+        named = output.chosen.session_named(session)
         if listed:
             rows = [each._asdict() for each in Journal(workspace, who).strategies()]
             shown = ["{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows]
-            output.tell({"mutations": rows}, shown, as_json=as_json)
+            output.show({"mutations": rows}, shown)
         elif proposed:
-            _tell_proposals(Journal(workspace, who).proposals(), as_json=as_json)
+            _show_proposals(Journal(workspace, who).proposals())
         elif drop:
             dropped = Journal(workspace, who).drop(drop)
-            output.tell({"dropped": dropped.id}, f"{dropped.id} is proposed no more", as_json=as_json)
+            output.show({"dropped": dropped.id}, f"{dropped.id} is proposed no more")
         elif worked:
             event = Journal(workspace, who).worked(named, "")
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
-            output.tell({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command", as_json=as_json)
+            output.show({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command")
         else:
             declared, known = searching.declare(workspace, who, named, code, failed, switch, why)
-            _tell_declared(workspace, declared, known, as_json=as_json)
+            _show_declared(workspace, declared, known)
 
 
-def _tell_declared(workspace: Workspace, declared: Declared, known: Answer | None, *, as_json: bool) -> None:
+def _show_declared(workspace: Workspace, declared: Declared, known: Answer | None) -> None:
     where = declared.path.relative_to(workspace.root).as_posix()
     opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
     rows = [declared.block, f"\nin {where}{opened}", "when it has worked and nobody noticed: fleet mutate --worked"]
-    told: dict[str, Any] = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
-    told |= {"journal": where, "opened": list(declared.opened)}
+    document: dict[str, Any] = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
+    document |= {"journal": where, "opened": list(declared.opened)}
     if known is not None:
-        told["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
+        document["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
         none = "nothing is known about it: fleet search WORDS looks on"
         rows.append(f"\nwhat is known about it:\n{known.rendered()}" if known.hits else f"\n{none}")
-    output.tell(told, rows, as_json=as_json)
-    output.tell_secrets(declared.secrets)
+    output.show(document, rows)
+    output.note_secrets(declared.secrets)
 
 
-def _tell_proposals(found: list[Proposal], *, as_json: bool) -> None:
-    rows = [each._asdict() for each in found]
-    text = [f"{each.id} {each.code} ({each.name}) worked on: {each.failed}\n  {each.command}" for each in found]
-    output.tell({"proposals": rows}, text or "no mutation waits to become a lesson", as_json=as_json)
+def _show_proposals(proposals: list[Proposal]) -> None:
+    rows = [f"{each.id} {each.code} ({each.name}) worked on: {each.failed}\n  {each.command}" for each in proposals]
+    document = {"proposals": [each._asdict() for each in proposals]}
+    output.show(document, rows or "no mutation waits to become a lesson")
 
 
 @app.command("journal")
@@ -157,44 +152,40 @@ def _journal(
     state: Annotated[str, typer.Option("--state", metavar="T", help="How it stands now.")] = "",
     agent: output.Agent = "",
     session: output.Session = "",  # noqa: ARG001 - hosts pass it; a journal belongs to a branch
-    as_json: output.Json = False,
 ) -> None:
     """Add an entry to the journal of this branch: durable before this returns."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         where = written.path.relative_to(workspace.root).as_posix()
-        told = f"in {where}, the journal of {written.branch}"
-        output.tell({"journal": where, "branch": written.branch}, told, as_json=as_json)
-        output.tell_secrets(written.secrets)
+        output.show({"journal": where, "branch": written.branch}, f"in {where}, the journal of {written.branch}")
+        output.note_secrets(written.secrets)
 
 
 @app.command("handover")
-def _handover(agent: output.Agent = "", session: output.Session = "", as_json: output.Json = False) -> None:
+def _handover(agent: output.Agent = "", session: output.Session = "") -> None:
     """Show the end of this branch's journal, and what is open."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         left = searching.handover(workspace, who, output.chosen.session_named(session))
-        output.tell(left, _as_rows(left, workspace.own_path(who, "corrections.md")), as_json=as_json)
+        output.show(left, _handover_rows(left, workspace.own_path(who, "corrections.md")))
 
 
-def _as_rows(left: dict[str, Any], log: str) -> list[str]:
-    where, branch, lines, waiting = left["journal"], left["branch"], left["lines"], left["open"]
+def _handover_rows(left: dict[str, Any], log: str) -> list[str]:
+    where, branch, lines, pending = left["journal"], left["branch"], left["lines"], left["open"]
     head = f"{where}, the journal of {branch}" if lines else f"no journal of {branch} yet ({where})"
-    rows = [*map(_as_row, waiting["attempts"])]
-    if waiting["unfilled"]:
-        rows.append(f"- {counted(waiting['unfilled'], 'correction')} without a pattern yet, in {log}")
+    rows = [*map(_failed_row, pending["attempts"])]
+    if pending["unfilled"]:
+        rows.append(f"- {counted(pending['unfilled'], 'correction')} without a pattern yet, in {log}")
     rows += [
         f"- {each['code']} ({each['name']}) worked, and is no lesson yet: {each['command']}"
-        for each in waiting["proposals"]
+        for each in pending["proposals"]
     ]
-    told = [*lines, ""] if lines else []
-    return [head, "", *told, *(["open:", *rows] if rows else ["nothing is open"])]
+    return [head, "", *lines, *([""] if lines else []), *(["open:", *rows] if rows else ["nothing is open"])]
 
 
-def _as_row(each: dict[str, Any]) -> str:
-    door = "; the same, unchanged, is stopped: fleet mutate --list" if each["closed"] else ""
-    return f"- `{each['command']}` failed, {counted(each['failures'], 'time')} in a row: {each['error']}{door}"
+def _failed_row(attempt: dict[str, Any]) -> str:
+    closed = "; the same, unchanged, is stopped: fleet mutate --list" if attempt["closed"] else ""
+    times = counted(attempt["failures"], "time")
+    return f"- `{attempt['command']}` failed, {times} in a row: {attempt['error']}{closed}"
 
 
 @app.command("observe")
@@ -210,17 +201,15 @@ def _observe(
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Note one thing that happened in this session: a line of .agents.local.md, on the disk before this returns."""
     if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":
         kind, text = "dead-end", text[1:]
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         named = observing.session_of(workspace, who, output.chosen.session_named(session))
         done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
-        found = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
-        output.tell(found, f"in {done.path}: {done.line}", as_json=as_json)
+        document = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
+        output.show(document, f"in {done.path}: {done.line}")
     if done.is_cut:
         output.note("cut to one line of under 120 characters")
     if done.is_directive:

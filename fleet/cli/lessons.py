@@ -1,4 +1,4 @@
-"""Commands about lessons and memories: read them, change them, say what they did, and whether it helps."""
+"""Commands about lessons and memories: read them, change them, rate them, and show whether they help."""
 
 import shutil
 import sys
@@ -17,7 +17,7 @@ from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable
 
 _ON_A_TERMINAL = 100
-"""So many lessons a person is shown who asked for no number of them; into a pipe all of them go."""
+"""Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
 _WIDTH_PIPED = 100
 _UNKNOWN = "at an unknown time"
@@ -44,21 +44,17 @@ def _gossip(
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
-    as_json: output.Json = False,
 ) -> None:
     """Show the newest discoveries of the whole clan."""
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened() as workspace:
         wanted = finding.Wanted(type_, tag, by, since)
-        found = wanted.discoveries(workspace, count)
-        if as_json:
-            output.say_json({"discoveries": msgspec.to_builtins(found)})
-        elif not found and any(wanted):
-            output.say("no discovery is like that; without the filters there may be some")
-        else:
-            for row in Renderer(workspace.emoji()).gossip(found).rstrip().splitlines():
-                output.say_row((row, "" if row.startswith(" ") else "bold"))
+        entries = wanted.discoveries(workspace, count)
+        lines = Renderer(workspace.emoji()).gossip(entries).rstrip().splitlines()
+        if not entries and any(wanted):
+            lines = ["no discovery is like that; without the filters there may be some"]
+        output.show({"discoveries": msgspec.to_builtins(entries)}, map(output.headline, lines))
 
 
 @app.command("patterns")
@@ -71,27 +67,24 @@ def _patterns(
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
-    as_json: output.Json = False,
 ) -> None:
     """List the clan's lessons. Merged ones are one lesson, and so are those that say the same in other words."""
-    if count is None and not as_json and sys.stdout.isatty():
+    if count is None and not output.chosen.as_json and sys.stdout.isatty():
         count = _ON_A_TERMINAL
     with output.opened() as workspace:
         wanted, clusters = finding.Wanted(category, tag, by, since), reflecting.current_clusters(workspace)
-        found = wanted.lessons(workspace, count, clusters, everything=everything)
-        if as_json:
-            output.say_json(found.as_found())
+        listing = wanted.lessons(workspace, count, clusters, everything=everything)
+        output.show(listing.as_found(), (row for each, into in listing.lessons for row in _rows(each, into)))
+        if output.chosen.as_json:
             return
-        for each, into in found.lessons:
-            _tell_lesson(each, into)
-        if (more := found.total - len(found.lessons)) > 0:
-            output.note(f"{more:,} more: -n {found.total} lists all of them, `fleet search` looks for some")
-        if not found.lessons:
+        if (more := listing.total - len(listing.lessons)) > 0:
+            output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
+        if not listing.lessons:
             is_retired = not everything and next(workspace.patterns.records(), None) is not None
             new = "unasked" if starting.is_unasked(workspace) else "new"
-            output.say(_NONE["narrowed" if any(wanted) else "retired" if is_retired else new])
-        if found.refused:
-            output.note(f"{counted(found.refused, 'line')} could not be read; `fleet status` tells why")
+            output.echo(_NONE["narrowed" if any(wanted) else "retired" if is_retired else new])
+        if listing.refused:
+            output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
 
 _NONE = {
@@ -102,26 +95,28 @@ _NONE = {
 }
 
 
-def _tell_lesson(each: Any, into: str) -> None:
-    output.say_row(*_as_row(each.lesson, into))
-    for other in each.wordings[1:]:
-        said = f"also said: {other.text} ({other.id})"
-        output.say_row((f"{'':<18}  {other.count('seen'):>3}x  ", ""), (said, "dim"))
-    for against in each.opposites:
-        output.say_row((f"{'':<26}", ""), (f"contradicts {against}: `fleet review` decides", "yellow"))
+def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
+    """Yield the rows of a lesson: its own, its other wordings, and the lessons that contradict it."""
+    yield _row(grouped.lesson, into)
+    for other in grouped.wordings[1:]:
+        text = f"also said: {other.text} ({other.id})"
+        yield (f"{'':<18}  {other.count('seen'):>3}x  ", ""), (text, "dim")
+    for opposite in grouped.opposites:
+        yield (f"{'':<26}", ""), (f"contradicts {opposite}: `fleet review` decides", "yellow")
 
 
-def _as_row(each: Pattern, into: str) -> tuple[tuple[str, str], ...]:
-    gone = "" if each.is_present else "  (retired)"
-    if into:
-        gone += f"  (merged into {into})"
-    if why := not_working(each):
-        gone += f"  (not working: {why})"
-    told = "; ".join(filter(None, [Renderer().author(each.by), Renderer().edits(each)]))
-    filed = f"  ({told})" if told else ""
-    said = f"{each.text}{filed}{gone}"
-    style = "red" if why else "" if each.is_present and not into else "dim"
-    return (f"{each.id}  ", "dim"), (f"{each.count('seen'):>3}x  ", "bold"), (said, style)
+def _row(lesson: Pattern, into: str) -> output.Row:
+    why = not_working(lesson)
+    credits_ = "; ".join(filter(None, [Renderer().author(lesson.by), Renderer().edits(lesson)]))
+    remarks = (
+        credits_,
+        "" if lesson.is_present else "retired",
+        f"merged into {into}" if into else "",
+        f"not working: {why}" if why else "",
+    )
+    text = "  ".join([lesson.text, *(f"({remark})" for remark in remarks if remark)])
+    style = "red" if why else "" if lesson.is_present and not into else "dim"
+    return (f"{lesson.id}  ", "dim"), (f"{lesson.count('seen'):>3}x  ", "bold"), (text, style)
 
 
 @app.command("show")
@@ -129,60 +124,59 @@ def _show(
     pattern: Annotated[
         str, output.id_of("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.")
     ],
-    as_json: output.Json = False,
 ) -> None:
     """Show all that is known of one lesson, of one discovery (d-...), or of one correction that was logged (c-...)."""
     with output.opened() as workspace:
         if pattern.startswith("c-"):
-            found = lessons.show_correction(workspace, pattern)
-            output.tell(found, _correction_rows(found), as_json=as_json)
+            fields = lessons.show_correction(workspace, pattern)
+            output.show(fields, _correction_rows(fields))
             return
         if pattern.startswith("d-"):
-            found = lessons.show_discovery(workspace, pattern)
-            output.tell(found, _discovery_rows(found), as_json=as_json)
+            fields = lessons.show_discovery(workspace, pattern)
+            output.show(fields, _discovery_rows(fields))
             return
-        asked, lesson, others = lessons.show(workspace, pattern)
-        found = finding.lesson_as_json(lesson, is_whole=True)
-        rows = [f"{asked} is merged into:"] if lesson.id != asked else []
-        rows += [f"{lesson.id}  {found['state']}\n{found['text']}", *_labelled(_as_rows(lesson, found, others))]
+        id_, lesson, others = lessons.show(workspace, pattern)
+        fields = finding.lesson_as_json(lesson, is_whole=True)
+        rows = [f"{id_} is merged into:"] if lesson.id != id_ else []
+        rows += [f"{lesson.id}  {fields['state']}\n{fields['text']}", *_labelled(_lesson_rows(lesson, fields, others))]
         rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
         merged = {"merged": sorted(each.id for each in (lesson, *others))} if others else {}
-        output.tell(found | merged, rows, as_json=as_json)
+        output.show(fields | merged, rows)
 
 
-def _discovery_rows(found: dict[str, Any]) -> list[str]:
-    head = f"{found['id']}  {found['type']}{'  (taken back)' if found['retracted'] else ''}\n{found['problem']}"
-    rows = [(field, str(found[field] or "")) for field in ("solution", "context", "confidence", "minutes")]
-    when = f"{output.when(found['at'])} by {found['by']}"
-    return [head, *_labelled([*rows, ("tags", ", ".join(found["tags"])), ("found", when)])]
+def _discovery_rows(entry: dict[str, Any]) -> list[str]:
+    head = f"{entry['id']}  {entry['type']}{'  (taken back)' if entry['retracted'] else ''}\n{entry['problem']}"
+    rows = [(field, str(entry[field] or "")) for field in ("solution", "context", "confidence", "minutes")]
+    when = f"{output.when(entry['at'])} by {entry['by']}"
+    return [head, *_labelled([*rows, ("tags", ", ".join(entry["tags"])), ("found", when)])]
 
 
-def _correction_rows(found: dict[str, Any]) -> list[str]:
-    stands = "counted" if found["lesson"] else "taken back" if found["undone"] else "without a lesson"
-    head, when = f"{found['id']}  {stands}\n{found['wrong'] or found['title']}", found["when"] or _UNKNOWN
-    rows = [(name, found[name]) for name in ("right", "pattern", "source", "lesson")]
-    return [head, *_labelled([*rows, ("logged", f"{when} by {found['agent']}")])]
+def _correction_rows(entry: dict[str, Any]) -> list[str]:
+    state = "counted" if entry["lesson"] else "taken back" if entry["undone"] else "without a lesson"
+    head, when = f"{entry['id']}  {state}\n{entry['wrong'] or entry['title']}", entry["when"] or _UNKNOWN
+    rows = [(name, entry[name]) for name in ("right", "pattern", "source", "lesson")]
+    return [head, *_labelled([*rows, ("logged", f"{when} by {entry['agent']}")])]
 
 
 def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return rows with what there is behind each label."""
+    """Return the rows that have a text, each behind its label."""
     return [f"  {label + ': ' if label else '':<12}{text}" for label, text in rows if text]
 
 
-def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
-    """Yield what is known of a lesson behind its texts: how often it was seen and by whom, and who set what."""
-    yield "right", found["correct"]
-    yield "category", found["category"]
-    yield "tags", ", ".join(found["tags"])
-    yield "seen", f"{counted(found['seen'], 'time')} in {counted(found['sessions'], 'session')}"
+def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
+    yield "right", fields["correct"]
+    yield "category", fields["category"]
+    yield "tags", ", ".join(fields["tags"])
+    yield "seen", f"{counted(fields['seen'], 'time')} in {counted(fields['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
     yield "", f"{parts} written by hand, imported, or counted while it was private" if parts else ""
-    if found.get("trigger"):
-        how = "; derived from its words: --set trigger=... says better" if found["trigger_derived"] else ""
-        yield "before", f"{found['trigger']}{how}"
-    yield "not working", found.get("not_working", "")
+    if fields.get("trigger"):
+        how = "; derived from its words: --set trigger=... says better" if fields["trigger_derived"] else ""
+        yield "before", f"{fields['trigger']}{how}"
+    yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
     for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
@@ -191,34 +185,30 @@ def _as_rows(lesson: Pattern, found: dict[str, Any], others: list[Pattern]) -> I
     for field, (stamp, by) in sorted(lesson.edited.items()):
         how = "kept by a merge" if field in lesson.kept else "set"
         yield "", f"{field} was {how} {output.when(stamp)} by {by}"
-    for each in others:
-        yield "merged", f"{each.id} {each.text}"
+    yield from (("merged", f"{each.id} {each.text}") for each in others)
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
 @app.command("retire")
-def _retire(
-    pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "", as_json: output.Json = False
-) -> None:
+def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "") -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
     """
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         if pattern.startswith("d-"):
-            found = lessons.show_discovery(workspace, pattern)
-            output.confirm(f"Take back for good: {found['problem'] or found['solution']}?", yes=yes)
+            shown = lessons.show_discovery(workspace, pattern)
+            output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
             entry = learning.retract(workspace, who, pattern)
-            told = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
-            output.tell({"id": entry.id, "retracted": True}, told, as_json=as_json)
+            text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
+            output.show({"id": entry.id, "retracted": True}, text)
             return
         done = lessons.retire(workspace, who, pattern)
         id_ = done.pattern.id
-        told = f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back"
-        output.tell(done.as_found(), told, as_json=as_json)
+        text = f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back"
+        output.show(done.as_found(), text)
 
 
 @app.command("restore")
@@ -232,23 +222,21 @@ def _restore(
         str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
     ] = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Bring a retired lesson back, with its history; or all that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
         raise UsageError(
             "name one lesson: fleet restore ID; or all of a writer's: fleet restore --all --removed-by NAME"
         )
-    with output.opened() as workspace:
+    with output.acting(agent) as (workspace, who):
         if everything:
-            back = reviewing.restore_all(workspace, output.agent_in(workspace, agent), removed_by, since=since)
+            back = reviewing.restore_all(workspace, who, removed_by, since=since)
             rows = [f"{counted(len(back), 'lesson')} back that {removed_by} had removed"]
             rows += [f"  {each}  {text}" for each, text in back]
-            output.tell({"restored": [{"id": each, "text": text} for each, text in back]}, rows, as_json=as_json)
+            output.show({"restored": [{"id": each, "text": text} for each, text in back]}, rows)
             return
-        done = lessons.restore(workspace, output.agent_in(workspace, agent), pattern)
-        told = f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}"
-        output.tell(done.as_found(), told, as_json=as_json)
+        done = lessons.restore(workspace, who, pattern)
+        output.show(done.as_found(), f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
 
 
 def _also(others: list[str]) -> str:
@@ -258,21 +246,20 @@ def _also(others: list[str]) -> str:
 @app.command("edit")
 def _edit(
     pattern: output.PatternId,
-    said: Annotated[
+    assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated; lists: tags=ci,git.")
     ] = None,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
-        if not said:
-            _tell_history(*lessons.history(workspace, pattern), as_json=as_json)
+        if not assignments:
+            _show_history(*lessons.history(workspace, pattern))
             return
-        done = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, said)
-        told = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
-        output.tell({"id": done.id, "fields": done.fields}, f"{done.id} {told}", as_json=as_json)
-        output.tell_secrets(done.secrets)
+        done = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, assignments)
+        text = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
+        output.show({"id": done.id, "fields": done.fields}, f"{done.id} {text}")
+        output.note_secrets(done.secrets)
         if done.twins:
             output.note(f"reads like {', '.join(done.twins[:5])} now; `fleet merge` makes them one")
         if done.is_in_memory:
@@ -281,13 +268,13 @@ def _edit(
             output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 
 
-def _tell_history(pattern: str, fields: dict[str, Any], *, as_json: bool) -> None:
+def _show_history(pattern: str, fields: dict[str, Any]) -> None:
     rows = [pattern]
-    for field, told in fields.items():
-        value = told["value"] if isinstance(told["value"], str) else output.as_json(told["value"])
-        when = f"set {output.when(told['at'])} by {told['by']}" if told["at"] else "as first logged"
+    for field, edit in fields.items():
+        value = edit["value"] if isinstance(edit["value"], str) else output.as_json(edit["value"])
+        when = f"set {output.when(edit['at'])} by {edit['by']}" if edit["at"] else "as first logged"
         rows.append(f"  {field + ':':<12}{one_line(value)}\n  {'':<12}{when}")
-    output.tell({"id": pattern, "fields": fields}, rows, as_json=as_json)
+    output.show({"id": pattern, "fields": fields}, rows)
 
 
 @app.command("merge")
@@ -298,25 +285,24 @@ def _merge(
         bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
     ] = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
-    with output.opened() as workspace:
-        done = lessons.merge(workspace, output.agent_in(workspace, agent), one, other, force=force)
+    with output.acting(agent) as (workspace, who):
+        done = lessons.merge(workspace, who, one, other, force=force)
         seen, others = counted(done.pattern.count("seen"), "time"), ", ".join(done.others)
-        told = f"{done.pattern.id} seen {seen}, with {others}: {done.pattern.text}"
-        output.tell(done.as_found(), f"{told}\n`fleet unmerge {done.changed}` undoes it", as_json=as_json)
+        text = f"{done.pattern.id} seen {seen}, with {others}: {done.pattern.text}"
+        output.show(done.as_found(), f"{text}\n`fleet unmerge {done.changed}` undoes it")
 
 
 @app.command("unmerge")
-def _unmerge(pattern: output.PatternId, agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Undo a merge. Either of the two ids will do."""
-    with output.opened() as workspace:
-        done = lessons.unmerge(workspace, output.agent_in(workspace, agent), pattern)
+    with output.acting(agent) as (workspace, who):
+        done = lessons.unmerge(workspace, who, pattern)
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = counted(done.pattern.count("seen"), "time")
-        told = f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}"
-        output.tell(done.as_found(), told, as_json=as_json)
+        text = f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}"
+        output.show(done.as_found(), text)
 
 
 @app.command("feedback")
@@ -326,23 +312,19 @@ def _feedback(
     hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Say that a lesson helped, or hurt: what hurts more often than it helps is shown as not working."""
     if helped == hurt:
         raise UsageError("say one of --helped and --hurt; nothing was counted")
-    with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
+    with output.acting(agent) as (workspace, who):
+        named = output.chosen.session_named(session)
         lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
         rows = [f"{lesson.id} helped {totals['helped']:,}, hurt {totals['hurt']:,}: {lesson.text}"]
-        if why:
-            rows.append(
-                f"  not working: {why}. `fleet edit {lesson.id} --set text=...` words it better, "
-                f"`fleet retire {lesson.id}` takes it out"
-            )
-        output.tell({"id": lesson.id, **totals, "not_working": why}, rows, as_json=as_json)
+        advice = f"`fleet edit {lesson.id} --set text=...` words it better, `fleet retire {lesson.id}` takes it out"
+        rows += [f"  not working: {why}. {advice}"] if why else []
+        output.show({"id": lesson.id, **totals, "not_working": why}, rows)
 
 
 @app.command("guard")
@@ -350,35 +332,34 @@ def _guard(
     pattern: Annotated[str, output.id_of("[ID]", "A lesson's id; none: list the guards.")] = "",
     decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="What its step needs from now on.")] = "",
     until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
-    as_json: output.Json = False,
 ) -> None:
     """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
     with output.opened() as workspace:
+        guards = starting.Guards(workspace)
         if pattern and decision == "off":
-            gone = starting.Guards(workspace).lift(pattern)
-            output.tell({"lifted": gone}, f"{', '.join(gone)} guards nothing any more", as_json=as_json)
+            lifted = guards.lift(pattern)
+            output.show({"lifted": lifted}, f"{', '.join(lifted)} guards nothing any more")
             return
         if pattern:
-            starting.Guards(workspace).decide(pattern, decision, until)
-        found = [each._asdict() for each in starting.Guards(workspace).all()]
+            guards.decide(pattern, decision, until)
         rows = [
-            f"{each['decision']:<5} {each['until'] or 'no end':<11} {each['trigger']}: "
-            f"{each['lesson'] or each['id'] + ' is retired or gone, and guards nothing'}"
-            for each in found
-        ] or ["no lesson guards anything here"]
-        output.tell({"guards": found}, rows, as_json=as_json)
+            f"{each.decision:<5} {each.until or 'no end':<11} {each.trigger}: "
+            f"{each.lesson or each.id + ' is retired or gone, and guards nothing'}"
+            for each in guards.all()
+        ]
+        document = {"guards": [each._asdict() for each in guards.all()]}
+        output.show(document, rows or "no lesson guards anything here")
 
 
 # --- memories ---------------------------------------------------------------------------------------------------------
 
 
 @app.command("start")
-def _start(as_json: output.Json = False, agent: output.Agent = "", session: output.Session = "") -> None:
+def _start(agent: output.Agent = "", session: output.Session = "") -> None:
     """Print what an agent reads when its session starts."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         context = starting.SessionStart(workspace, who).text(output.chosen.session_named(session))
-        output.tell({"context": context}, context, as_json=as_json)
+        output.show({"context": context}, context)
 
 
 @app.command("promote")
@@ -389,44 +370,38 @@ def _promote(
         typer.Option("--instead-of", metavar="ID", help="A lesson that leaves the memory for it; may be repeated."),
     ] = None,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
-        found = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-        found |= {"instead_of": list(done.left), "memory": done.memory.as_found()}
+        document = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
+        document |= {"instead_of": list(done.left), "memory": done.memory.as_found()}
         rows = [f"{done.id} is in {who}'s memory: {done.text}"]
         rows += [f"instead of {', '.join(done.left)}"] if done.left else []
-        output.tell(found, [*rows, f"`fleet demote {done.id}` takes it out again"], as_json=as_json)
+        output.show(document, [*rows, f"`fleet demote {done.id}` takes it out again"])
 
 
 @app.command("demote")
-def _demote(pattern: output.PatternId, agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _demote(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         done = reflecting.demote(workspace, who, pattern)
-        told = (
-            f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns`"
-            f" and `fleet search` find it\n`fleet promote {done.id}` brings it back"
+        text = (
+            f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
+            f"and `fleet search` find it\n`fleet promote {done.id}` brings it back"
         )
-        output.tell({"id": done.id, "demoted": True, "memory": done.memory.as_found()}, told, as_json=as_json)
+        output.show({"id": done.id, "demoted": True, "memory": done.memory.as_found()}, text)
 
 
 @app.command("stats")
-def _stats(as_json: output.Json = False) -> None:
+def _stats() -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened() as workspace:
-        found, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
-        if as_json:
-            output.say_json(found.as_found() | {"decisions": {"number": decided, "median_days": days}})
-            return
+        totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "nobody yet"
-        output.say(f"Of the whole clan, as this machine knows it (agents here: {whose})\n")
-        # Into a pipe it is as wide everywhere.
+        # A pipe has one width everywhere.
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
-        output.say(found.render(min(columns, output.WIDTH_MAX), readable))
-        if decided:
-            output.say(f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median")
+        rows = [f"Of the whole clan, as this machine knows it (agents here: {whose})\n"]
+        rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
+        rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
+        output.show(totals.as_found() | {"decisions": {"number": decided, "median_days": days}}, rows)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import note, say
+from fleet.cli.output import echo, note
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
@@ -63,15 +63,14 @@ def _join(
     token_env: Annotated[
         str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
     ] = "",
-    as_json: output.Json = False,
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
         joined = Access(workspace).join(url, room, token_env)
         served = ", which the sidecar serves itself" if joined.serve else ""
-        say(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
+        echo(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
         next_ = "`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it"
-        output.tell({"url": access.address(joined), "room": joined.room, "serve": joined.serve}, next_, as_json=as_json)
+        output.show({"url": access.address(joined), "room": joined.room, "serve": joined.serve}, next_)
         if not joined.serve:
             try:
                 asyncio.run(who(Where.named(joined), wait_s=1.0))
@@ -80,13 +79,13 @@ def _join(
 
 
 @live_app.command("leave")
-def _leave(as_json: output.Json = False) -> None:
+def _leave() -> None:
     """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
     with output.opened() as workspace:
         if not Access(workspace).leave():
             raise NoError("this folder is in no live room. Nothing was changed")
         told = "this folder is in no live room any more; what was sent stays with the clan"
-        output.tell({"left": True}, told, as_json=as_json)
+        output.show({"left": True}, told)
 
 
 def _token_in(path: str) -> str:
@@ -139,7 +138,6 @@ app.add_typer(live_app)
 @app.command("who")
 def _who(
     on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
-    as_json: output.Json = False,
     agent: output.Agent = "",
 ) -> None:
     """Show who is online, since when, and on what."""
@@ -154,7 +152,7 @@ def _who(
         for each in found:
             mine = " (here)" if each["here"] else ""
             rows.append(f"{each['agent']:<16} since {output.when(str(each['since']))}  {each['on'] or '-'}{mine}")
-        output.tell({"online": found}, rows or "nobody is online. `fleet sidecar` joins the room", as_json=as_json)
+        output.show({"online": found}, rows or "nobody is online. `fleet sidecar` joins the room")
 
 
 def _say_on(workspace: Workspace, agent: str, text: str) -> str:

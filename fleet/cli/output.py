@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +29,9 @@ COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+Part = tuple[str, str]
+"""A text and its style: a name in ``STYLES``, or ""."""
+Row = tuple[Part, ...]
 WIDTH_MAX = 120
 _ROOM_MIN = 20
 
@@ -48,22 +51,22 @@ _OFFERED_MAX = 100
 
 
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
-    """Return the function that a shell's completion calls; it never fails, and says nothing."""
+    """Return the function that a shell's completion calls; it never fails, and prints nothing."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
         try:
             with opened() as workspace:
                 found = [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)]
                 workspace.warnings.clear()
-                return [(word, screening.one_line(cleaned(told))) for word, told in found[:_OFFERED_MAX]]
-        except (FleetError, OSError, Error):  # who presses a key wants no message in the middle of a line
+                return [(word, screening.one_line(cleaned(text))) for word, text in found[:_OFFERED_MAX]]
+        except (FleetError, OSError, Error):  # a message would stand in the middle of the line that is being typed
             return []
 
     return complete
 
 
 def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    """Offer lessons and discoveries; a retired lesson to whoever knows the beginning of its id."""
+    """Return lessons and discoveries; retired lessons only where the beginning of an id was typed."""
     lessons, is_named = workspace.patterns, len(beginning) > len("p-")
     some = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
     found = lessons.some(some) if is_named else lessons.best("sight", _OFFERED_MAX)
@@ -81,7 +84,6 @@ Agent = Annotated[
 ]
 Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
 
 
 def id_of(metavar: str = "ID", what: str = "A pattern's id; a unique beginning is enough.") -> Any:
@@ -106,11 +108,13 @@ class _Chosen(msgspec.Struct):
     directory: str = ""
     agent: str = ""
     session: str = ""
+    as_json: bool = False
+    """The answer is one JSON document instead of text."""
     owes_json: bool = False
     """One JSON document was asked for, and is not printed yet."""
     has_changed: bool = False
     """The command changed something here."""
-    untold: str = ""
+    unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
     def put(self, *rows: str) -> None:
@@ -119,11 +123,9 @@ class _Chosen(msgspec.Struct):
             print(*rows, sep="\n") if rows else sys.stdout.flush()
         except OSError as why:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(
-                why, BrokenPipeError
-            ):  # the reader has gone, as in `fleet patterns | head`: that is its right
+            if isinstance(why, BrokenPipeError):  # as in `fleet patterns | head`: the reader has its right to go
                 raise typer.Exit from why
-            self.untold = why.strerror or str(why)
+            self.unwritten = why.strerror or str(why)
 
     def root(self) -> Path:
         """Return the workspace's root: ``--dir``, else ``FLEET_DIR``, else the one around the folder that we are in.
@@ -152,12 +154,9 @@ class _Chosen(msgspec.Struct):
         return named or self.agent or os.environ.get("FLEET_AGENT", "")
 
     def session_named(self, named: str = "") -> str:
-        """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else the one that a host tells of.
-
-        Claude Code sets its variable for every command that it runs.
-        """
-        said = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
-        return named or self.session or next(filter(None, said), "")
+        """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else Claude Code's own variable."""
+        variables = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
+        return named or self.session or next(filter(None, variables), "")
 
     def note_given(self, command: str, began: str) -> None:
         """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
@@ -207,11 +206,18 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
         workspace.close()
 
 
+@contextmanager
+def acting(named: str, *, or_guest: bool = False) -> Iterator[tuple[Workspace, str]]:
+    """Open the workspace for one command of an agent; gives both."""
+    with opened() as workspace:
+        yield workspace, agent_in(workspace, named, or_guest=or_guest)
+
+
 def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -> str:
     """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may.
 
-    A name that nobody here has, and that looks like a slip of the pen, is asked about; where nobody can be asked, said:
-    nothing that is logged is lost for it.
+    A new name that is spelt like one that is known here is asked about; where nobody can be asked, a note names both,
+    so that nothing that is logged is lost.
     """
     who = workspace.agent(chosen.agent_named(named), or_guest=or_guest)
     here = workspace.agents_here()
@@ -224,18 +230,18 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
     return who
 
 
-def say(text: str) -> None:
-    """Print to stdout, cleaned; to stderr where one JSON document is still to come there."""
+def echo(text: str) -> None:
+    """Print a text to stdout, cleaned; to stderr where one JSON document is still to come on stdout."""
     if chosen.owes_json:
         note(text)
     else:
         chosen.put(cleaned(text))
 
 
-def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
-    """Print a row of texts, each with a style of ``STYLES`` or "": cleaned, but for a page of fleet's own.
+def echo_row(*parts: Part, is_own: bool = False) -> None:
+    """Print a row of texts with their styles, cleaned, but for a page of fleet's own.
 
-    On a terminal the last text goes on below itself where a line ends, and styles are colours; into a pipe a row is one
+    On a terminal the last text is wrapped into a column of its own, and styles are colours; into a pipe a row is one
     plain line.
     """
     shown = [(text if is_own else cleaned(text), style) for text, style in parts]
@@ -246,6 +252,11 @@ def say_row(*parts: tuple[str, str], is_own: bool = False) -> None:
     chosen.put("".join(painted(text, style) for text, style in shown))
 
 
+def headline(line: str) -> Row:
+    """Return a line of a listing as a row: bold, unless it is indented below another one."""
+    return ((line, "" if line.startswith(" ") else "bold"),)
+
+
 def painted(text: str, style: str) -> str:
     """Return a text in one of ``STYLES``, where the terminal shows colours and nobody asked for none (``NO_COLOR``)."""
     code = STYLES.get(style, "") if text.strip() and _has_colours() else ""
@@ -253,7 +264,7 @@ def painted(text: str, style: str) -> str:
 
 
 def _has_colours() -> bool:
-    """Tell whether what is printed may be coloured."""
+    """Return whether what is printed may be coloured."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
@@ -263,57 +274,66 @@ def note(text: str) -> None:
         print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
 
 
-def tell(found: Any, text: str | Sequence[str], *, as_json: bool) -> None:
-    """Print one answer in the form that was asked for: a JSON document, or a text or its rows; nothing for no rows."""
-    if as_json:
-        say_json(found)
-    else:
-        for row in [text] if isinstance(text, str) else text:
-            say(row)
+def hint(text: str) -> None:
+    """Print a note to whoever reads text; a reader of JSON has the same in the document."""
+    if not chosen.as_json:
+        note(text)
 
 
-def tell_secrets(kinds: tuple[str, ...]) -> None:
-    """Say that secrets were taken out of what was given, if any were."""
+def show(document: Any, rows: str | Iterable[str | Row] = ()) -> None:
+    """Print one answer in the form that was asked for: the JSON document, or the text or its rows."""
+    if chosen.as_json:
+        echo_json(document)
+        return
+    for row in [rows] if isinstance(rows, str) else rows:
+        if isinstance(row, str):
+            echo(row)
+        else:
+            echo_row(*row)
+
+
+def note_secrets(kinds: tuple[str, ...]) -> None:
+    """Print a note that names the kinds of secrets that were taken out of what was given, if any were."""
     if kinds:
         note(f"a secret was taken out ({', '.join(kinds)}); if it was a real one, rotate it")
 
 
-def say_json(found: Any) -> None:
+def echo_json(document: Any) -> None:
     """Print one JSON document, cleaned."""
     chosen.owes_json = False
-    chosen.put(as_json(cleaned(found)))
+    chosen.put(as_json(cleaned(document)))
 
 
-def as_json(found: Any) -> str:
-    """Return one line of JSON that no terminal can stumble over, of a value that is clean."""
-    text = json.dumps(_timed(found), ensure_ascii=False, separators=(",", ":"))
+def as_json(value: Any) -> str:
+    """Return one line of JSON that is safe on a terminal, of a value that is clean."""
+    text = json.dumps(_timed(value), ensure_ascii=False, separators=(",", ":"))
     return re.sub(_UNSAFE_IN_JSON, lambda char: json.dumps(char[0])[1:-1], text)
 
 
-def _timed(found: Any) -> Any:
+def _timed(value: Any) -> Any:
     """Return a value with each stamp as a time of RFC 3339, and its logical counter, where it has one, beside it."""
-    if isinstance(found, str):
-        return found[:_TIME_CHARS] if clock.is_stamp(found) else found
-    if isinstance(found, Mapping):
+    if isinstance(value, str):
+        return value[:_TIME_CHARS] if clock.is_stamp(value) else value
+    if isinstance(value, Mapping):
         counters = {
-            f"{key}_counter": int(value[_TIME_CHARS + 1 :], 16)
-            for key, value in found.items()
-            if isinstance(value, str) and clock.is_stamp(value) and not value.endswith("-0000")
+            f"{key}_counter": int(stamp[_TIME_CHARS + 1 :], 16)
+            for key, stamp in value.items()
+            if isinstance(stamp, str) and clock.is_stamp(stamp) and not stamp.endswith("-0000")
         }
-        return {key: _timed(value) for key, value in found.items()} | counters
-    return [_timed(each) for each in found] if isinstance(found, list | tuple) else found
+        return {key: _timed(each) for key, each in value.items()} | counters
+    return [_timed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def cleaned(found: Any) -> Any:
-    """Return a value with every text in it fit for a terminal, and for a model that reads it there, without secrets.
+def cleaned(value: Any) -> Any:
+    """Return a value with every text in it without secrets, and safe for a terminal and for a model that reads it.
 
-    Whatever is printed goes through here: somebody else may have put anything there.
+    Whatever is printed goes through here: others may have written anything.
     """
-    if isinstance(found, str):
-        return _cleaned(found)
-    if isinstance(found, Mapping):
-        return {cleaned(key): cleaned(value) for key, value in found.items()}
-    return [cleaned(each) for each in found] if isinstance(found, list | tuple) else found
+    if isinstance(value, str):
+        return _cleaned(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(each) for key, each in value.items()}
+    return [cleaned(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @lru_cache(maxsize=256)  # names of fields, agents and kinds stand in every row of a long list
@@ -321,10 +341,10 @@ def _cleaned(text: str) -> str:
     return screening.inert(screening.screen(text).text)
 
 
-def decisions_waiting(waits: Mapping[str, Any]) -> str:
+def pending_decisions(inbox: Mapping[str, Any]) -> str:
     """Return how many decisions wait for a person, since when, and of which kinds."""
-    kinds = ", ".join(f"{number} {kind}" for kind, number in waits["kinds"].items())
-    return f"{counted(waits['number'], 'decision')} since {waits['since']} ({kinds}): fleet inbox"
+    kinds = ", ".join(f"{number} {kind}" for kind, number in inbox["kinds"].items())
+    return f"{counted(inbox['number'], 'decision')} since {inbox['since']} ({kinds}): fleet inbox"
 
 
 def when(stamp: str) -> str:
@@ -333,7 +353,7 @@ def when(stamp: str) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person before something that cannot be undone, unless they said yes already.
+    """Ask a person before something that cannot be undone, unless ``--yes`` was given.
 
     Raises:
         UsageError: there is nobody to ask, or the answer is no.
@@ -347,10 +367,10 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 @contextmanager
-def waiting(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Draw a line that moves while the block waits for somebody, or a bar while it works through ``total`` things.
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each. On stderr, on a terminal only.
+    The block calls the step with the name of each thing that it works on.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None

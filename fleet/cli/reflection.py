@@ -15,7 +15,7 @@ from fleet.app.session_end import Reflected
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
 from fleet.cli import output, serve
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
 from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates, Plan
@@ -47,18 +47,16 @@ def _reflect(
     agrees: Agree = False,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Look back on a session: lessons, notes, a skill, each where it belongs. `fleet undo` takes it back."""
     wanted = session or output.chosen.session
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         if use or agrees:
             _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
                 return
         if since:
-            _all(workspace, who, _days(since), [transcript] if transcript else [], dry_run=dry_run, as_json=as_json)
+            _all(workspace, who, _days(since), [transcript] if transcript else [], dry_run=dry_run)
             return
         if transcript is None and not wanted and not last:
             raise UsageError(
@@ -67,23 +65,23 @@ def _reflect(
         if transcript is not None and not transcript.is_file():
             raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
-        _tell([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)], as_json=as_json)
+        _tell([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)])
 
 
 @app.command("done")
-def _done(session: output.Session = "", agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _done(session: output.Session = "", agent: output.Agent = "") -> None:
     """End the session that runs here: reflect on it now, and log it in the day's log. `/done` runs this."""
-    with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
+    with output.acting(agent) as (workspace, who):
+        named = output.chosen.session_named(session)
         try:
             path = session_end.transcript_of(workspace, session or output.chosen.session)
         except NoError:  # a session without a transcript has been observed, perhaps
             if not (named and _close(workspace, who, named, None)):
                 raise
-            _tell([], as_json=as_json)
+            _tell([])
             return
         done = session_end.reflect(workspace, who, path, by_hand=True)
-        _tell([done], as_json=as_json)
+        _tell([done])
         said = done.plan.reflection if done.plan is not None else None
         _close(workspace, who, done.session, said)
 
@@ -101,10 +99,10 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
         session_end.Choice(workspace).choose(use)
         cap = session_end.Choice(workspace).settings
         costs = f", for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day" if use != "rules" else ""
-        say(f"{use} reflects on this machine from now on{costs}")
+        echo(f"{use} reflects on this machine from now on{costs}")
     if agrees:
         named = session_end.Choice(workspace).agree()
-        say(f"agreed: {for_terminal('; '.join(named))}" if named else "nothing waits for a yes")
+        echo(f"agreed: {for_terminal('; '.join(named))}" if named else "nothing waits for a yes")
 
 
 def _days(given: str) -> float:
@@ -114,7 +112,7 @@ def _days(given: str) -> float:
         raise UsageError(f"--all-since {given[:20]!r}: a number of days belongs there, such as 7d") from None
 
 
-def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool, as_json: bool) -> None:
+def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> None:
     found = session_end.history(workspace, agent, days, paths)
     for trouble in found.troubles:
         note(for_terminal(trouble))
@@ -126,18 +124,18 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in found.waiting]
         asked = {"sessions": rows, "done": found.done, "tokens": tokens, "usd": found.usd}
-        output.tell(asked, told, as_json=as_json)
+        output.show(asked, told)
         return
-    say(told)
+    echo(told)
     done: list[Reflected] = []
-    with output.waiting("Reflecting", len(found.waiting)) as step:
+    with output.progress("Reflecting", len(found.waiting)) as step:
         for each in session_end.reflect_all(workspace, agent, found.waiting):
             done.append(each)
             step(each.session[:36])
-    _tell(done, as_json=as_json, none="nothing was left to reflect on")
+    _tell(done, none="nothing was left to reflect on")
 
 
-def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
+def _tell(done: list[Reflected], none: str = "") -> None:
     rows = [] if done or not none else [none]
     for each in done:
         is_run = each.record is None or each.record.run
@@ -145,10 +143,10 @@ def _tell(done: list[Reflected], *, as_json: bool, none: str = "") -> None:
         if each.record is not None and each.record.run:
             undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
             rows.append(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
-    output.tell([_as_found(each) for each in done], rows, as_json=as_json)
+    output.show([_as_found(each) for each in done], rows)
     for why in dict.fromkeys(each.record.why for each in done if each.record is not None and each.record.saved):
-        if why and not as_json:  # of what saved nothing the reason is told above
-            note(for_terminal(why))
+        if why:  # of what saved nothing the reason is told above
+            output.hint(for_terminal(why))
 
 
 def _plan_told(each: Reflected) -> str:
@@ -198,7 +196,6 @@ def _tidy(
         ),
     ] = None,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
     if mode not in set(Mode):
@@ -206,7 +203,7 @@ def _tidy(
     text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.opened() as workspace:
         done = tidying.tidy(workspace, output.agent_in(workspace, agent), Mode(mode), is_trial=dry_run, report=text)
-        output.tell(_tidied_as_json(done), _tidied_rows(done, is_trial=dry_run), as_json=as_json)
+        output.show(_tidied_as_json(done), _tidied_rows(done, is_trial=dry_run))
 
 
 def _tidied_as_json(done: Tidied) -> dict[str, Any]:
@@ -258,19 +255,17 @@ def _sleep(
     ] = False,
     remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Take that timer out.")] = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
-    with output.opened() as workspace:
-        named = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, named):
         if install_timer or remove_timer:
             act = serve.uninstall if remove_timer else serve.install
-            act(serve.timer(workspace, named), dry_run=dry_run, as_json=as_json)
+            act(serve.timer(workspace, named), dry_run=dry_run)
             return
         done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
         found = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}
         found["recovered"] = done.recovered
-        output.tell(found, _slept_rows(done, is_trial=dry_run), as_json=as_json)
+        output.show(found, _slept_rows(done, is_trial=dry_run))
     if any(each.error for each in done.phases):
         raise typer.Exit(EXIT_REFUSED)
 
@@ -315,7 +310,6 @@ def _consolidate(
     ] = None,
     session: output.Session = "",
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
@@ -323,24 +317,24 @@ def _consolidate(
             output.chosen.root()
         except NoError as why:  # its exit code would say that a gate is closed
             raise UsageError(str(why)) from why
-    with output.opened() as workspace:
-        who, named = output.agent_in(workspace, agent), output.chosen.session_named(session)
+    with output.acting(agent) as (workspace, who):
+        named = output.chosen.session_named(session)
         if check:
-            _tell_gates(consolidating.check(workspace, who, named), as_json=as_json)
+            _tell_gates(consolidating.check(workspace, who, named))
             return
         done = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
-        _tell_consolidated(done, dry_run=dry_run, as_json=as_json)
+        _tell_consolidated(done, dry_run=dry_run)
     if done.plan is None:
         if done.gates.holder:
             raise BusyError(f"the lock is held by {done.gates.holder}; nothing was done")
         raise typer.Exit(EXIT_NO)
 
 
-def _tell_gates(gates: Gates, *, as_json: bool) -> None:
+def _tell_gates(gates: Gates) -> None:
     """Say how the gates stand; exit 0 where all are open, 1 where one is closed, 3 where nobody can tell."""
     found = {"open": gates.is_open, "hours": None if gates.hours is None else round(gates.hours, 2)}
     found |= {name: getattr(gates, name) for name in ("sessions", "holder", "trouble")}
-    output.tell(found, f"{'open' if gates.is_open else 'closed'}: {gates.summary()}", as_json=as_json)
+    output.show(found, f"{'open' if gates.is_open else 'closed'}: {gates.summary()}")
     if gates.trouble:
         note(f".agents/.consolidation-lock {gates.trouble}; `fleet consolidate --force` writes it anew")
         raise typer.Exit(EXIT_REFUSED)
@@ -348,7 +342,7 @@ def _tell_gates(gates: Gates, *, as_json: bool) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> None:
+def _tell_consolidated(done: Consolidated, *, dry_run: bool) -> None:
     plan = done.plan or Plan({}, {})
     rows = [f"{name}: {told}" for name, told in plan.phases.items()]
     if dry_run and done.diff:
@@ -360,7 +354,7 @@ def _tell_consolidated(done: Consolidated, *, dry_run: bool, as_json: bool) -> N
     found = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.summary()}
     found |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
     phases = [{"phase": name, "told": told} for name, told in plan.phases.items()]
-    output.tell(found | {"phases": phases}, rows, as_json=as_json)
+    output.show(found | {"phases": phases}, rows)
 
 
 @app.command("migrate")
@@ -370,11 +364,9 @@ def _migrate(
         bool, typer.Option("--agents-md", help="Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, who):
         done = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
         rows = [*done.files, *([done.diff] if done.diff else [])]
         if not rows:
@@ -384,4 +376,4 @@ def _migrate(
         else:
             rows.append(f"undo: fleet undo {done.run}")
         found = {"files": list(done.files), "run": done.run, "diff": done.diff, "dry_run": dry_run}
-        output.tell(found, rows, as_json=as_json)
+        output.show(found, rows)

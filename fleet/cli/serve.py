@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, note, say
+from fleet.cli.output import EXIT_NO, echo, note
 from fleet.model.errors import UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Service
@@ -27,15 +27,14 @@ app = output.commands()
 @app.command("poll")
 def _poll(
     local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
-    as_json: output.Json = False,
     agent: output.Agent = "",
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.opened() as workspace:
         done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
-    output.tell(msgspec.to_builtins(done), _as_text(done), as_json=as_json)
-    for told in [] if as_json else done.errors:
-        note(told)
+    output.show(msgspec.to_builtins(done), _as_text(done))
+    for told in done.errors:
+        output.hint(told)
     raise typer.Exit(done.exit)
 
 
@@ -67,24 +66,23 @@ def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
         return
     from fleet.serve.sidecar import run  # with the libraries that look on and wait
 
-    with output.opened() as workspace:
-        named = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, named):
         if not run(workspace, named):
-            say(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
+            echo(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
 
 
 @sidecar_app.command("install")
-def _install(dry_run: output.DryRun = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _install(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
     with output.opened() as workspace:
-        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run, as_json=as_json)
+        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
-def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "", as_json: output.Json = False) -> None:
+def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
     with output.opened() as workspace:
-        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run, as_json=as_json)
+        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
 
 
 def _service(workspace: Workspace, agent: str) -> Service:
@@ -101,21 +99,21 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fleet", command, "--agent", agent, "--dir", str(workspace.root)]
 
 
-def install(service: Service, *, dry_run: bool, as_json: bool) -> None:
+def install(service: Service, *, dry_run: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
     for path, data in service.files.items():
         if dry_run:
             note(f"would write {path}")
-            say(data.decode().rstrip())
+            echo(data.decode().rstrip())
     if not dry_run:
         service.write()
-        say("\n".join(f"wrote {path}" for path in service.files))
+        echo("\n".join(f"wrote {path}" for path in service.files))
     left = _call(service.start, dry_run=dry_run)
-    output.tell({"files": list(map(str, service.files)), "to_run": left}, (), as_json=as_json)
+    output.show({"files": list(map(str, service.files)), "to_run": left}, ())
 
 
-def uninstall(service: Service, *, dry_run: bool, as_json: bool) -> None:
+def uninstall(service: Service, *, dry_run: bool) -> None:
     """End a service, and take its files out; nothing else."""
     there, left = [str(path) for path in service.files if path.exists()], list[str]()
     if there:
@@ -125,7 +123,7 @@ def uninstall(service: Service, *, dry_run: bool, as_json: bool) -> None:
             service.take_out()
     rows = [f"{'would remove' if dry_run else 'removed'} {path}" for path in there]
     none = f"{next(iter(service.files))} is not there; nothing was changed"
-    output.tell({"files": there, "to_run": left}, rows or none, as_json=as_json)
+    output.show({"files": there, "to_run": left}, rows or none)
 
 
 def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
@@ -138,18 +136,17 @@ def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
             except (OSError, subprocess.TimeoutExpired):
                 done = None
             if done is not None and done.returncode == 0:
-                say(f"ran: {shlex.join(words)}")
+                echo(f"ran: {shlex.join(words)}")
                 continue
         left.append(shlex.join(words))
-        say(f"run: {left[-1]}")
+        echo(f"run: {left[-1]}")
     return left
 
 
 @sidecar_app.command("status")
-def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
+def _status(agent: output.Agent = "") -> None:
     """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
-    with output.opened() as workspace:
-        named = output.agent_in(workspace, agent)
+    with output.acting(agent) as (workspace, named):
         holder = units.Seat(workspace.files, workspace.local, named).holder()
         marks = schedule.Memory(workspace.files, workspace.local).read()
         found = {
@@ -164,7 +161,7 @@ def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
             "next_sync": _when(marks.next_ms),
             "unit": _unit(workspace, named),
         }
-        output.tell(found, _as_rows(found), as_json=as_json)
+        output.show(found, _as_rows(found))
         if holder is None:
             raise typer.Exit(EXIT_NO)
 

@@ -14,7 +14,7 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from fleet import hook
 from fleet.app import finding, moving, session_end, setup, sharing, starting
 from fleet.cli import output
-from fleet.cli.output import note, say
+from fleet.cli.output import echo, note
 from fleet.hosts import install
 from fleet.hosts.install import Changed, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
@@ -65,7 +65,6 @@ def _init(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
-    as_json: output.Json = False,
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
 
@@ -76,7 +75,7 @@ def _init(
     if host not in ("", "none"):
         install.check_host(host)
     named = output.chosen.agent_named(agent)
-    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes and not as_json
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes and not output.chosen.as_json
     if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
@@ -95,16 +94,16 @@ def _init(
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
-    if is_new and (yes or as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+    if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
         done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     for line in done:
-        say(line)
+        echo(line)
     _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=made.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
-        say("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+        echo("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
         _tell_found(workspace)
     who = "" if ephemeral else workspace.agent(named)
@@ -113,7 +112,7 @@ def _init(
         _offer_host(workspace, host, asks=asks)
         _tell_next(workspace)
     said = {"workspace": str(workspace.root), "is_new": made.is_new, "agent": who, "did": done}
-    output.tell(said | {"remote": sharing.Membership(workspace).shown()}, (), as_json=as_json)
+    output.show(said | {"remote": sharing.Membership(workspace).shown()}, ())
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
@@ -126,7 +125,7 @@ def _another_home(root: Path, *, asks: bool) -> str:
     if asks:
         told = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
         return str(typer.prompt(told, default=proposed)).strip()
-    say(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
+    echo(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
     return proposed
 
 
@@ -159,7 +158,7 @@ def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
         named = "git" if is_named else "none"
     if named:
         who = sharing.Membership(workspace).name_author(named)
-        say(f"commits are made as {who}" if who else "commits bear no person's name")
+        echo(f"commits are made as {who}" if who else "commits bear no person's name")
 
 
 def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks: bool) -> None:
@@ -174,9 +173,9 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         lessons = counted(there.patterns + there.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
             done = moving.import_files(workspace, agent, kept)
-            say(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
+            echo(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
     if found := moving.proposals(workspace, agent, [], 30).found:
-        say(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
+        echo(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 
 def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
@@ -189,7 +188,7 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     if host in ("", "none"):
         return
     changed = any(each.is_other for each in file.install())
-    say(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
+    echo(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
 
 
 def _tell_next(workspace: Workspace) -> None:
@@ -200,13 +199,13 @@ def _tell_next(workspace: Workspace) -> None:
         if is_called
         else "`fleet install claude-code` lets each session start with what is known"
     )
-    say(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
+    echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
 
 def _tell_found(workspace: Workspace) -> None:
     """Ask the clan what it knows, and say what to do next. Without an answer the workspace stands all the same."""
     try:
-        with output.waiting("Fetching"):
+        with output.progress("Fetching"):
             done = sharing.fetch(workspace, workspace.agent())
     except FleetError as why:
         note(f"the clan's lessons are not here yet: {why}")
@@ -218,31 +217,33 @@ def _tell_found(workspace: Workspace) -> None:
     if workspace.tree.head() and (lessons or found):
         agents = {each for lesson in workspace.patterns.lessons() for each in lesson.agents()}
         whose = f" from {counted(len(agents), 'agent')}" if agents else ""
-        say(f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}")
+        echo(
+            f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}"
+        )
     else:
-        say(f"{done.remote} answers, and knows nothing yet")
+        echo(f"{done.remote} answers, and knows nothing yet")
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     found = Embeddings(workspace)
     state, what = found.state, found.hint
     if state == "missing" and is_new:
-        say(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
+        echo(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
     question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
     if state == "unagreed" and _is_agreed(question, yes=yes):
         found.agree()
-        say(f"lessons are embedded by {what}")
+        echo(f"lessons are embedded by {what}")
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
     if not (host := Notices(workspace).unagreed()):
         return
     if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
-        say(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
+        echo(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
         return
     try:
         Notices(workspace).agree()
-        say(f"messages go to {host}")
+        echo(f"messages go to {host}")
     except UsageError as why:
         note(f"[notify] webhook: {why}")
 
@@ -263,13 +264,12 @@ def _install(
     plugin_dir: Annotated[
         bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
-    as_json: output.Json = False,
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
         folder = str(install.PLUGIN)
-        output.tell({"plugin": folder}, folder, as_json=as_json)
+        output.show({"plugin": folder}, folder)
         return
     file = _file(project=project, user=user)
     _tell(
@@ -277,9 +277,8 @@ def _install(
         f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
         f"{file.path} calls fleet already; nothing was changed",
         dry_run=dry_run,
-        as_json=as_json,
     )
-    if not (dry_run or as_json):
+    if not (dry_run or output.chosen.as_json):
         _ask_to_reflect(host)
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
@@ -291,7 +290,6 @@ def _uninstall(
     project: Project = False,
     user: User = False,
     dry_run: output.DryRun = False,
-    as_json: output.Json = False,
 ) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
@@ -301,7 +299,6 @@ def _uninstall(
         f"{file.path} does not call fleet any more; what was learned stays where it is",
         f"{file.path} does not call fleet; nothing was changed",
         dry_run=dry_run,
-        as_json=as_json,
     )
 
 
@@ -319,7 +316,7 @@ def _completion(
     # Printed, never installed: a shell's files are a person's.
     if shell not in SHELLS:
         raise UsageError(f"there is a script for {', '.join(SHELLS)}, not for {shell[:40]!r}")
-    say(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
+    echo(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
 
 
 def _file(*, project: bool, user: bool) -> SettingsFile:
@@ -353,24 +350,24 @@ def _ask_to_reflect(host: str) -> None:
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
-def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool, as_json: bool) -> None:
+def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
     """Tell what became of the settings, the first of these files, and of the pages beside them."""
     if dry_run:
         for each in done:
             old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (each.before, each.after))
             for line in difflib.unified_diff(old_lines, new_lines, str(each.path), str(each.path), lineterm=""):
-                say(line)
+                echo(line)
         note("nothing was changed")
     else:
-        say(new if any(each.is_other for each in done) else old)
+        echo(new if any(each.is_other for each in done) else old)
         for each in done[1:]:
             if each.is_theirs:
                 note(f"{each.path} is not as fleet wrote it: it was left alone")
             elif each.is_other:
-                say(f"{'wrote' if each.after else 'took out'} {each.path}")
+                echo(f"{'wrote' if each.after else 'took out'} {each.path}")
     changed = [str(each.path) for each in done if each.is_other]
     left = [str(each.path) for each in done if each.is_theirs]
-    output.tell({"changed": changed, "left": left, "dry_run": dry_run}, (), as_json=as_json)
+    output.show({"changed": changed, "left": left, "dry_run": dry_run}, ())
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -390,7 +387,6 @@ def _config(
         ),
     ] = "",
     value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
-    as_json: output.Json = False,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
     if (action, bool(name)) not in {("", False), ("get", True), ("set", True)} or (value and action != "set"):
@@ -399,18 +395,18 @@ def _config(
     with output.opened() as workspace:
         if action == "set":
             ((name, found),) = setup.configure(workspace, {name: value}).items()
-            output.tell({"name": name, "value": found}, f"{name} = {config.as_toml(found)}", as_json=as_json)
+            output.show({"name": name, "value": found}, f"{name} = {config.as_toml(found)}")
             return
         wanted = config.find(name)
         shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
-        if as_json:
-            output.say_json({"settings": [each._asdict() for each in shown]})
+        if output.chosen.as_json:
+            output.echo_json({"settings": [each._asdict() for each in shown]})
             return
         if [name] == wanted:
             for each in shown:
-                say(each.value if isinstance(each.value, str) else config.as_toml(each.value))
+                echo(each.value if isinstance(each.value, str) else config.as_toml(each.value))
             return
         for each in shown:
             told = output.cleaned("not set" if each.value is None else config.as_toml(each.value))
             cut = told if len(told) <= _VALUE_CHARS_MAX else f"{told[:_VALUE_CHARS_MAX]}..."
-            output.say_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))
+            output.echo_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))

@@ -9,7 +9,7 @@ import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, note, say
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -40,7 +40,6 @@ def _import(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken, and what not.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every piece left out, and why.")] = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Take in what people and other tools wrote: lessons.md, LEARNINGS.md, CLAUDE.md, .cursorrules, JSON lines.
 
@@ -53,31 +52,31 @@ def _import(
     with output.opened() as workspace:
         if from_transcripts:
             who, said = output.agent_in(workspace, agent), "" if dry_run else accepted
-            _propose(workspace, who, paths or [], days, said, asks=not dry_run, as_json=as_json)
+            _propose(workspace, who, paths or [], days, said, asks=not dry_run)
             return
         files = importer.files_in(workspace, paths or [])
         if dry_run:
             done = importer.Imported.preview(files)
         else:
-            with output.waiting("Importing", len(files)) as step:
+            with output.progress("Importing", len(files)) as step:
                 done = moving.import_files(
                     workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
                 )
-    _tell_import(done, paths or [], is_dry=dry_run, is_verbose=verbose, as_json=as_json)
+    _tell_import(done, paths or [], is_dry=dry_run, is_verbose=verbose)
 
 
-def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool, as_json: bool) -> None:
+def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Say what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if done.files.get(path) == 0]
-    if as_json:
+    if output.chosen.as_json:
         same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
         found = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
         found |= {"skipped": dict(sorted(done.skipped.items()))}
         found |= {"left": [_piece(each) for each in done.pieces if each.left]}
-        output.say_json(found | ({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}))
+        output.echo_json(found | ({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}))
     else:
         _tell_pieces(done, is_dry=is_dry, is_verbose=is_verbose)
-    if done.retired and not as_json:
+    if done.retired and not output.chosen.as_json:
         number = counted(len(done.retired), "lesson")
         were = "was" if len(done.retired) == 1 else "were"
         note(
@@ -103,17 +102,17 @@ def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
         for each in done.pieces:
             if not each.left:
                 category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:_LESSON_SHOWN]
-                say(f"{_place(each):<28}  {category:<18}  {text}")
+                echo(f"{_place(each):<28}  {category:<18}  {text}")
         files = counted(sum(map(bool, done.files.values())), "file")
-        say(f"{lessons} and {found} would be taken from {files}; nothing was written")
+        echo(f"{lessons} and {found} would be taken from {files}; nothing was written")
     else:
-        say(f"{lessons} read, {done.patterns_new:,} new; {found} read, {done.discoveries_new:,} new")
+        echo(f"{lessons} read, {done.patterns_new:,} new; {found} read, {done.discoveries_new:,} new")
     for reason, number in sorted(done.skipped.items()):
-        say(f"{number:,} left out: {reason}")
+        echo(f"{number:,} left out: {reason}")
     if is_verbose:
         for each in done.pieces:
             if each.left:
-                say(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:_LESSON_SHOWN]}")
+                echo(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:_LESSON_SHOWN]}")
     elif done.skipped:
         note("`fleet import --verbose` names each of them with file and line")
 
@@ -127,15 +126,13 @@ def _piece(each: Piece) -> dict[str, Any]:
     return {"path": each.path, "line": each.line, "text": each.text, **more}
 
 
-def _propose(
-    workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool, as_json: bool
-) -> None:
+def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool) -> None:
     """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
     offer = moving.proposals(workspace, agent, paths, days)
     for trouble in offer.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
     rows = [{"number": at, **each._asdict()} for at, each in offer.found.items()]
-    if not as_json:
+    if not output.chosen.as_json:
         _tell_proposals(rows, offer.sessions)
         if not offer.sessions and not paths:
             note(f"no session of this project is younger than {days:g} days: `--days` looks further back")
@@ -144,17 +141,19 @@ def _propose(
     logged = moving.accept(workspace, agent, offer, accepted)
     done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
     told = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
-    output.tell({"sessions": offer.sessions, "proposals": rows, "logged": done}, told, as_json=as_json)
-    if rows and not logged and not as_json:
-        note("nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards")
+    output.show({"sessions": offer.sessions, "proposals": rows, "logged": done}, told)
+    if rows and not logged:
+        output.hint(
+            "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
+        )
 
 
 def _tell_proposals(rows: list[dict[str, Any]], sessions: int) -> None:
     for each in rows:
         often = f", {each['times']} times" if each["times"] > 1 else ""
-        say(f"{each['number']:>3}  {each['kind']:<12} {each['text']}")
-        say(f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}")
-    say(f"{counted(len(rows), 'proposal')} from {counted(sessions, 'session')}")
+        echo(f"{each['number']:>3}  {each['kind']:<12} {each['text']}")
+        echo(f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}")
+    echo(f"{counted(len(rows), 'proposal')} from {counted(sessions, 'session')}")
 
 
 def _tell_refused(told: list[str], what: str, rest: str) -> None:
@@ -168,16 +167,15 @@ def _tell_refused(told: list[str], what: str, rest: str) -> None:
 
 @app.command("export")
 def _export(
-    as_json: output.Json = False,
     as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
 ) -> None:
     """Print everything this machine knows. All lessons, retired ones too, and all discoveries; JSON unless told."""
-    if as_json and as_page:
+    if output.chosen.as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
             for row in pages.everything(workspace).rstrip("\n").split("\n"):
-                say(row)
+                echo(row)
         else:
             found = moving.export(workspace)
             with workspace.snapshot():
@@ -199,13 +197,12 @@ def _one_part(value: Any) -> str:
 def _backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A .tar.gz file to write.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
-    as_json: output.Json = False,
 ) -> None:
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
     with output.opened() as workspace:
         done = moving.backup(workspace, target, overwrite=yes)
         told = f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it"
-        output.tell(done._asdict(), told, as_json=as_json)
+        output.show(done._asdict(), told)
         for path in done.left:
             note(f"left out, since it is no plain file, too large or oddly named: {path}")
         if done.left:
@@ -216,7 +213,6 @@ def _backup(
 def _restore_backup(
     source: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Made by fleet backup.")],
     yes: output.Yes = False,
-    as_json: output.Json = False,
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
     root = output.chosen.root_to_be()
@@ -230,16 +226,16 @@ def _restore_backup(
         rows += [f"another version is here; the one of the backup lies beside it: {path}" for path in done.beside]
         left = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
         found = {"lines": done.lines, "entries": done.entries, "files": done.files, "beside": done.beside}
-        output.tell(found | {"refused": left}, rows, as_json=as_json)
+        output.show(found | {"refused": left}, rows)
         _tell_refused(left, "part", "all else is restored")
 
 
 @app.command("upgrade")
-def _upgrade(yes: output.Confirmed = False, as_json: output.Json = False) -> None:
+def _upgrade(yes: output.Confirmed = False) -> None:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
         done = moving.upgrade(workspace, yes=yes)
-        output.tell({"did": done}, done, as_json=as_json)
+        output.show({"did": done}, done)
 
 
 @app.command("purge")
@@ -254,7 +250,6 @@ def _purge(
     ],
     yes: output.Yes = False,
     agent: output.Agent = "",
-    as_json: output.Json = False,
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
     with output.opened() as workspace:
@@ -264,7 +259,7 @@ def _purge(
         places = [{"path": path, "line": line} for path, line in done.remains]
         found = {"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places}
         head = f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}"
-        output.tell(found, [head, *done.advice(workspace)], as_json=as_json)
+        output.show(found, [head, *done.advice(workspace)])
         if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)
 
@@ -273,17 +268,16 @@ def _purge(
 
 
 @app.command("status")
-def _status(as_json: output.Json = False, agent: output.Agent = "") -> None:
+def _status(agent: output.Agent = "") -> None:
     """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
-    with output.opened() as workspace:
-        who = output.agent_in(workspace, agent, or_guest=True)
+    with output.acting(agent, or_guest=True) as (workspace, who):
         found = doctor.status(workspace, who)
-        if as_json:
-            output.say_json(found)
+        if output.chosen.as_json:
+            output.echo_json(found)
         else:
             for label, lines in _sections(found):
                 for at, line in enumerate(filter(None, lines)):
-                    output.say_row((f"{'' if at else label:<{_LABEL}}", "bold"), (line, ""))
+                    output.echo_row((f"{'' if at else label:<{_LABEL}}", "bold"), (line, ""))
 
 
 def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -320,7 +314,7 @@ def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
     if waits["number"]:
-        yield "inbox", [output.decisions_waiting(waits)]
+        yield "inbox", [output.pending_decisions(waits)]
     for each in found["guards"]:
         yield "guard", [f"{each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"]
 
@@ -371,22 +365,21 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 @app.command("doctor")
 def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
-    as_json: output.Json = False,
 ) -> None:
     """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
-        with output.waiting("Looking"):
+        with output.progress("Looking"):
             worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
         told = {each.what for each in found}
         workspace.warnings = [each for each in workspace.warnings if each not in told]
-        if as_json:
-            output.say_json({"worst": worst, "findings": [each._asdict() for each in found]})
+        if output.chosen.as_json:
+            output.echo_json({"worst": worst, "findings": [each._asdict() for each in found]})
         else:
             for each in found:
                 level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))
-                output.say_row((f"{level:<8}", style), (f"{each.check + ':':<12}", ""), (each.what, ""))
+                output.echo_row((f"{level:<8}", style), (f"{each.check + ':':<12}", ""), (each.what, ""))
                 for part in (each.means, each.do) if each.level != "ok" else ():
                     if part:
-                        output.say_row((f"{'':<20}", ""), (part, ""))
+                        output.echo_row((f"{'':<20}", ""), (part, ""))
     if worst in ("warning", "error"):
         raise typer.Exit(EXIT_NO)
