@@ -20,7 +20,7 @@ from fleet.hosts.local import (
     TimeUpError,
     explained,
 )
-from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, BadPayloadError, Payload
+from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, Payload
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
 
@@ -84,12 +84,12 @@ def _guarded(call: Call) -> _Said:
 def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
     try:
         payload = Payload.parse(call.event, _read(), environment)
-    except BadPayloadError as why:
-        call.root = find_root("", environment)
+    except (ValueError, RecursionError) as why:
+        call.root = _find_root("", environment)
         call.log(f"the payload was not read: {why}")
         return _NOTHING
     call.host, call.session, call.subagent = payload.host, payload.session, payload.subagent
-    call.root = find_root(payload.cwd, environment)
+    call.root = _find_root(payload.cwd, environment)
     if not call.root:
         return _NOTHING
     if not payload.event:
@@ -168,7 +168,7 @@ def _might_object(call: Call, payload: Payload) -> bool:
     return False
 
 
-def find_root(cwd: str, environment: Mapping[str, str]) -> str:
+def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
     """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is.
 
     That folder is the payload's, or the project that the host names. Our own is asked for where neither is said: some

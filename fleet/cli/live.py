@@ -1,4 +1,4 @@
-"""Live rooms: serve one, join or leave one, and see who is online. It loads the libraries of live sync."""
+"""Commands for live rooms: serve one, join or leave one, and see who is online. Imports the libraries of live sync."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import signal
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,10 +67,10 @@ def _join(
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
         joined = Access(workspace).join(url, room, token_env)
-        served = ", which the sidecar serves itself" if joined.serve else ""
-        echo(f"this folder is in room {joined.room} at {access.address(joined)}{served}")
-        next_ = "`fleet sidecar` goes there, and `fleet who` shows who is there; `fleet live leave` withdraws it"
-        output.show({"url": access.address(joined), "room": joined.room, "serve": joined.serve}, next_)
+        url, served = access.address(joined), ", which the sidecar serves itself" if joined.serve else ""
+        echo(f"this folder is in room {joined.room} at {url}{served}")
+        next_ = "`fleet sidecar` connects to it, `fleet who` shows who is there; `fleet live leave` withdraws it"
+        output.show({"url": url, "room": joined.room, "serve": joined.serve}, next_)
         if not joined.serve:
             try:
                 asyncio.run(who(Where.named(joined), wait_s=1.0))
@@ -84,8 +84,7 @@ def _leave() -> None:
     with output.opened() as workspace:
         if not Access(workspace).leave():
             raise NoError("this folder is in no live room. Nothing was changed")
-        told = "this folder is in no live room any more; what was sent stays with the clan"
-        output.show({"left": True}, told)
+        output.show({"left": True}, "this folder is in no live room any more; what was sent stays with the clan")
 
 
 def _token_in(path: str) -> str:
@@ -102,7 +101,7 @@ def _token_in(path: str) -> str:
 
 
 def _certificate_of(cert: str, key: str) -> ssl.SSLContext | None:
-    """Return what TLS needs, from two files; None for no files."""
+    """Return the TLS context of two files; None for no files."""
     if not cert and not key:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -114,22 +113,22 @@ def _certificate_of(cert: str, key: str) -> ssl.SSLContext | None:
 
 
 async def _served(rules: Rules, port: int, certificate: ssl.SSLContext | None) -> None:
-    ending = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, ending.set)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
         try:
-            found = await stack.enter_async_context(serving(Rooms(rules, os.urandom), port, certificate))
+            bound = await stack.enter_async_context(serving(Rooms(rules, os.urandom), port, certificate))
         except OSError as why:
             raise FleetError(
                 f"cannot listen on {rules.host}:{port} ({why.strerror}); nothing was started. "
                 "Another one may run already; else name another --port"
             ) from why
-        stack.enter_context(access.published(found, rules.token))
+        stack.enter_context(access.published(bound, rules.token))
         scheme = "ws" if certificate is None else "wss"
         shown = f"[{rules.host}]" if ":" in rules.host else rules.host
-        print(f"serving on {scheme}://{shown}:{found}", flush=True)
-        await ending.wait()
+        print(f"serving on {scheme}://{shown}:{bound}", flush=True)
+        await stopped.wait()
 
 
 app.add_typer(live_app)
@@ -142,24 +141,28 @@ def _who(
 ) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
-        told_on = "" if on is None else _say_on(workspace, output.agent_in(workspace, agent), on)
         here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
-        found = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
-        for each in found:  # our own sidecar tells the others in a moment
-            if on is not None and here.get(str(each["replica"])) == output.agent_in(workspace, agent):
-                each["on"] = told_on
-        rows = []
-        for each in found:
-            mine = " (here)" if each["here"] else ""
-            rows.append(f"{each['agent']:<16} since {output.when(str(each['since']))}  {each['on'] or '-'}{mine}")
-        output.show({"online": found}, rows or "nobody is online. `fleet sidecar` joins the room")
+        topic, own = "", set[str]()
+        if on is not None:
+            who = output.agent_in(workspace, agent)
+            topic, own = _note_topic(workspace, who, on), {name for name, agent in here.items() if agent == who}
+        online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
+        for member in online:  # our own sidecar publishes it in a moment
+            if member["replica"] in own:
+                member["on"] = topic
+        output.show({"online": online}, list(map(_row, online)) or "nobody is online. `fleet sidecar` joins the room")
 
 
-def _say_on(workspace: Workspace, agent: str, text: str) -> str:
-    """Note what an agent is on, for its sidecar to tell; return it as it is told."""
-    told = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
-    workspace.state.put(**{f"on:{agent}": told})
-    return told
+def _row(member: dict[str, Any]) -> str:
+    here = " (here)" if member["here"] else ""
+    return f"{member['agent']:<16} since {output.when(member['since'])}  {member['on'] or '-'}{here}"
+
+
+def _note_topic(workspace: Workspace, agent: str, text: str) -> str:
+    """Note what an agent is on, for its sidecar to publish; return it as it will be published."""
+    topic = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
+    workspace.state.put(**{f"on:{agent}": topic})
+    return topic
 
 
 def _online(workspace: Workspace) -> list[Online]:

@@ -1,8 +1,6 @@
-"""Commands that look back and keep notes in order: reflect on sessions, end the one that runs, tidy, sleep.
+"""Commands of reflection and housekeeping: reflect on sessions, tidy notes, sleep, merge daily logs into topics."""
 
-They merge daily logs into topics, too, and migrate a scratchpad to such logs.
-"""
-
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +12,15 @@ from fleet.app.consolidating import Consolidated
 from fleet.app.session_end import Reflected
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
+from fleet.app.writing import Plan
 from fleet.cli import output, serve
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
 from fleet.model.errors import BusyError, NoError, UsageError
+from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import READY
-from fleet.reflect.consolidation import Gates, Plan
+from fleet.reflect.consolidation import Gates
 from fleet.reflect.housekeeping import Mode
+from fleet.reflect.records import Record
 from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, for_terminal
@@ -65,7 +66,7 @@ def _reflect(
         if transcript is not None and not transcript.is_file():
             raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
-        _tell([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)])
+        _show([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)])
 
 
 @app.command("done")
@@ -75,34 +76,33 @@ def _done(session: output.Session = "", agent: output.Agent = "") -> None:
         named = output.chosen.session_named(session)
         try:
             path = session_end.transcript_of(workspace, session or output.chosen.session)
-        except NoError:  # a session without a transcript has been observed, perhaps
+        except NoError:  # a session without a transcript may still have observations
             if not (named and _close(workspace, who, named, None)):
                 raise
-            _tell([])
+            _show([])
             return
         done = session_end.reflect(workspace, who, path, by_hand=True)
-        _tell([done])
-        said = done.plan.reflection if done.plan is not None else None
-        _close(workspace, who, done.session, said)
+        _show([done])
+        _close(workspace, who, done.session, done.plan.reflection if done.plan is not None else None)
 
 
-def _close(workspace: Workspace, agent: str, session: str, said: Reflection | None) -> str:
-    """Log what a session did; return what came of it, "" for nothing."""
-    told = consolidating.close_session(workspace, agent, session, said).summary()
-    if told:
-        output.note(told)
-    return told
+def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None) -> str:
+    """Log what a session did in the day's log; return what was written, "" for nothing."""
+    message = consolidating.close_session(workspace, agent, session, reflection).summary()
+    if message:
+        note(message)
+    return message
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
     if use:
         session_end.Choice(workspace).choose(use)
-        cap = session_end.Choice(workspace).settings
-        costs = f", for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day" if use != "rules" else ""
+        limits = session_end.Choice(workspace).settings
+        costs = f", for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day" if use != "rules" else ""
         echo(f"{use} reflects on this machine from now on{costs}")
     if agrees:
-        named = session_end.Choice(workspace).agree()
-        echo(f"agreed: {for_terminal('; '.join(named))}" if named else "nothing waits for a yes")
+        agreed = session_end.Choice(workspace).agree()
+        echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
 
 
 def _days(given: str) -> float:
@@ -113,68 +113,70 @@ def _days(given: str) -> float:
 
 
 def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> None:
-    found = session_end.history(workspace, agent, days, paths)
-    for trouble in found.troubles:
+    history = session_end.history(workspace, agent, days, paths)
+    for trouble in history.troubles:
         note(for_terminal(trouble))
-    tokens = sum(each.tokens for each in found.waiting)
-    told = (
-        f"{counted(len(found.waiting), 'session')} to reflect on, {found.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${found.usd:.2f} with {session_end.Choice(workspace).named}"
+    tokens = sum(each.tokens for each in history.waiting)
+    summary = (
+        f"{counted(len(history.waiting), 'session')} to reflect on, {history.done:,} reflected on earlier; about "
+        f"{tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).named}"
     )
     if dry_run:
-        rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in found.waiting]
-        asked = {"sessions": rows, "done": found.done, "tokens": tokens, "usd": found.usd}
-        output.show(asked, told)
+        rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
+        output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)
         return
-    echo(told)
+    echo(summary)
     done: list[Reflected] = []
-    with output.progress("Reflecting", len(found.waiting)) as step:
-        for each in session_end.reflect_all(workspace, agent, found.waiting):
-            done.append(each)
-            step(each.session[:36])
-    _tell(done, none="nothing was left to reflect on")
+    with output.progress("Reflecting", len(history.waiting)) as step:
+        for reflected in session_end.reflect_all(workspace, agent, history.waiting):
+            done.append(reflected)
+            step(reflected.session[:36])
+    _show(done, none="nothing was left to reflect on")
 
 
-def _tell(done: list[Reflected], none: str = "") -> None:
-    rows = [] if done or not none else [none]
-    for each in done:
-        is_run = each.record is None or each.record.run
-        rows.append(for_terminal(f"{each.session}: {each.summary()}" if is_run else _plan_told(each)))
-        if each.record is not None and each.record.run:
-            undo = f"`fleet undo {each.record.run}` takes it back, " if each.record.saved else ""
-            rows.append(for_terminal(f"  {each.record.run}: {undo}`fleet records` shows it"))
-    output.show([_as_found(each) for each in done], rows)
+def _show(done: list[Reflected], none: str = "") -> None:
+    rows = [none] if none and not done else [for_terminal(row) for each in done for row in _rows(each)]
+    output.show([_as_json(each) for each in done], rows)
+    # A pass that saved nothing has its reason in its row.
     for why in dict.fromkeys(each.record.why for each in done if each.record is not None and each.record.saved):
-        if why:  # of what saved nothing the reason is told above
+        if why:
             output.hint(for_terminal(why))
 
 
-def _plan_told(each: Reflected) -> str:
-    """Return what a dry run would do."""
-    if each.record is None or each.plan is None:
-        return f"{each.session}: {each.summary()}"
-    record, plan = each.record, each.plan
-    head = (
-        f"{each.session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
+def _rows(reflected: Reflected) -> Iterator[str]:
+    record, plan = reflected.record, reflected.plan
+    if record is None or plan is None or record.run:
+        yield f"{reflected.session}: {reflected.summary()}"
+    else:
+        yield from _dry_rows(reflected.session, record, plan)
+    if record is not None and record.run:
+        undo = f"`fleet undo {record.run}` takes it back, " if record.saved else ""
+        yield f"  {record.run}: {undo}`fleet records` shows it"
+
+
+def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
+    """Yield what a dry run would do."""
+    yield (
+        f"{session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
         f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
     )
     rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
     rows += [f"  file: {it.path}" for it in plan.edits]
     rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]
-    kept = rows or ["  by the rules: nothing to keep"]
-    return "\n".join([head, "by the rules alone, this would be kept:" if rows else "", *kept]).replace("\n\n", "\n")
+    yield from ["by the rules alone, this would be kept:", *rows] if rows else ["  by the rules: nothing to keep"]
 
 
-def _as_found(each: Reflected) -> dict[str, object]:
-    found: dict[str, object] = {"session": each.session, "told": each.summary(), "deferred": each.is_deferred}
-    if each.record is not None:
-        found["record"] = each.record.as_found()
-    if each.plan is not None:
-        said = [(it.lesson, it.same) for it in each.plan.lessons]
-        found["lessons"] = [{"text": it.text, "by": it.by, "line": it.line, "same": same} for it, same in said]
-        found["files"] = [it.path for it in each.plan.edits]
-        found["inbox"] = [{"kind": it.kind, "title": it.title} for it in each.plan.items]
-    return found
+def _as_json(reflected: Reflected) -> dict[str, object]:
+    document: dict[str, object] = {"session": reflected.session, "told": reflected.summary()}
+    document["deferred"] = reflected.is_deferred
+    if reflected.record is not None:
+        document["record"] = reflected.record.as_found()
+    if (plan := reflected.plan) is not None:
+        lessons = [(it.lesson, it.same) for it in plan.lessons]
+        document["lessons"] = [{"text": it.text, "by": it.by, "line": it.line, "same": same} for it, same in lessons]
+        document["files"] = [it.path for it in plan.edits]
+        document["inbox"] = [{"kind": it.kind, "title": it.title} for it in plan.items]
+    return document
 
 
 # --- tidying, and sleep -----------------------------------------------------------------------------------------------
@@ -201,29 +203,25 @@ def _tidy(
     if mode not in set(Mode):
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
     text = report.read(_REPORT_CHARS_MAX) if report else ""
-    with output.opened() as workspace:
-        done = tidying.tidy(workspace, output.agent_in(workspace, agent), Mode(mode), is_trial=dry_run, report=text)
+    with output.acting(agent) as (workspace, who):
+        done = tidying.tidy(workspace, who, Mode(mode), is_trial=dry_run, report=text)
         output.show(_tidied_as_json(done), _tidied_rows(done, is_trial=dry_run))
 
 
 def _tidied_as_json(done: Tidied) -> dict[str, Any]:
     report: dict[str, Any] = msgspec.to_builtins(done.report)
     changes = [msgspec.to_builtins(each._asdict()) for each in done.plan.changes]
-    return report | {
-        "run": done.run,
-        "waits": done.waits,
-        "changes": changes,
-        "contradictions": done.plan.contradictions,
-    }
+    more = {"run": done.run, "waits": done.waits, "changes": changes, "contradictions": done.plan.contradictions}
+    return report | more
 
 
 def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
     rows = [done.report.summary()]
     if done.report.dream_report_ingested is not None:
-        told = done.report.dream_report_ingested
+        host = done.report.dream_report_ingested
         rows.append(
-            f"the host's own report: {told.consolidated:,} consolidated, {told.removed:,} removed, "
-            f"{told.reindexed:,} reindexed"
+            f"the host's own report: {host.consolidated:,} consolidated, {host.removed:,} removed, "
+            f"{host.reindexed:,} reindexed"
         )
     if done.report.dreamed_accepted:
         rows.append(f"{counted(done.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
@@ -257,23 +255,21 @@ def _sleep(
     agent: output.Agent = "",
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
-    with output.acting(agent) as (workspace, named):
+    with output.acting(agent) as (workspace, who):
         if install_timer or remove_timer:
-            act = serve.uninstall if remove_timer else serve.install
-            act(serve.timer(workspace, named), dry_run=dry_run)
+            serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
             return
-        done = sleeping.sleep(workspace, named, is_trial=dry_run, only=only)
-        found = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}
-        found["recovered"] = done.recovered
-        output.show(found, _slept_rows(done, is_trial=dry_run))
+        done = sleeping.sleep(workspace, who, is_trial=dry_run, only=only)
+        document = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}
+        output.show(document | {"recovered": done.recovered}, _slept_rows(done, is_trial=dry_run))
     if any(each.error for each in done.phases):
         raise typer.Exit(EXIT_REFUSED)
 
 
 def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
     rows = [f"a sleep was cut short; its parts are one run now: fleet undo {done.recovered}"] if done.recovered else []
-    for each in done.phases:
-        rows += _phase_rows(each, is_trial=is_trial)
+    for phase in done.phases:
+        rows += _phase_rows(phase, is_trial=is_trial)
     if is_trial:
         rows.append("nothing was changed")
     elif done.run:
@@ -286,10 +282,10 @@ def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
 
 
 def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
-    """Return a phase as lines: what it read, what it did or would do, and what it left and why."""
+    """Return the rows of a phase: what it read, what it did or would do, and what it left and why."""
     verb = "would change" if is_trial else "changed"
-    said = f"{verb} {phase.changed:,}: {phase.summary}" if phase.changed else (phase.error or "nothing to change")
-    rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {said}"]
+    result = f"{verb} {phase.changed:,}: {phase.summary}" if phase.changed else (phase.error or "nothing to change")
+    rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {result}"]
     rows += [f"    {row}" for row in phase.diff[:_ROWS]]
     rows += [f"    left: {why}" for why in phase.left]
     return rows
@@ -320,21 +316,21 @@ def _consolidate(
     with output.acting(agent) as (workspace, who):
         named = output.chosen.session_named(session)
         if check:
-            _tell_gates(consolidating.check(workspace, who, named))
+            _show_gates(consolidating.check(workspace, who, named))
             return
         done = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
-        _tell_consolidated(done, dry_run=dry_run)
+        _show_consolidated(done, dry_run=dry_run)
     if done.plan is None:
         if done.gates.holder:
             raise BusyError(f"the lock is held by {done.gates.holder}; nothing was done")
         raise typer.Exit(EXIT_NO)
 
 
-def _tell_gates(gates: Gates) -> None:
-    """Say how the gates stand; exit 0 where all are open, 1 where one is closed, 3 where nobody can tell."""
-    found = {"open": gates.is_open, "hours": None if gates.hours is None else round(gates.hours, 2)}
-    found |= {name: getattr(gates, name) for name in ("sessions", "holder", "trouble")}
-    output.show(found, f"{'open' if gates.is_open else 'closed'}: {gates.summary()}")
+def _show_gates(gates: Gates) -> None:
+    """Show the gates; exit 0 where all are open, 1 where one is closed, 3 where that is not known."""
+    document = {"open": gates.is_open, "hours": None if gates.hours is None else round(gates.hours, 2)}
+    document |= {name: getattr(gates, name) for name in ("sessions", "holder", "trouble")}
+    output.show(document, f"{'open' if gates.is_open else 'closed'}: {gates.summary()}")
     if gates.trouble:
         note(f".agents/.consolidation-lock {gates.trouble}; `fleet consolidate --force` writes it anew")
         raise typer.Exit(EXIT_REFUSED)
@@ -342,19 +338,19 @@ def _tell_gates(gates: Gates) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _tell_consolidated(done: Consolidated, *, dry_run: bool) -> None:
-    plan = done.plan or Plan({}, {})
-    rows = [f"{name}: {told}" for name, told in plan.phases.items()]
+def _show_consolidated(done: Consolidated, *, dry_run: bool) -> None:
+    plan = done.plan or consolidation.Plan({}, {})
+    rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
     if dry_run and done.diff:
         rows += ["", done.diff, "", "nothing was changed: --dry-run"]
     else:
         rows.append(done.summary())
     if done.run:
         rows.append(f"undo: fleet undo {done.run}")
-    found = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.summary()}
-    found |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
-    phases = [{"phase": name, "told": told} for name, told in plan.phases.items()]
-    output.show(found | {"phases": phases}, rows)
+    document = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.summary()}
+    document |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
+    phases = [{"phase": name, "told": summary} for name, summary in plan.phases.items()]
+    output.show(document | {"phases": phases}, rows)
 
 
 @app.command("migrate")
@@ -375,5 +371,5 @@ def _migrate(
             rows.append("nothing was changed: --dry-run")
         else:
             rows.append(f"undo: fleet undo {done.run}")
-        found = {"files": list(done.files), "run": done.run, "diff": done.diff, "dry_run": dry_run}
-        output.show(found, rows)
+        document = {"files": list(done.files), "run": done.run, "diff": done.diff, "dry_run": dry_run}
+        output.show(document, rows)

@@ -1,4 +1,4 @@
-"""Commands of what runs in the background: polls, the sidecar, and the timer of ``fleet sleep``."""
+"""Commands for background work: one poll, the sidecar and its service, and the timer of ``fleet sleep``."""
 
 import os
 import shlex
@@ -30,27 +30,27 @@ def _poll(
     agent: output.Agent = "",
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
-    with output.opened() as workspace:
-        done = schedule.tick(workspace, output.agent_in(workspace, agent)).run(local=local)
-    output.show(msgspec.to_builtins(done), _as_text(done))
-    for told in done.errors:
-        output.hint(told)
+    with output.acting(agent) as (workspace, who):
+        done = schedule.tick(workspace, who).run(local=local)
+    output.show(msgspec.to_builtins(done), _rows(done) or f"nothing is due for {done.next_s:.0f} s")
+    for error in done.errors:
+        output.hint(error)
     raise typer.Exit(done.exit)
 
 
-def _as_text(done: schedule.Ticked) -> str:
-    told = []
+def _rows(done: schedule.Ticked) -> list[str]:
+    rows = []
     if done.worked is not None:
-        promoted = (f"promoted into memory.md: {text}" for text in done.worked.promoted)
-        told += ["brought this machine up to date", *promoted]
-        told += [f"reflected on a session: {each}" for each in done.worked.reflected]
+        rows.append("brought this machine up to date")
+        rows += [f"promoted into memory.md: {text}" for text in done.worked.promoted]
+        rows += [f"reflected on a session: {summary}" for summary in done.worked.reflected]
     if done.synced is not None:
         verb = "exchanged, in part" if done.synced.partial else "synced"
-        told.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
-        told += [f"promoted into memory.md: {text}" for text in done.synced.promoted]
+        rows.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
+        rows += [f"promoted into memory.md: {text}" for text in done.synced.promoted]
     elif done.why:
-        told.append(f"nothing was sent: {done.why}")
-    return "\n".join(told) or f"nothing is due for {done.next_s:.0f} s"
+        rows.append(f"nothing was sent: {done.why}")
+    return rows
 
 
 # --- the sidecar ----------------------------------------------------------------------------------------------------
@@ -60,29 +60,29 @@ sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="si
 
 @sidecar_app.callback(invoke_without_command=True)
 def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
-    """Look after a workspace until stopped. Takes in what is written by hand, renders, syncs."""
+    """Look after a workspace until stopped: take in what is written by hand, render, sync."""
     if context.invoked_subcommand is not None:
         output.chosen.agent = agent or output.chosen.agent
         return
-    from fleet.serve.sidecar import run  # with the libraries that look on and wait
+    from fleet.serve.sidecar import run  # with the libraries that watch files and wait
 
     with output.acting(agent) as (workspace, named):
         if not run(workspace, named):
-            echo(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` tells more")
+            echo(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` shows more")
 
 
 @sidecar_app.command("install")
 def _install(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
-    with output.opened() as workspace:
-        install(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
+    with output.acting(agent) as (workspace, who):
+        _write(_service(workspace, who), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
 def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
-    with output.opened() as workspace:
-        uninstall(_service(workspace, output.agent_in(workspace, agent)), dry_run=dry_run)
+    with output.acting(agent) as (workspace, who):
+        _remove(_service(workspace, who), dry_run=dry_run)
 
 
 def _service(workspace: Workspace, agent: str) -> Service:
@@ -90,16 +90,17 @@ def _service(workspace: Workspace, agent: str) -> Service:
     return Service.sidecar(sys.platform, os.environ, workspace.root, agent, os.getuid(), command)
 
 
-def timer(workspace: Workspace, agent: str) -> Service:
-    """Return the timer that sleeps once a day."""
-    return Service.timer(sys.platform, os.environ, workspace.root, agent, _words(workspace, agent, "sleep"))
+def change_timer(workspace: Workspace, agent: str, *, remove: bool, dry_run: bool) -> None:
+    """Install the timer that runs ``fleet sleep`` once a day, or remove it."""
+    timer = Service.timer(sys.platform, os.environ, workspace.root, agent, _words(workspace, agent, "sleep"))
+    (_remove if remove else _write)(timer, dry_run=dry_run)
 
 
 def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fleet", command, "--agent", agent, "--dir", str(workspace.root)]
 
 
-def install(service: Service, *, dry_run: bool) -> None:
+def _write(service: Service, *, dry_run: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
     for path, data in service.files.items():
@@ -113,21 +114,21 @@ def install(service: Service, *, dry_run: bool) -> None:
     output.show({"files": list(map(str, service.files)), "to_run": left}, ())
 
 
-def uninstall(service: Service, *, dry_run: bool) -> None:
-    """End a service, and take its files out; nothing else."""
-    there, left = [str(path) for path in service.files if path.exists()], list[str]()
-    if there:
+def _remove(service: Service, *, dry_run: bool) -> None:
+    """End a service, and remove its files; nothing else."""
+    files, left = [str(path) for path in service.files if path.exists()], list[str]()
+    if files:
         service.check()
         left = _call(service.end, dry_run=dry_run)
         if not dry_run:
             service.take_out()
-    rows = [f"{'would remove' if dry_run else 'removed'} {path}" for path in there]
+    rows = [f"{'would remove' if dry_run else 'removed'} {path}" for path in files]
     none = f"{next(iter(service.files))} is not there; nothing was changed"
-    output.show({"files": there, "to_run": left}, rows or none)
+    output.show({"files": files, "to_run": left}, rows or none)
 
 
 def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
-    """Run a service manager's commands; where there is none that answers, say and return what to run."""
+    """Run a service manager's commands; print and return those that a person has to run, where it does not answer."""
     left = []
     for words in commands:
         if not dry_run and shutil.which(words[0]):
@@ -145,11 +146,11 @@ def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
 
 @sidecar_app.command("status")
 def _status(agent: output.Agent = "") -> None:
-    """Tell whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
+    """Show whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
     with output.acting(agent) as (workspace, named):
         holder = units.Seat(workspace.files, workspace.local, named).holder()
         marks = schedule.Memory(workspace.files, workspace.local).read()
-        found = {
+        document = {
             "agent": named,
             "running": holder is not None,
             "pid": holder[0] if holder else 0,
@@ -161,7 +162,7 @@ def _status(agent: output.Agent = "") -> None:
             "next_sync": _when(marks.next_ms),
             "unit": _unit(workspace, named),
         }
-        output.show(found, _as_rows(found))
+        output.show(document, _status_rows(document))
         if holder is None:
             raise typer.Exit(EXIT_NO)
 
@@ -178,16 +179,16 @@ def _when(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
 
 
-def _as_rows(found: dict[str, Any]) -> list[str]:
-    runs = f"runs as process {found['pid']}, since {found['since']}" if found["running"] else "does not run"
+def _status_rows(status: dict[str, Any]) -> list[str]:
+    runs = f"runs as process {status['pid']}, since {status['since']}" if status["running"] else "does not run"
     rows = [
-        f"sidecar     {found['agent']}: {runs}",
-        f"last sync   {found['last_sync'] or 'never'}",
-        f"next sync   {found['next_sync'] or 'as soon as it runs'}",
-        f"service     {found['unit'] or 'none: `fleet sidecar install` makes one'}",
+        f"sidecar     {status['agent']}: {runs}",
+        f"last sync   {status['last_sync'] or 'never'}",
+        f"next sync   {status['next_sync'] or 'as soon as it runs'}",
+        f"service     {status['unit'] or 'none: `fleet sidecar install` makes one'}",
     ]
-    if found["last_error"]:
-        rows.append(f"last error  {found['last_error']} ({counted(found['failures'], 'failure')})")
+    if status["last_error"]:
+        rows.append(f"last error  {status['last_error']} ({counted(status['failures'], 'failure')})")
     return rows
 
 
