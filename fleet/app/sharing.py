@@ -196,7 +196,7 @@ def synced(
 
     The last three say how long to wait for others, how to wait, and how long an attempt went on.
     """
-    refused, done, promoted = workspace.db.refused_count(), Exchanged(), list[str]()
+    done, promoted = Exchanged(), list[str]()
     if remote is None:
         promoted = _settled(workspace)
         done.edition = write_edition_here(workspace, always=compact)
@@ -212,18 +212,16 @@ def synced(
             for warning in remote.warnings:
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
-    with workspace.db.snapshot():  # from here on it is told how it stands: that is asked once
+    with workspace.db.as_they_are():  # the rows were brought up to date just now
         if remote is not None:
             warn_of_old_state(workspace, done.lost)
             evidence.Witnesses(workspace).look_up()
         pages.write_page(workspace)
-        return _told(workspace, remote, done, promoted, refused)
+        return _told(workspace, remote, done, promoted)
 
 
-def _told(
-    workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str], refused: int
-) -> Synced:
-    """Return what came of an exchange, in numbers; ``refused`` lines could not be read before it."""
+def _told(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str]) -> Synced:
+    """Return what came of an exchange, in numbers."""
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
@@ -234,7 +232,7 @@ def _told(
         held=len(workspace.db.late()),
         carried=workspace.db.carried_count(),
         # What went to quarantine on the way left its file: it was skipped all the same, and once.
-        refused=max(refused, workspace.db.refused_count()),
+        refused=max(done.refused, workspace.db.refused_count()),
         refused_before=_told_before(workspace, is_shared=remote is not None),
         lost=len(done.lost),
         edition=done.edition,
@@ -295,7 +293,7 @@ def _drop_secrets(workspace: Workspace) -> None:
     if workspace.is_read_only or not agents:
         return
     generation, row = map(int, (workspace.state.get(_LOOKED) or "0 0").split(" ")[:2])
-    with workspace.writing(agents[0]) as writer, workspace.db.snapshot():
+    with workspace.writing(agents[0]) as writer, workspace.db.as_they_are():
         if generation > workspace.patterns.generation:
             generation, row = 0, 0  # the database is another one
         came = workspace.patterns.changed_behind(generation, row, _LOOKED_AT_MAX)
@@ -322,7 +320,9 @@ def _settled(workspace: Workspace) -> list[str]:
     if not workspace.is_read_only:
         try:
             undoing.finish(workspace)
-            for gone in inbox.keep_up(workspace):
+            with workspace.db.as_they_are():  # as the promotion has just left them
+                overdue = inbox.keep_up(workspace)
+            for gone in overdue:
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {gone.item.title}")
         except FleetError as why:
             workspace.warn(f"what waits for a person is as it was: {why}")

@@ -73,6 +73,7 @@ class Exchanged(msgspec.Struct):
         came: ids of the records and discoveries that are new or changed here.
         lost: what the remote had lost, and was sent again.
         put_back: paths of files here that lacked what the fetched tree held.
+        refused: how many lines here could not be read before the exchange: some go to quarantine on the way.
         edition: whether a new edition was pushed.
     """
 
@@ -81,6 +82,7 @@ class Exchanged(msgspec.Struct):
     came: set[str] = msgspec.field(default_factory=set)
     lost: list[Entry] = msgspec.field(default_factory=list)
     put_back: list[str] = msgspec.field(default_factory=list)
+    refused: int = 0
     edition: bool = False
 
 
@@ -151,7 +153,8 @@ class Exchange:
 
     def _put_back_files(self) -> None:
         workspace, head = self.workspace, self.workspace.tree.head()
-        self.done.put_back = workspace.take(head).put_back
+        taken = workspace.take(head)
+        self.done.put_back, self.done.refused = taken.put_back, taken.refused
         paths = workspace.tree.paths(head)
         if MEMBERS in paths and not workspace.files.read(workspace.clan / MEMBERS):
             self._write_members(paths, Members())

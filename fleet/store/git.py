@@ -241,6 +241,8 @@ _CONFIGS = {
     "sha256": _CONFIG % 1 + b"[extensions]\n\tobjectformat = sha256\n",
 }
 _LISTINGS_MAX = 8
+_COMMIT_MARK = 1
+_FIRST_BLOB = _COMMIT_MARK + 1
 _HISTORY_MAX = 20_000
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
@@ -483,10 +485,13 @@ class Bare:
             mode, _, oid, size = fields.decode("ascii").split()
             number = int(size) if size.isdecimal() else -1
             found[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
+        self._note_listing(commit, found)
+        return found
+
+    def _note_listing(self, commit: str, found: dict[str, Entry]) -> None:
         if len(self._listings) >= _LISTINGS_MAX:
             self._listings.clear()
         self._listings[commit] = found
-        return found
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
@@ -628,36 +633,25 @@ class Bare:
             GitDamaged: the commit that it builds on is not here.
         """
         author = author or Author()
-        who = f"{author.name} <{author.email}> {max(1, int(at_s))} +0000"
-        line = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split()) + author.trailer
-        said = line.encode("utf-8", "replace")
+        subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())
+        text = f"{subject}{author.trailer}".encode("utf-8", "replace")
+        written = [path for path in sorted(files) if files[path]]
+        before = self.listing(on) if kept is None else kept
         with self.scratch() as script:
-            script.write(f"feature done\ncommit {NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode())
-            script.write(b"data %d\n%b\n" % (len(said), said))
-            if on:
-                script.write(f"from {on}\n".encode())
-            if kept is not None:
-                script.write(b"deleteall\n")
-                for path, entry in sorted(kept.items()):
-                    script.write(b"M %b %b %b\n" % (entry.mode.encode(), entry.oid.encode(), _quoted(path)))
-            for path, data in sorted(files.items()):
-                if data:
-                    script.write(b"M 100644 inline %b\ndata %d\n" % (path.encode(), len(data)))
-                    script.write(data)
-                    script.write(b"\n")
-                else:
-                    script.write(b"D %b\n" % path.encode())
-            script.write(b"\nget-mark :1\ndone\n")
+            script.writelines(_import_script(_commit_command(author, int(at_s), text, on, kept), files, written))
             # --force: what the ref was at before does not matter, it only keeps the objects from being collected.
             done = self.git("fast-import", "--quiet", "--force", stdin=script)
-        commit = done.out.decode("ascii", "replace").strip()
-        if done.code == 0 and _ID.fullmatch(commit):
-            return commit if author.signing is None else self._signed(commit, on, author, said)
-        for report in self.folder.glob("fast_import_crash_*"):
-            report.unlink(missing_ok=True)
-        raise self.trouble(done)
+        made, *oids = done.out.decode("ascii", "replace").split() or [""]
+        if done.code or not _ID.fullmatch(made):
+            for report in self.folder.glob("fast_import_crash_*"):
+                report.unlink(missing_ok=True)
+            raise self.trouble(done)
+        if author.signing is not None:
+            made = self._signed(made, on, author, text)
+        self._note_listing(made, _laid_over(before, files, dict(zip(written, oids, strict=True))))
+        return made
 
-    def _signed(self, commit: str, on: str, author: Author, said: bytes) -> str:
+    def _signed(self, commit: str, on: str, author: Author, text: bytes) -> str:
         """Return the same commit with a signature, held by ``NEXT``; fast-import makes none.
 
         Raises:
@@ -667,7 +661,7 @@ class Bare:
         options = [part for each in settings for part in ("-c", each)]
         parent = ["-p", on] if on else []
         with self.scratch() as message:
-            message.write(said)
+            message.write(text)
             self._check()
             done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
         signed = done.out.decode("ascii", "replace").strip()
@@ -780,6 +774,52 @@ class _Content(io.RawIOBase):
 def _stop(reader: "subprocess.Popen[bytes]") -> None:
     reader.kill()
     reader.communicate()
+
+
+def _import_script(commit: bytes, files: Mapping[str, bytes], written: Sequence[str]) -> Iterator[bytes]:
+    """Yield the script that makes a commit of files, and prints its id and those of the ``written`` ones."""
+    yield b"feature done\n"
+    for number, path in enumerate(written, _FIRST_BLOB):
+        yield b"blob\nmark :%d\ndata %d\n" % (number, len(files[path]))
+        yield files[path]
+        yield b"\n"
+    yield commit
+    yield from (b"D %b\n" % path.encode() for path in sorted(files.keys() - {*written}))
+    yield from (b"M 100644 :%d %b\n" % (number, path.encode()) for number, path in enumerate(written, _FIRST_BLOB))
+    yield from (b"get-mark :%d\n" % (_COMMIT_MARK + number) for number in range(len(written) + 1))
+    yield b"done\n"
+
+
+def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mapping[str, Entry] | None) -> bytes:
+    """Return the command that begins a commit, with the entries of its parent, or those that are kept instead."""
+    who = f"{author.name} <{author.email}> {max(1, at_s)} +0000"
+    head = f"commit {NEXT}\nmark :{_COMMIT_MARK}\nauthor {who}\ncommitter {who}\n".encode()
+    rows = [head, b"data %d\n%b\n" % (len(text), text)]
+    if on:
+        rows.append(f"from {on}\n".encode())
+    if kept is not None:
+        rows.append(b"deleteall\n")
+        for path, entry in sorted(kept.items()):
+            rows.append(b"M %b %b %b\n" % (entry.mode.encode(), entry.oid.encode(), _quoted(path)))
+    return b"".join(rows)
+
+
+def _laid_over(before: Mapping[str, Entry], files: Mapping[str, bytes], oids: Mapping[str, str]) -> dict[str, Entry]:
+    """Return the entries of a tree after files were laid over it: what stood in the place of one, or above it, is gone.
+
+    ``oids``: the ids of those files that were written; the others were removed.
+    """
+    gone = {*files, *(folder for path in oids for folder in _folders(path))}
+    kept = {
+        path: entry for path, entry in before.items() if path not in gone and files.keys().isdisjoint(_folders(path))
+    }
+    return kept | {path: Entry("100644", oid, len(files[path])) for path, oid in oids.items()}
+
+
+def _folders(path: str) -> list[str]:
+    """Return the folders above a path of a tree."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _is_fit(path: str, mode: str) -> bool:

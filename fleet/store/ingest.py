@@ -73,11 +73,13 @@ class Taken(msgspec.Struct):
     Attributes:
         lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
+        refused: number of lines that could not be read, before any of them left its file.
         came: ids of the records and discoveries that are new or changed here, and names of carried lines.
     """
 
     lost: list[Entry] = []
     put_back: list[str] = []
+    refused: int = 0
     came: list[str] = []
 
 
@@ -242,23 +244,31 @@ class Ingest:
             self._use_memory()
 
     def _refreshed(self, wait_s: float) -> bool:
-        path = self.database.path
-        if path is not None and not self.database.is_open:
-            is_free = not self._is_in_the_way(path)
-            if is_free and not path.exists() and self._may_write(path):
-                return self._build(wait_s)
-            if not is_free or not path.exists():
-                self._use_memory()
+        if not self._is_made(wait_s):
+            return False
         connection = self.database.open()
-        if self._is_stale(connection, self._sources()):
+        version, sources = _data_version(connection), self._sources()
+        if self._is_stale(connection, sources):
             try:
                 with self.database.transaction(wait_s) as connection:
-                    sources = self._sources()
+                    if _data_version(connection) != version:  # another process has joined lines meanwhile
+                        sources = self._sources()
                     if self._is_stale(connection, sources):
                         self._fold_all(connection, sources)
             except BusyError:
                 return False
         self._tell()
+        return True
+
+    def _is_made(self, wait_s: float) -> bool:
+        """Return whether there is a database, which is built where it is missing and may be written."""
+        path = self.database.path
+        if path is not None and not self.database.is_open:
+            is_free = not self._is_in_the_way(path)
+            if is_free and not path.exists() and self._may_write(path):
+                return self._is_built(wait_s)
+            if not is_free or not path.exists():
+                self._use_memory()
         return True
 
     def _may_write(self, path: Path) -> bool:
@@ -280,8 +290,8 @@ class Ingest:
         self.database.close()
         self.database = Database(None)
 
-    def _build(self, wait_s: float) -> bool:
-        """Make the database in a second file, and put it into its place: nobody ever reads half of it."""
+    def _is_built(self, wait_s: float) -> bool:
+        """Return whether the database could be made, in a second file: nobody ever reads half of it."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
         if wait_s < BUSY_S and sum(_size(source.file) for source in self._sources()) > _WAITED_BYTES_MAX:
@@ -296,7 +306,7 @@ class Ingest:
                         path.with_name(f"{path.name}.new").replace(path)
         except BusyError:
             return False
-        return self._refreshed(wait_s)
+        return True
 
     @contextmanager
     def _made(self, suffix: str, *, is_searched: bool = True) -> Iterator[Database]:
@@ -475,10 +485,9 @@ class Ingest:
         What rows know and no file does is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
-        if not self.database.is_open:
-            self.refresh()
         before = self.tree.head()
         try:
+            self._is_made(BUSY_S)
             return self._taken(self.tree, commit, writer)
         except TROUBLE as why:
             self.tree.move(before)  # else nobody knows any more what that tree had, and this one lacks
@@ -508,6 +517,7 @@ class Ingest:
             if get_meta(connection, "shrunk"):
                 for kind in KINDS if writer else ():
                     self._spill(fold, kind, kind.shard(writer), plans)
+            taken.refused = connection.execute("SELECT count(*) FROM refused").fetchone()[0]
             self._write(fold, plans)
             self._note_joined(fold, plans)
             if plans:  # they are read as any others: what cannot be read in them is noted
@@ -865,6 +875,11 @@ def _kind(path: str) -> Kind:
     found = Kind.of(path)
     assert found is not None, path  # noqa: S101 - paths were sorted before
     return found
+
+
+def _data_version(connection: Connection) -> int:
+    """Return a number that is another one once another connection has changed the database."""
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _plainly(path: str, flags: int) -> int:

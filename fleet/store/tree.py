@@ -47,6 +47,7 @@ BLOB_BYTES_MAX = 100 * 1024 * 1024
 TREE_BYTES_MAX = 512 * 1024 * 1024
 """Limit of what is read of one tree, so that many files just below the limit of one do not fill the memory either."""
 
+_TREES_MAX = 8
 _SMALL_MAX = 16
 _SMALL_BYTES_MAX = 16 * 1024
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
@@ -174,8 +175,8 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
-        self._last: tuple[str, dict[str, str]] = ("", {})
-        self._last_sorted = _Sorted({}, [], [], {})
+        self._held: dict[str, str] = {}
+        self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are held
         self._small: dict[str, bytes] = {}  # what is named by its content is never stale
 
     @cached_property
@@ -202,10 +203,12 @@ class GitTree:
             return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _Sorted:
-        known = self._bare.held()
-        if (commit, known) != self._last:
-            self._last, self._last_sorted = (commit, known), sort_entries(self._bare.listing(commit), known)
-        return self._last_sorted
+        held = self._bare.held()
+        if held != self._held or len(self._trees) >= _TREES_MAX:
+            self._held, self._trees = held, {}
+        if commit not in self._trees:
+            self._trees[commit] = sort_entries(self._bare.listing(commit), held)
+        return self._trees[commit]
 
     def held(self) -> dict[str, str]:
         """Return the paths of the tree that is taken in which are held, and why."""

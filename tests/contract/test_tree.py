@@ -50,6 +50,26 @@ def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: Filled
     assert tree.paths(first)["patterns.jsonl"] == tree.paths(second)["patterns.jsonl"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({ONE: b"1\n", "patterns.jsonl": b"e\n"}, {ONE: b"", TWO: b"2\n"}),
+        ({"patterns.d": b"a file\n", "kept/deep/x": b"x\n"}, {ONE: b"1\n"}),
+        ({"patterns.jsonl/deep/x": b"x\n", f"{ONE}/y": b"y\n"}, {"patterns.jsonl": b"e\n", ONE: b"1\n"}),
+        ({f"{ONE}/y": b"y\n", "patterns.jsonl/x": b"x\n"}, {ONE: b"", "patterns.jsonl": b"", TWO: b"2\n"}),
+        ({"patterns.d": b"a file\n"}, {ONE: b""}),
+    ],
+)
+def test_what_a_commit_is_known_to_hold_is_what_git_lists(before: dict[str, bytes], after: dict[str, bytes], tmp_path):
+    bare = Bare(tmp_path / ".fleet/git")
+    with bare.alone():
+        first = bare.commit(before, "", message="before")
+        second = bare.commit(after, first, message="after")
+        third = bare.commit({TWO: b"3\n"}, "", message="kept", kept=bare.listing(first))
+    for commit in (first, second, third):
+        assert bare.listing(commit) == Bare(tmp_path / ".fleet/git").listing(commit)
+
+
 def test_the_head_is_what_it_was_moved_to(tree: FilledTree):
     first = tree.put({ONE: b"1\n"}, "")
     assert tree.head() == ""
@@ -151,9 +171,9 @@ def test_a_head_that_gc_has_packed_is_read_and_moved(tmp_path: Path):
 
 
 def test_a_repository_that_is_deleted_has_no_head_and_one_of_somebody_elses_is_not_used(tmp_path: Path):
-    tree = FilledTree(tmp_path / "git")
-    first = tree.put({ONE: b"1\n"}, "")
-    tree.move(first)
+    made, tree = FilledTree(tmp_path / "git"), GitTree(tmp_path / "git")
+    first = made.put({ONE: b"1\n"}, "")
+    made.move(first)
     config = tmp_path / "git/config"
     config.write_bytes(config.read_bytes() + b"[core]\n\tfsmonitor = touch ran\n")
     with pytest.raises(TreeGoneError, match="not as fleet made it"):
