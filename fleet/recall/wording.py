@@ -201,6 +201,13 @@ class Pages:
 
     def __init__(self, members: Mapping[str, str] = {}) -> None:
         self._rows = Renderer(members)
+        self._escaped_names: dict[str, str] = {}
+
+    def _named(self, agent: str) -> str:
+        """Return an agent's name, escaped. A few agents wrote all of a page."""
+        if agent not in self._escaped_names:
+            self._escaped_names[agent] = markdown_escape(self._rows.named(agent))
+        return self._escaped_names[agent]
 
     def lessons(
         self,
@@ -279,15 +286,15 @@ class Pages:
         told = [counted(part.lessons, "lesson")] if part.lessons else []
         told += [counted(part.discoveries, "discovery", "discoveries")] if part.discoveries else []
         told += [f"newest of {newest}"] if (newest := day(part.newest)) else []
-        name = "imports" if agent == names.IMPORT else self._rows.named(agent)
-        return f"- {markdown_escape(name)}: {', '.join(told)}\n"
+        name = "imports" if agent == names.IMPORT else self._named(agent)
+        return f"- {name}: {', '.join(told)}\n"
 
     def _discovery(self, entry: Discovery) -> str:
         """Return a discovery as one list item of one line: whatever it says, it structures nothing."""
-        author = self._rows.named(entry.by.rpartition(".")[0])
+        author = self._named(entry.by.rpartition(".")[0])
         where, problem = _escaped(entry.context), _escaped(entry.problem)
         parts = [
-            " · ".join(filter(None, [day(entry.at), markdown_escape(author), _escaped(entry.type)])),
+            " · ".join(filter(None, [day(entry.at), author, _escaped(entry.type)])),
             f"in {where}" if where else "",
             f"**{problem}**" if problem else "",
             _escaped(entry.solution),
@@ -334,7 +341,7 @@ class Pages:
     def _authors(self, pattern: Pattern) -> list[str]:
         logged_by = pattern.agents()
         agents = [agent for agent in logged_by if agent != names.IMPORT]
-        shown = [markdown_escape(self._rows.named(agent)) for agent in agents[:_NAMES_MAX]]
+        shown = [self._named(agent) for agent in agents[:_NAMES_MAX]]
         if len(agents) > _NAMES_MAX:
             shown.append(f"{len(agents) - _NAMES_MAX:,} more")
         if len(agents) < len(logged_by):
@@ -364,8 +371,9 @@ def _summary(shown: list[Pattern], total: int) -> str:
 def _groups(shown: list[Pattern]) -> Iterator[tuple[str, list[Pattern]]]:
     """Yield headings and lessons. The lessons come best first, so the group of the best one comes first, too."""
     groups: dict[str, tuple[str, list[Pattern]]] = {}
+    categories = {each: inert(screened(each)) or _GENERAL for each in {pattern.category for pattern in shown}}
     for pattern in shown:
-        category = inert(screened(pattern.category)) or _GENERAL
+        category = categories[pattern.category]
         key = unicodedata.normalize("NFC", category.casefold())
         groups.setdefault(key, (category, []))[1].append(pattern)
     for category, grouped in groups.values():
