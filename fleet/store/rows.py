@@ -34,14 +34,16 @@ _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
     *("seen", "last", "newest", "ripens", "purges"),
 )
-_INSERT = f"INSERT INTO pattern ({', '.join(_COLUMNS)}, generation, id) VALUES ({', '.join('?' * 18)})"  # noqa: S608
-_UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in _COLUMNS)}, generation = ? WHERE id = ?"  # noqa: S608
+_INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 19)})"  # noqa: S608
+_UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in ('id', *_COLUMNS, 'generation'))} WHERE rowid = ?"  # noqa: S608
 _INSERT_DISCOVERY = (
     "INSERT INTO discovery (line, hash, base, at, retracts, generation, id) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE_DISCOVERY = (
     "UPDATE discovery SET line = ?, hash = ?, base = ?, at = ?, retracts = ?, generation = ? WHERE id = ?"
 )
+_INSERT_WORDS = "INSERT INTO {} (text, more, rowid) VALUES (?, ?, ?)"
+_UPDATE_WORDS = "UPDATE {} SET text = ?, more = ? WHERE rowid = ? AND (text, more) IS NOT (?, ?)"
 _WAITING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
 _SAID = (
     f"SELECT id, {', '.join(_COLUMNS)} FROM pattern ORDER BY id",  # noqa: S608
@@ -72,11 +74,25 @@ class _Raw(NamedTuple):
     raw: bytes
 
 
+class _Row(NamedTuple):
+    """One row to write: its number, None for a new one, the values of its columns, and the words it is searched by."""
+
+    number: int | None
+    values: tuple[Any, ...]
+    words: tuple[str, str]
+
+
 class _Batch(msgspec.Struct, frozen=True):
-    """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox."""
+    """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox.
+
+    What becomes of them is gathered, and written at once: rows, bases, and ids that leave the outbox.
+    """
 
     rows: dict[str, tuple[int, bytes]]
     bases: dict[str, bytes | None]
+    new_rows: list[_Row] = []
+    new_bases: dict[str, bytes | None] = {}
+    covered: list[str] = []
 
     def base(self, each: str) -> Line | None:
         """Return what the tree has of a record."""
@@ -140,13 +156,12 @@ class Rows:
         quick_ids = [_quick_id(each.raw) for each in batch]
         found = self._batch(quick_ids)
         pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
-        covered: list[str] = []
         for quick, (path, number, raw) in zip(quick_ids, batch, strict=True):
             row = found.rows.get(quick)
             if row is not None and row[1] == raw and quick not in pending:
                 if in_tree and quick in found.bases:
                     del found.bases[quick]
-                    covered.append(quick)
+                    found.covered.append(quick)
                 continue
             if raw in pending.get(quick, ()):
                 continue
@@ -155,13 +170,13 @@ class Rows:
                 self._carry(PATTERNS, entry, in_tree=in_tree)
             elif isinstance(entry, Line):
                 pending.setdefault(entry.id, {})[raw] = path, entry
-        self._set_covered(covered)
         asked = frozenset(quick_ids)
         more = self._batch(each for each in pending if each not in asked)
         found.rows.update(more.rows)
         found.bases.update(more.bases)
         for each, parts in pending.items():
             self._join_pattern(each, list(parts.values()), found, in_tree=in_tree)
+        self._write(found)
 
     def _join_pattern(self, each: str, parts: list[tuple[str, Line]], found: _Batch, *, in_tree: bool) -> None:
         """Join what files say of one record, each with its path."""
@@ -175,18 +190,18 @@ class Rows:
         if is_new:
             for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
                 self._note(path, before, part, after, in_tree=in_tree)
-            self._put(whole, data, row)
-        if in_tree:
+            found.new_rows.append(self._row(whole, data, row))
+        if in_tree and each in found.bases:
             base = found.base(each)
             for _, part in parts:
                 base = part if base is None else line.join(base, part)
             base_data = line.encode(base) if base is not None else b""
-            if base_data != data:
-                self._set_base(each, base_data)
-            elif each in found.bases:
-                self._set_covered([each])
-        elif is_new and each not in found.bases:
-            self._set_base(each, None if row is None else row[1])
+            if base_data == data:
+                found.covered.append(each)
+            else:
+                found.new_bases[each] = base_data
+        elif not in_tree and is_new and each not in found.bases:
+            found.new_bases[each] = None if row is None else row[1]
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note what comes into others' columns, for a person to be asked about."""
@@ -228,12 +243,13 @@ class Rows:
                 self._watched().note_retraction(path, told.id, told.by, DISCOVERIES.decode(raw).by, in_tree=in_tree)
         values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
-        self._put_words(
-            "found",
-            cursor.lastrowid if row is None else row[2],
-            (told.problem, "\n".join([told.solution, told.context, told.type, *told.tags])),
-            is_new=row is None,
-        )
+        words = self._words(told.problem, "\n".join([told.solution, told.context, told.type, *told.tags]))
+        if not self._is_searched:
+            return
+        if row is None:
+            self.connection.execute(_INSERT_WORDS.format("found"), (*words, cursor.lastrowid))
+        else:
+            self.connection.execute(_UPDATE_WORDS.format("found"), (*words, row[2], *words))
 
     def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
         """Keep a line of a newer version, unless a mark says that it was purged."""
@@ -302,8 +318,8 @@ class Rows:
         found.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
         return found
 
-    def _put(self, whole: Line, data: bytes, row: tuple[int, bytes] | None) -> None:
-        """Write one row, and its words."""
+    def _row(self, whole: Line, data: bytes, row: tuple[int, bytes] | None) -> _Row:
+        """Return the row of a record, to be written in place of another one, or as a new one."""
         self.changed = True
         folded = pattern.fold(whole, self._policy)
         alike = pattern_id(folded.text)
@@ -311,39 +327,35 @@ class Rows:
         for writer, stamp in whole.newest_stamps().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
         gone = whole.purged_carried()
-        values = (
-            *(data, checksum(data), folded.text, "" if alike in (whole.id, _NO_WORDS) else alike, folded.merged_into),
-            *(int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
-            *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(whole.purges() or gone)), self._generation, whole.id),
-        )
-        cursor = self.connection.execute(_INSERT if row is None else _UPDATE, values)
-        self._put_words(
-            "words",
-            cursor.lastrowid if row is None else row[0],
-            (folded.text, "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])),
-            is_new=row is None,
-        )
         for hash_ in gone:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
+        values = (
+            *(whole.id, data, checksum(data), folded.text, "" if alike in (whole.id, _NO_WORDS) else alike),
+            *(folded.merged_into, folded.is_listed, folded.is_published, folded.state == "retired"),
+            *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
+            *(folded.last_seen, newest, ripens, bool(whole.purges() or gone), self._generation),
+        )
+        more = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
+        return _Row(None if row is None else row[0], values, self._words(folded.text, more))
 
-    def _put_words(self, table: str, number: int | None, texts: tuple[str, str], *, is_new: bool) -> None:
-        """Write the words that a row is searched by, if they are others than before."""
-        if not self._is_searched:
-            return
-        words = (Words(texts[0]).indexed(), Words(texts[1]).indexed())
-        asked = f"SELECT text, more FROM {table} WHERE rowid = ?"  # noqa: S608
-        if is_new:
-            self.connection.execute(f"INSERT INTO {table} (text, more, rowid) VALUES (?, ?, ?)", (*words, number))  # noqa: S608
-        elif self.connection.execute(asked, (number,)).fetchone() != words:
-            self.connection.execute(f"UPDATE {table} SET text = ?, more = ? WHERE rowid = ?", (*words, number))  # noqa: S608
+    def _words(self, text: str, more: str) -> tuple[str, str]:
+        return (Words(text).indexed(), Words(more).indexed()) if self._is_searched else ("", "")
 
-    def _set_base(self, each: str, base: bytes | None) -> None:
-        self.connection.execute("INSERT OR REPLACE INTO outbox VALUES (?, ?)", (each, base))
-
-    def _set_covered(self, ids: Iterable[str]) -> None:
-        self.connection.executemany("DELETE FROM outbox WHERE id = ?", ((each,) for each in ids))
+    def _write(self, batch: _Batch) -> None:
+        """Write what a batch gathered."""
+        connection = self.connection
+        last = connection.execute("SELECT ifnull(max(rowid), 0) FROM pattern").fetchone()[0]
+        new = [(number, row) for number, row in enumerate((r for r in batch.new_rows if r.number is None), last + 1)]
+        changed = [row for row in batch.new_rows if row.number is not None]
+        connection.executemany(_INSERT, [(*row.values, number) for number, row in new])
+        connection.executemany(_UPDATE, [(*row.values, row.number) for row in changed])
+        if self._is_searched:
+            connection.executemany(_INSERT_WORDS.format("words"), [(*row.words, number) for number, row in new])
+            changed_words = [(*row.words, row.number, *row.words) for row in changed]
+            connection.executemany(_UPDATE_WORDS.format("words"), changed_words)
+        connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
+        connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
     def waits(self, each: str) -> bool:
         """Tell whether the tree does not have all of a record."""
@@ -359,11 +371,12 @@ class Rows:
         found = self._batch([each])
         base, row = found.base(each), found.rows[each]
         if base is not None:
-            self._put(base, line.encode(base), row)
+            found.new_rows.append(self._row(base, line.encode(base), row))
         else:
             self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
             self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
-        self._set_covered([each])
+        found.covered.append(each)
+        self._write(found)
 
     def refold(self) -> None:
         """Fold again what another policy, or another time, folds differently."""
@@ -382,8 +395,9 @@ class Rows:
             set_meta(self.connection, "policy_told", json.dumps(self._policy.versions))
         wanted = list(ids)
         for start in range(0, len(wanted), _AT_ONCE):
-            for row in self._batch(wanted[start : start + _AT_ONCE]).rows.values():
-                self._put(_decoded(row[1]), row[1], row)
+            batch = self._batch(wanted[start : start + _AT_ONCE])
+            batch.new_rows.extend(self._row(_decoded(row[1]), row[1], row) for row in batch.rows.values())
+            self._write(batch)
 
     def follow(self, policy: Policy) -> None:
         """Go on under another policy."""

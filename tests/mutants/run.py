@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "what is written here never goes out",
         "fleet/store/rows.py",
-        "            self._set_base(each, None if row is None else row[1])\n",
-        "            self._set_base(each, data)\n",
+        "            found.new_bases[each] = None if row is None else row[1]\n",
+        "            found.new_bases[each] = data\n",
         STORE,
     ),
     Mutant(
