@@ -17,7 +17,7 @@ MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last millisecond t
 
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # every reading is UTC, the zone stands in the text
 _FIRST_DATE = "1970"
-_SHAPE = re.compile(r"(?P<date>\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-[0-9a-f]{4}", re.ASCII)
+_SHAPE = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-[0-9a-f]{4}", re.ASCII)
 
 
 def pack(ms: int, counter: int = 0) -> Stamp:
@@ -73,12 +73,10 @@ def ms_of(text: str) -> int:
 def is_stamp(text: str) -> bool:
     """Tell whether the text is a stamp in its one valid form. ``ZERO`` is none: it is only ever implied."""
     found = _SHAPE.fullmatch(text)
-    if found is None:
-        return False
-    if found["date"] < _FIRST_DATE:  # no reading is earlier, and `after` could not exceed it
+    if found is None or text < _FIRST_DATE:  # no reading is earlier, and `after` could not exceed it
         return False
     try:
-        date.fromisoformat(found["date"])
+        date.fromisoformat(text[:10])
     except ValueError:
         return False
     return True

@@ -28,6 +28,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -195,19 +196,27 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def stamps(self) -> Iterator[str]:
         """Yield every stamp in a line, marks' too, in no order and more than once."""
         for column in self.w.values():
-            marks = (column.rem, *column.over.values(), *column.purge.values())
-            yield from filter(None, (column.add, *(stamp for stamp, _ in column.set.values())))
-            yield from (stamp for each in marks for stamp in each.values())
+            if column.add:
+                yield column.add
+            for stamp, _ in column.set.values():
+                yield stamp
+            for marks in (column.rem, *column.over.values(), *column.purge.values()):
+                yield from marks.values()
 
     def newest_stamps(self) -> dict[str, str]:
         """Return the largest stamp that each writer issued in a line."""
-        own = {w: max([column.add, *(stamp for stamp, _ in column.set.values())]) for w, column in self.w.items()}
-        return {writer: stamp for writer, stamp in own.items() if stamp}
+        newest: dict[str, str] = {}
+        for writer, column in self.w.items():
+            stamp = max([column.add, *(stamp for stamp, _ in column.set.values())]) if column.set else column.add
+            if stamp:
+                newest[writer] = stamp
+        return newest
 
     def wording_writers(self) -> dict[str, str]:
         """Return the writer whose first wording of each field counts: of who say the largest bytes who saw it first."""
         found: dict[str, str] = {}
-        for writer in sorted(self.w, key=lambda each: (self.w[each].first_seen() or "~", each)):
+        worded = [writer for writer, column in self.w.items() if column.first]
+        for writer in sorted(worded, key=lambda each: (self.w[each].first_seen() or "~", each)):
             for field, value in self.w[writer].first.items():
                 if field not in found or is_larger(value, self.w[found[field]].first[field]):
                     found[field] = writer
@@ -246,7 +255,7 @@ _NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
 _VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
-_NEEDS_A_CLOSER_LOOK = (b"{}", b'"purge":', b'"unknown":')
+_NAMES_MAX = 4096  # names of writers and fields that are known to be good: most lines name the same ones
 
 _HASH = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -266,6 +275,7 @@ def canonical(value: object) -> bytes:
     return _encoder.encode(value)
 
 
+@lru_cache(maxsize=_NAMES_MAX)
 def _check_name(name: str) -> None:
     """Check the name of a counter, a field, or an open part.
 
@@ -297,17 +307,17 @@ def check_value(field: str, value: object) -> None:
 def _check_depth(field: str, value: object, depth: int) -> None:
     if depth > limits.DEPTH_MAX:
         raise BadLineError(f"'{field}' is nested deeper than {limits.DEPTH_MAX}")
-    if isinstance(value, int) and abs(value) > limits.INTEGER_MAX:
+    if type(value) is str:
+        check_value(field, value)
+    elif isinstance(value, int) and abs(value) > limits.INTEGER_MAX:
         raise BadLineError(f"'{field}' holds an integer beyond 2^53, which other readers round")
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         for key, inner in value.items():
             _check_depth(field, key, depth + 1)
             _check_depth(key if depth < 0 else field, inner, depth + 1)  # above the fields: the reason names the field
     elif isinstance(value, list):
         for inner in value:
             _check_depth(field, inner, depth + 1)
-    elif type(value) is str:
-        check_value(field, value)
 
 
 _LINE_DEPTH = -5
@@ -391,7 +401,7 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
     A decoder keeps the last of two equal keys, where another peer might keep the first: only what encodes to the very
     bytes that it came from is taken here. Empty maps, purge marks and open names are looked at strictly.
     """
-    if len(raw) > bytes_max or any(mark in raw for mark in _NEEDS_A_CLOSER_LOOK):
+    if len(raw) > bytes_max or b"{}" in raw or b'"purge":' in raw or b'"unknown":' in raw:
         return None
     try:
         line = _decoder.decode(raw)
@@ -542,6 +552,7 @@ def _check_rare(column: Column) -> None:
         check_value(name, value)
 
 
+@lru_cache(maxsize=_NAMES_MAX)
 def _check_writer(name: str) -> None:
     if not names.is_replica(name):
         raise BadLineError(f"no replica: {name[:60]!r}")
@@ -636,8 +647,10 @@ def join(mine: Line, theirs: Line) -> Line:
     columns = dict(mine.w)
     for writer, column in theirs.w.items():
         known = columns.get(writer)
-        if known is not column:
-            columns[writer] = column if known is None else _join_columns(known, column)
+        if known is None:
+            columns[writer] = column
+        elif known is not column and canonical(known) != canonical(column):
+            columns[writer] = _join_columns(known, column)
     joined = Line(mine.id, columns)
     marks = joined.purges()
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined

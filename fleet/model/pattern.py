@@ -208,11 +208,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         met_in = self.totals.get("sessions", {})
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
         totals = self.totals.get(name, {})
-        capped = (
-            min(total, each_max * min(max(met_in.get(writer, 0), 1), limits.WRITER_SESSIONS_MAX))
+        capped = [
+            min(total, each_max * min(met_in.get(writer) or 1, limits.WRITER_SESSIONS_MAX))
             for writer, total in totals.items()
-        )
-        parts = (min(count, limits.WRITER_SESSIONS_MAX) for count in self.parts.get(name, {}).values())
+        ]
+        parts = [min(count, limits.WRITER_SESSIONS_MAX) for count in self.parts.get(name, {}).values()]
         return sum(capped) + min(sum(parts), each_max * limits.WRITER_SESSIONS_MAX)
 
     def seen_by(self, agent: str) -> int:
@@ -277,7 +277,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
 
 def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
     """Return the columns that count here, by writer in order."""
-    columns = {writer: line.w[writer] for writer in sorted(line.w)}
+    columns = dict(sorted(line.w.items()))
     if left := policy.withheld.get(line.id):
         columns = {w: left[w].removed_from(column) if w in left else column for w, column in columns.items()}
     if policy.blocked:
@@ -406,13 +406,13 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
     """Return the smallest (stamp, writer) of what each writer says of when it first saw the lesson."""
-    seen = [(column.first_seen(), writer) for writer, column in columns.items()]
-    return min(((at, writer) for at, writer in seen if at), default=(clock.ZERO, ""))
+    seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
+    return min(seen, default=(clock.ZERO, ""))
 
 
 def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
     logged = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
-    return frozenset(agent for agent in logged if agent != names.IMPORT)
+    return frozenset(logged - {names.IMPORT})
 
 
 def _has_logged(column: Column) -> bool:
@@ -431,8 +431,7 @@ def _own_entries(column: Column) -> dict[str, int]:
 def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for writer, column in columns.items():
-        agent = names.agent_of(writer)
-        if column.parts and agent != names.IMPORT and (entries := _own_entries(column)):
+        if column.parts and names.agent_of(writer) != names.IMPORT and (entries := _own_entries(column)):
             found[writer] = entries
     return found
 
