@@ -45,7 +45,11 @@ _NAMED = _WORDS_OF["named"]
 _SINGLE = _ALONE | _NAMED
 _WRITTEN_FOR, _WRITTEN = _WORDS_OF["written_for"], _WORDS_OF["written"]
 _TELLING = _PROGRAMS | _SINGLE | _WRITTEN_FOR
-_BUILT = re.compile(r"[._/-]")
+_TELLING_BYTES = frozenset(map(str.encode, _TELLING))
+_BUILT = re.compile(r"[`_/.-](?:(?<![.-])|(?=[\w@*+]))", re.ASCII)
+"""A code span, or a mark within a word."""
+_BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ") for char in range(128)).ljust(256)
+"""Table that makes a blank of each ASCII character that stands between words."""
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
 """Path that is called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
@@ -96,9 +100,9 @@ def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
 
 def _may_name(text: str, correct: str, wrong: str) -> bool:
     """Tell whether words may name a step at all: most do not, and this is asked of every lesson that comes in."""
-    words = [word.rstrip(".-") for word in _WORD.findall(f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}")]
-    is_built = _BUILT.search(" ".join(words)) is not None or "`" in f"{text}{correct}{wrong}"
-    return is_built or not _TELLING.isdisjoint(words)
+    said = f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}"
+    words = said.encode("ascii", "replace").translate(_BLANKS).split()
+    return _BUILT.search(said) is not None or not _TELLING_BYTES.isdisjoint(words)
 
 
 def _listed(found: list[str]) -> str:

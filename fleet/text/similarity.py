@@ -62,7 +62,8 @@ _SPACED = (
     r"\u0559\u0560-\u0588\u1e00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc]"
 )
 _WORD = re.compile(rf"{_SPACED}+|[^\W_]")
-_SIGN = re.compile(rf"(?P<said>(?:[^\w\s]|_)+)(?P<after>{_SPACED}*)")
+# The first mark is asked for as what is no letter, and then as no blank: so `re` passes over words at once.
+_SIGN = re.compile(rf"(?P<said>[\W_](?<!\s)(?:[^\w\s]|_)*)(?P<after>{_SPACED}*)")
 _MARKS = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")
 """Marks that say nothing, wherever they stand."""
 _JOINERS = frozenset("-_./:@'’")
