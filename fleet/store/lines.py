@@ -100,12 +100,12 @@ class Read(msgspec.Struct):
                 continue
             for raw in block.split(b"\n"):
                 number += 1
-                if not raw.strip():
-                    continue
-                if raw.startswith(_MARKERS) and not raw.startswith(b"{"):
+                if raw.startswith(b"{"):
+                    yield number, raw
+                elif raw.startswith(_MARKERS):
                     self.markers += 1
-                    continue
-                yield number, raw
+                elif raw.strip():
+                    yield number, raw
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return what one line says; None for one that is refused, which is noted."""

@@ -7,6 +7,7 @@ the tree's own join is the base where there is one, else the row.
 
 import heapq
 import json
+from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
@@ -27,7 +28,7 @@ from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
 from fleet.text.similarity import Words
 
-_AT_ONCE = 500
+_AT_ONCE = 100  # rows: what is made of them stays in the processor's cache
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text that says nothing
 _COLUMNS = (
@@ -64,14 +65,6 @@ class Unread(msgspec.Struct, frozen=True):
     path: str
     data: Iterable[bytes]
     first: int = 1
-
-
-class _Raw(NamedTuple):
-    """One line: the path of its file, its number there, and its bytes."""
-
-    path: str
-    number: int
-    raw: bytes
 
 
 class _Row(NamedTuple):
@@ -142,7 +135,7 @@ class Rows:
         read = Read() if in_tree else self.read
         before = len(read.refused)
         told = [(each.path, read.raw_lines(each.data, each.path, each.first)) for each in files]
-        while batch := [_Raw(path, *row) for path, rows in told for row in islice(rows, _AT_ONCE)]:
+        while batch := [(path, *row) for path, rows in told for row in islice(rows, _AT_ONCE)]:
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
@@ -152,8 +145,8 @@ class Rows:
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
         return not (read.count or read.markers)
 
-    def _join_patterns(self, batch: list[_Raw], read: Read, *, in_tree: bool) -> None:
-        quick_ids = [_quick_id(each.raw) for each in batch]
+    def _join_patterns(self, batch: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
+        quick_ids = [_quick_id(raw) for _, _, raw in batch]
         found = self._batch(quick_ids)
         pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
         for quick, (path, number, raw) in zip(quick_ids, batch, strict=True):
@@ -212,7 +205,7 @@ class Rows:
         self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
         return self.arrivals
 
-    def _join_discoveries(self, batch: list[_Raw], read: Read, *, in_tree: bool) -> None:
+    def _join_discoveries(self, batch: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
         for path, number, raw in batch:
             entry = read.entry(DISCOVERIES, raw, path, number)
             if isinstance(entry, Carried):
@@ -322,7 +315,7 @@ class Rows:
         """Return the row of a record, to be written in place of another one, or as a new one."""
         self.changed = True
         folded = pattern.fold(whole, self._policy)
-        alike = pattern_id(folded.text)
+        text, alike = folded.text, pattern_id(folded.text)
         newest, ripens = _newest_and_next(whole, self._policy.cut)
         for writer, stamp in whole.newest_stamps().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
@@ -331,13 +324,13 @@ class Rows:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
         values = (
-            *(whole.id, data, checksum(data), folded.text, "" if alike in (whole.id, _NO_WORDS) else alike),
-            *(folded.merged_into, folded.is_listed, folded.is_published, folded.state == "retired"),
+            *(whole.id, data, checksum(data), text, "" if alike in (whole.id, _NO_WORDS) else alike),
+            *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, bool(whole.purges() or gone), self._generation),
+            *(folded.last_seen, newest, ripens, int(bool(gone or whole.purges())), self._generation),
         )
         more = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
-        return _Row(None if row is None else row[0], values, self._words(folded.text, more))
+        return _Row(None if row is None else row[0], values, self._words(text, more))
 
     def _words(self, text: str, more: str) -> tuple[str, str]:
         return (Words(text).indexed(), Words(more).indexed()) if self._is_searched else ("", "")
@@ -630,8 +623,9 @@ def _triggered(folded: pattern.Pattern) -> int:
 
     2 more for those that were logged here.
     """
-    named = folded.trigger or mentions.trigger("", folded.text, folded.correct, folded.value("wrong"))
-    return (2 if folded.trigger else 1) + 2 * folded.is_own if named else 0
+    given = folded.trigger
+    named = mentions.trigger(given, folded.text, folded.correct, folded.value("wrong"))
+    return (2 if given else 1) + 2 * folded.is_own if named else 0
 
 
 def naming(name: str, key: str = "") -> bytes:
@@ -649,9 +643,9 @@ def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
 
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
     """Return the largest stamp within the cut, and the smallest beyond it."""
-    stamps = set(whole.stamps())
-    late = {stamp for stamp in stamps if stamp > cut}
-    return max(stamps - late, default=""), min(late, default="")
+    stamps = sorted(whole.stamps())
+    late = bisect_right(stamps, cut)
+    return stamps[late - 1] if late else "", "".join(stamps[late : late + 1])
 
 
 def _due(connection: Connection, cut: str) -> list[str]:
