@@ -251,7 +251,7 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _told("config", problem)
-    for _, _, files in workspace.left_behind():
+    for _, _, files in workspace.files_in_old_homes():
         shown = _named(workspace, files)
         yield _told("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
 

@@ -559,7 +559,7 @@ def opened(call: Call) -> Iterator["Workspace"]:
 
     workspace = Workspace(_root(call))
     try:
-        if workspace.left_behind():
+        if workspace.files_in_old_homes():
             from fleet.learn import restore
 
             restore.bring(workspace)

@@ -226,7 +226,7 @@ def _private(workspace: Workspace) -> dict[str, Pattern]:
     lessons = {}
     for agent in workspace.agents_with_notes():
         for record in workspace.notes(agent).records():
-            if record.scope == PRIVATE and (joined := workspace.whole(agent, record.id)) is not None:
+            if record.scope == PRIVATE and (joined := workspace.record(agent, record.id)) is not None:
                 lessons[record.id] = fold(joined, workspace.policy())
     return lessons
 

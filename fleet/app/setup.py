@@ -202,7 +202,7 @@ def _check_home(root: Path, home: str) -> None:
     Raises:
         UsageError: they cannot; nothing was made or changed.
     """
-    if home and (why := homes.trouble(home)):
+    if home and (why := homes.problem(home)):
         raise UsageError(f"{home[:100]!r} cannot be the folder of the agents' files: {why}. Nothing was changed")
     for place in (root / home, *(root / home).parents):
         if root in place.parents and os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):

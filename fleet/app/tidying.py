@@ -377,7 +377,7 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
         writer.set_own(own)
         cut, lines = workspace.policy().cut, []
         for each in run.fields:
-            line = workspace.whole(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
+            line = workspace.record(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
                 lines.append(edits.set_field(line, each.name, each.after, writer.name, writer.tick(), cut))
         writer.write(lines)

@@ -294,7 +294,7 @@ class _Undoing:
         return f"{', '.join(others)} confirmed it since" if others else ""
 
     def _record(self, id_: str) -> Line | None:
-        return self._workspace.whole(self._agent, id_)
+        return self._workspace.record(self._agent, id_)
 
     # --- fields
 

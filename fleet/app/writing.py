@@ -319,7 +319,7 @@ class Writing:
     def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
         """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
-        line = self._workspace.whole(self._agent, planned.same)
+        line = self._workspace.record(self._agent, planned.same)
         known = fold(line) if line is not None else None
         text, seen = (known.text, known.count("seen")) if known is not None else (planned.lesson.text, 1)
         return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
@@ -331,7 +331,7 @@ class Writing:
             return
         with workspace.writing(agent) as writer:
             cut = workspace.policy().cut
-            lines = [workspace.whole(agent, each) or Line(each) for each in ids]
+            lines = [workspace.record(agent, each) or Line(each) for each in ids]
             writer.write(
                 [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
             )

@@ -194,7 +194,7 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
         check_version(root)
     workspace = Workspace(root)
     try:
-        if workspace.left_behind():
+        if workspace.files_in_old_homes():
             from fleet.learn import restore
 
             restore.bring(workspace)

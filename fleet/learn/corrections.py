@@ -231,7 +231,7 @@ class Corrections:
             with self._workspace.snapshot(WAIT_S):
                 found = same or self._workspace.same_text(self._agent, lesson)
                 group = patterns.groups().get(found, [found])
-                members = [line for each in group if (line := self._workspace.whole(self._agent, each)) is not None]
+                members = [line for each in group if (line := self._workspace.record(self._agent, each)) is not None]
         except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever the database says
             self._workspace.warn(f"what is known already could not be read: {why}")
         else:
@@ -259,7 +259,7 @@ class Corrections:
             check_version(self._workspace.root)
             return self._writer(), ""
         except FleetError as why:
-            if self._workspace.is_only_read():
+            if self._workspace.is_read_only:
                 raise
             return None, str(why).removesuffix(". Nothing was changed")
 

@@ -98,7 +98,7 @@ class CountedLog:
         record = next((each for each in Record.latest(log.records) if each.id == entry), None)
         if record is None:
             return None
-        line = self._workspace.whole(self._agent, record.pattern) or Line(record.pattern)
+        line = self._workspace.record(self._agent, record.pattern) or Line(record.pattern)
         told = line.undo_count(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
         path = self.log_file()
         with self._workspace.log_lock(self._agent):
@@ -397,7 +397,7 @@ class _Backlog:
         """Yield the lines by which what counts under another name by now is not undone under the old one as well."""
         log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
-            known = self._workspace.whole(self._writer.agent, each.pattern) or Line(each.pattern)
+            known = self._workspace.record(self._writer.agent, each.pattern) or Line(each.pattern)
             told = {name: known.undo_count(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
             if odd := {name: {self._keys[each.id]: number + 1} for name, number in told.items() if number % 2}:
                 yield edits.undo(known, each.replica, odd)

@@ -73,7 +73,7 @@ class Findings:
             with self._workspace.writing(self._agent) as writer:
                 known, is_new = _append(writer, entry)
         except FleetError as why:
-            if self._workspace.is_only_read():
+            if self._workspace.is_read_only:
                 raise
             return entry, self._keep_waiting(entry, str(why))
         if not is_new and known.id in self._workspace.discoveries.retracted():

@@ -324,7 +324,7 @@ class _Import:
         wholes: dict[str, Line | None] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
             if pattern not in wholes:
-                wholes[pattern] = self._workspace.whole(self._writer.agent, pattern)
+                wholes[pattern] = self._workspace.record(self._writer.agent, pattern)
             whole = wholes[pattern]
             known = whole.part("seen", hash_) if whole is not None else 0
             is_retired = bool(known) and whole is not None and not fold(whole).is_present

@@ -113,12 +113,14 @@ def bring(workspace: Workspace) -> None:
 
     Each file is there before it leaves here: a crash in between leaves both, and the next command goes on.
     """
-    done = dict.fromkeys(home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.left_behind())
-    if not done or workspace.is_only_read():
+    done = dict.fromkeys(
+        home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.files_in_old_homes()
+    )
+    if not done or workspace.is_read_only:
         return
     told = f"from {' and '.join(done)}/ to {workspace.place}/, as fleet.toml says"
     try:
-        for agent, home, files in workspace.left_behind():
+        for agent, home, files in workspace.files_in_old_homes():
             with workspace.log_lock(agent, _BRING_WAIT_S), workspace.locked(_BRING_WAIT_S):
                 _move(workspace, agent, home, files)
     except FleetError as why:

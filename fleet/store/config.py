@@ -56,7 +56,7 @@ class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     home: str = homes.DEFAULT
 
     def __post_init__(self) -> None:
-        if self.home and (why := homes.trouble(self.home)):
+        if self.home and (why := homes.problem(self.home)):
             raise ValueError(why)
 
 

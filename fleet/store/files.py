@@ -323,7 +323,7 @@ def is_plain(path: Path) -> bool:
         return False
 
 
-def look(path: "Path | os.DirEntry[str]") -> str:
+def file_fingerprint(path: "Path | os.DirEntry[str]") -> str:
     """Return the fingerprint of the file at a path; "" where there is none, or it is too young to have one."""
     try:
         return fingerprint(os.lstat(path))

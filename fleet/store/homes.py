@@ -58,7 +58,7 @@ _TAKEN = frozenset((".git", ".fleet"))
 _UNFIT = frozenset('\\*?[]<>|:"')
 
 
-def trouble(place: str) -> str:
+def problem(place: str) -> str:
     """Return why the homes cannot be there, "" where they can: a plain relative folder below the root."""
     parts = place.split("/")
     folded = [part.casefold().rstrip(". ") for part in parts]
@@ -90,7 +90,7 @@ class Homes:
     def known(self) -> list[str]:
         """Return the places that held the homes on this machine, in the order of use, the one of now last."""
         said = _read(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
-        return [each for each in said if not trouble(each)] or [self._in_settings() or DEFAULT]
+        return [each for each in said if not problem(each)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
         """Return the place of the homes, as the workspace noted it last: no TOML is parsed."""
@@ -112,7 +112,7 @@ class Homes:
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")
             place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
-            if place and not trouble(place):
+            if place and not problem(place):
                 return place
         return ""
 

@@ -35,7 +35,7 @@ from fleet.store.database import (
     set_meta,
     without_indexes,
 )
-from fleet.store.files import Files, fingerprint, is_plain, look
+from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
 from fleet.store.rows import Contents, Rows, Unread
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
@@ -64,7 +64,7 @@ class Source(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def found(cls, path: str, kind: Kind, file: Path) -> "list[Source]":
         """Return a line file; none where it is a link, or is not there."""
-        return [cls(path, kind, str(file), look(file))] if is_plain(file) else []
+        return [cls(path, kind, str(file), file_fingerprint(file))] if is_plain(file) else []
 
 
 class Taken(msgspec.Struct):
@@ -105,7 +105,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
     try:
         with os.scandir(folder) as entries:
             plain = [each for each in entries if each.name[-6:] == ".jsonl" and each.is_file(follow_symlinks=False)]
-            seen = [(each, look(each)) for each in plain if names.is_replica(each.name[:-6])]
+            seen = [(each, file_fingerprint(each)) for each in plain if names.is_replica(each.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(Source(f"{kind.name}.d/{each.name}", kind, each.path, at) for each, at in seen)

@@ -22,7 +22,7 @@ from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files, is_no_folder, is_plain, look
+from fleet.store.files import Files, file_fingerprint, is_no_folder, is_plain
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
@@ -175,7 +175,7 @@ class Workspace:
             return []
         return [each for each in sorted(home.rglob("*")) if is_plain(each)]
 
-    def left_behind(self) -> list[tuple[str, Path, list[Path]]]:
+    def files_in_old_homes(self) -> list[tuple[str, Path, list[Path]]]:
         """Return agent, home and files of what fleet wrote into homes in an earlier place."""
         found = []
         with suppress(FleetError):  # a damaged register is told wherever it is needed
@@ -217,7 +217,7 @@ class Workspace:
         found = self.notes(agent).line(each) if self.notes_file(agent).is_file() else None
         return found if found is not None and fold(found).scope == PRIVATE else None
 
-    def whole(self, agent: str, each: str) -> Line | None:
+    def record(self, agent: str, each: str) -> Line | None:
         """Return all that is known of a lesson here: the clan's record and the agent's private one as one."""
         shared, mine = self.patterns.line(each), self.private(agent, each)
         return join(shared, mine) if shared is not None and mine is not None else mine or shared
@@ -298,15 +298,10 @@ class Workspace:
 
     @property
     def is_read_only(self) -> bool:
-        """True where nobody may write here: an ephemeral folder, and no lease."""
-        return self.replicas().ephemeral and not self.lease()
-
-    def is_only_read(self) -> bool:
-        """Tell whether nobody may write here because somebody wanted it so, and not because something is damaged."""
-        try:
-            return self.is_read_only
-        except FleetError:
-            return False
+        """True where nobody may write here: an ephemeral folder, and no lease. A damaged register is another matter."""
+        with suppress(FleetError):
+            return self.replicas().ephemeral and not self.lease()
+        return False
 
     def check_lease(self) -> None:
         """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
@@ -358,7 +353,7 @@ class Workspace:
         A lease is lent to many; and under the names that a backup, or a copy of a folder, brought along others may
         still write.
         """
-        now = look(self.replica_file)
+        now = file_fingerprint(self.replica_file)
         if not now or now != self._mine[0]:
             machine, folder = self.world.machine(), replica.folder_fingerprint(self.root)
             try:
@@ -541,7 +536,7 @@ class Writer:
 
     def line(self, each: str) -> Line:
         """Return all that is known of a lesson here, the agent's private record included; empty for nothing."""
-        return self.workspace.whole(self.agent, each) or Line(each)
+        return self.workspace.record(self.agent, each) or Line(each)
 
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
         """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""

@@ -169,7 +169,7 @@ def a_file_is_read_on_without_a_look_at_its_beginning(patch: pytest.MonkeyPatch)
         self.size, self.hash = size, hash_
         return True
 
-    patch.setattr(ingest, "look", trusting)
+    patch.setattr(ingest, "file_fingerprint", trusting)
     patch.setattr(ingest, "fingerprint", lambda seen: f"{seen.st_size} {seen.st_mtime_ns // 10**9} {seen.st_ino}")
     patch.setattr(ingest._Reader, "skip", passing)
 

@@ -254,7 +254,7 @@ def _hidden_though_power_fails(folder: Path, crash_at: int) -> tuple[bool, int, 
     POWERS[velma.root].steps_left = -1
     workspace.close()
     velma.sync()
-    found = velma.open().whole("velma", each)
+    found = velma.open().record("velma", each)
     seen = fold(found).count("seen") if found is not None else 0
     return is_crashed, seen, any(LESSON.encode() in data for data in server.tree().values())
 
@@ -289,7 +289,7 @@ def test_what_became_private_after_a_backup_neither_leaves_nor_counts_twice_when
     moving.restore_backup(workspace, tmp_path / "backup.tar.gz")
     workspace.close()
     velma.sync()
-    found = velma.open().whole("velma", each)
+    found = velma.open().record("velma", each)
     assert found is not None
     assert fold(found).count("seen") == 1
     assert not any(LESSON.encode() in data for data in velma.server.tree().values())
@@ -307,7 +307,7 @@ def test_what_became_private_after_a_backup_does_not_leave_where_a_crash_stops_t
     workspace.close()
     velma.sync()
     workspace = velma.open()
-    assert fold(workspace.whole("velma", each)).count("seen") == 1
+    assert fold(workspace.record("velma", each)).count("seen") == 1
     assert workspace.private("velma", each) is not None
     assert not any(LESSON.encode() in data for data in velma.server.tree().values())
 
@@ -347,7 +347,7 @@ def test_what_was_sent_counts_once_when_it_becomes_private_though_the_branch_is_
     workspace.close()
     for _ in range(2):
         velma.sync()
-        whole = velma.open().whole("velma", each)
+        whole = velma.open().record("velma", each)
         assert whole is not None
         assert (fold(whole).count("seen"), fold(whole).is_present) == (2, not is_retired)
 
@@ -376,7 +376,7 @@ def test_what_helped_has_helped_when_it_is_private_and_when_it_is_the_clans_agai
     for scope in ("private", "clan"):
         lessons.edit(workspace, "velma", each, [f"scope={scope}"])
         lessons.feedback(workspace, "velma", each, is_helped=True)
-        whole = workspace.whole("velma", each)
+        whole = workspace.record("velma", each)
         found += [fold(whole).count(name) for name in ("helped", "seen")] if whole is not None else []
     assert found == [2, 1, 3, 1]
 

@@ -106,7 +106,7 @@ class Wider(Simulation):
     def open(self, machine: Machine) -> Workspace:
         """Open a machine's workspace, and bring what lies in an earlier place of the homes."""
         workspace = super().open(machine)
-        if workspace.left_behind():
+        if workspace.files_in_old_homes():
             restore.bring(workspace)
         return workspace
 
