@@ -125,7 +125,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
             _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
         )
     if event == "Stop":
-        words = () if payload.is_stopping else call.told.words()
+        words = () if payload.is_stopping else call.notes.all()
         return (
             any(word.startswith("flag ") for word in words)
             or _might_object(call, payload)
@@ -140,7 +140,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
         return False
     if Reflog(call.root, payload.cwd or call.root).has_grown():
         return True
-    return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.told.words())
+    return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.notes.all())
 
 
 def _might_signal(call: Call, prompt: str) -> bool:
@@ -160,7 +160,7 @@ def _might_object(call: Call, payload: Payload) -> bool:
         return False
     from fleet.hosts.transcripts import Transcript
 
-    transcript = Transcript(call.told, payload.transcript)
+    transcript = Transcript(call.notes, payload.transcript)
     part = transcript.unread()
     if part.trouble or part.has_objection():
         return True

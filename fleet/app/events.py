@@ -1,8 +1,7 @@
-"""Handling of a host's events: the work that each calls for, and the agent's answer.
+"""Handlers of a host's events: the work that each event calls for, and the reply to the agent.
 
-A hook waits for all of this, and a host for the hook: so each event imports what it needs and no more. An event has
-parts that know nothing of each other: a block and a reminder, say. Each is guarded on its own, so that a fault in one
-does not silence another.
+A host waits for its hook, and a hook for all of this: so each event imports what it needs and no more. The parts of an
+event, such as a block and a reminder, are guarded one by one, so that a fault in one does not silence another.
 """
 
 import json
@@ -39,40 +38,41 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from pathlib import Path
     from types import ModuleType
 
+    from fleet.app.flagging import Flagging
     from fleet.store.config import Config
     from fleet.store.database import Local
     from fleet.store.workspace import Workspace
 
-STATE_WAIT_S = 1.0
-"""Time that the local database is waited for: what was shown is a measure, and proves nothing."""
+_STATE_WAIT_S = 1.0
+"""Time to wait for the local database: what was shown is a measure, and proves nothing."""
 
 SOON_S = 10.0
-"""After so long a session's start takes what is at hand; the rest is made ready by a process of its own."""
+"""Time after which a session starts with the memory alone; the rest is made ready by a process of its own."""
 
-_ASKED_OF_AGENTS = frozenset(
+_OWN_COMMANDS = frozenset(
     ("correct", "discover", "feedback", "gossip", "journal", "learn", "mutate", "patterns", "search", "show", "start")
 )
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 
-_ABOUT_S = 0.3
-"""Limit of the search for what is known about a prompt, seconds."""
+_SEARCH_S = 0.3
+"""Limit of the search for the lessons about a prompt, seconds."""
 _CANNOT_WRITE = (
     "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
 )
 _OF_VERSION_1 = "fleet: fleet 0.1 made this workspace, so its lessons are not shown: `fleet upgrade` converts them"
 _LOGGING = frozenset(("learn", "correct", "discover"))
-PROMOTED, _SAID = "promoted", "said"
-"""Words of what an agent's memory took in when its sessions ended, and of what a person was told of it."""
+PROMOTED, _SHOWN = "promoted", "said"
+"""Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
 _ASKED = "asked"
 _MEMORY_SEEN = "memory"
 _ASK_AGAIN_MS = 60_000
-"""Sessions that start within it ask the clan for news once."""
-TWICE_MS = 3_000
+"""Sessions that start within this time ask the clan for news once."""
+_TWICE_MS = 3_000
 """A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
 
 
 def answer(call: Call, payload: Payload) -> Reply:
-    """Return what the agent is told of an event, and the person beside it; what the event calls for is done."""
+    """Do the work of an event; return the reply to the agent, with the line for the person."""
     event = _HostEvent(call, payload)
     reply = event.reply()
     if payload.event == "SessionStart" and payload.source != "compact":
@@ -83,44 +83,38 @@ def answer(call: Call, payload: Payload) -> Reply:
 
 
 class _HostEvent:
-    """One event of a host's, and what it touches here."""
+    """Handler of one event: the call, its payload, and the files here that events read and write."""
 
     def __init__(self, call: Call, payload: Payload) -> None:
         self._call, self._payload = call, payload
-        self._told = call.told
+        self._notes = call.notes
         self._folder = LocalFolder(call.root)
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
 
     def reply(self) -> Reply:
-        """Return what the agent is told of this event."""
-        event = self._payload.event
-        if event in ("SessionStart", "SubagentStart"):
-            return self._session_start()
-        if event == "PreToolUse":
-            return self._before_a_tool()
-        if event == "PostToolUse":
-            return self._after_a_tool()
-        if event == "Stop":
-            return self._stop()
-        if event == "SessionEnd":
-            _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
-            return Reply()
-        from fleet.app import flagging
+        """Return the reply to the agent."""
+        return {
+            "SessionStart": self._session_start,
+            "SubagentStart": self._session_start,
+            "UserPromptSubmit": self._prompt,
+            "PreToolUse": self._before_a_tool,
+            "PostToolUse": self._after_a_tool,
+            "PostToolUseFailure": lambda: self._flagging().on_command_end(self._payload, is_error=True).reply,
+            "Stop": self._stop,
+            "SessionEnd": self._session_end,
+        }[self._payload.event]()
 
-        if event != "UserPromptSubmit":
-            return flagging.Flagging(self._call).on_command_end(self._payload, is_error=True).reply
-        reply = flagging.Flagging(self._call).on_prompt(self._payload)
-        with self._call.guarded("what the clan knows was not shown"):
-            news, (about, note) = self._news(), self._lessons_for_prompt()
-            reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
-            reply.note = reply.note or note
-        return reply
+    def _flagging(self) -> "Flagging":
+        """Return the detector of corrections; most calls need none of it."""
+        from fleet.app.flagging import Flagging
+
+        return Flagging(self._call)
 
     # --- a session's start --------------------------------------------------------------------------------------------
 
     def workspace_warning(self) -> str:
-        """Return what a person should know of this workspace when a session starts in it, "" for nothing."""
+        """Return a warning about this workspace for the person, when a session starts; "" for none."""
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
@@ -135,7 +129,7 @@ class _HostEvent:
         )
 
     def _is_of_version_1(self) -> bool:
-        """Tell whether fleet 0.1 made this workspace and nothing has converted it yet."""
+        """Return whether fleet 0.1 made this workspace and nothing has converted it yet."""
         if (_root(self._call) / "clan-learnings/.fleet-format").exists():
             return False
         from fleet.model.errors import NoError
@@ -149,43 +143,43 @@ class _HostEvent:
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
-        told, new = local.Told(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
-        for word in told.words():
-            if word == _SAID:
+        notes, new = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
+        for note in notes.all():
+            if note == _SHOWN:
                 new = []
-            elif word.startswith(f"{PROMOTED} "):
-                new.append(word[len(PROMOTED) + 1 :])
+            elif note.startswith(f"{PROMOTED} "):
+                new.append(note[len(PROMOTED) + 1 :])
         if not new:
             return ""
-        told.note(_SAID)
+        notes.add(_SHOWN)
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
     def _session_start(self) -> Reply:
-        """Return what a session is told at its start: at a resume, a clear and after a compaction, too.
+        """Return the context of a session's start: at a resume, a clear and after a compaction, too.
 
-        A resumed session holds what it was given first, and gets what is new. After a compaction that may be gone: it
-        gets all of it again, and what was new to it then is new to it still.
+        A resumed session has its first context, and gets what is new. After a compaction that context may be gone: it
+        gets all of it again, and what was new to it then is still new.
         """
         call, payload, began_ms = self._call, self._payload, local.now_ms()
         if call.event == "SessionStart" and payload.source != "compact":
             Reflog(call.root, payload.cwd or call.root).pass_over()
-        if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of what another one heard
-            Transcript(self._told, payload.transcript).pass_over()
-        session = local.Told(call.root, call.session)  # a subagent is told what was new to its session
-        sinces = (word[6:] for word in session.words() if word.startswith("since "))
+        if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
+            Transcript(self._notes, payload.transcript).pass_over()
+        session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
+        sinces = (note[6:] for note in session.all() if note.startswith("since "))
         since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
         is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
         made, is_whole = None if is_lost else self._ready.start(), True
         if made is None:
             with opened(call) as workspace:
                 made, is_whole = self._make_in_time(workspace, since if is_lost else None)
-        # Asked last: of two calls at once each can answer, should the other one fail.
-        if payload.session and not self._told.is_first(f"start {payload.source or '-'}", began_ms, TWICE_MS):
+        # Checked last: of two calls at once each can answer, should the other one fail.
+        if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             self._folder.mark(local.TWICE, word=call.event)
             return Reply()
         if since is None:
-            session.note(f"since {self._ready.seen()}")
+            session.add(f"since {self._ready.seen()}")
         if made.news and not call.subagent:
             self._ready.note_seen(made.generation)
         if not is_whole or (call.event == "SessionStart" and self._may_ask()):
@@ -193,7 +187,7 @@ class _HostEvent:
         return self._reply_at_start(made, holds_the_rest=payload.source == "resume" and since is not None)
 
     def _reply_at_start(self, made: Start, *, holds_the_rest: bool) -> Reply:
-        """Return what a session is told of what was made, and the line for the person."""
+        """Return the context, or the part of it that a resumed session lacks, and the line for the person."""
         source, text, shown = self._payload.source, made.text, made.ids
         if holds_the_rest:
             text, shown = made.news, made.new_ids
@@ -206,7 +200,7 @@ class _HostEvent:
         return Reply("\n\n".join(filter(None, [text, changed])), note=note)
 
     def _memory_changed(self) -> str:
-        """Return that the agent's memory is not as its last session found it, by whomever; "" where it is."""
+        """Return that the agent's memory has changed since its last session started; "" where it has not."""
         call = self._call
         name = f"{homes.Homes(call.root).current()}/{call.agent}/memory.md"
         try:
@@ -219,9 +213,9 @@ class _HostEvent:
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
     def _make_in_time(self, workspace: "Workspace", since: int | None) -> tuple[Start, bool]:
-        """Return what this session starts with, and whether it is all of it.
+        """Return the context of this session's start, and whether it is complete.
 
-        A host gives up on a hook that takes too long, and then the agent starts with nothing: part of it is better.
+        A host gives up on a hook that takes too long, and then the agent starts with nothing: a part is better.
         ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
         """
         from fleet.app.starting import SessionStart
@@ -238,7 +232,7 @@ class _HostEvent:
         return start.at_once(), is_whole
 
     def _may_ask(self) -> bool:
-        """Tell whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""
+        """Return whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""
         may = False
         if local.now_ms() - self._folder.marked_ms(_ASKED) >= _ASK_AGAIN_MS:
             with self._call.guarded("the clan was not asked for news"):
@@ -250,33 +244,39 @@ class _HostEvent:
 
     # --- a prompt -----------------------------------------------------------------------------------------------------
 
+    def _prompt(self) -> Reply:
+        """Return what was logged of a prompt, and the lessons about it."""
+        reply = self._flagging().on_prompt(self._payload)
+        with self._call.guarded("what the clan knows was not shown"):
+            news, (about, note) = self._news(), self._lessons_for_prompt()
+            reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
+            reply.note = reply.note or note
+        return reply
+
     def _news(self) -> str:
-        """Return what a pull of this session's start brought, once; "" where it is not known yet, or nothing came."""
-        if not any(word.startswith("came ") for word in self._told.words()):
+        """Return the lessons that the pull of this session's start brought, once; "" for none, or none yet."""
+        if not any(note.startswith("came ") for note in self._notes.all()):
             return ""
         made = self._ready.start()
-        if made is None or not made.news or not self._told.claim("news"):
+        if made is None or not made.news or not self._notes.claim("news"):
             return ""
         self._note_given(made.new_ids)
         self._ready.note_seen(made.generation)
         return made.news
 
     def _lessons_for_prompt(self) -> tuple[str, str]:
-        """Return the lessons that are about what a person wrote, each once a session and none of those of its start.
-
-        Beside them the line that tells the person; "" and "" for none.
-        """
+        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person."""
         from fleet.store.relevant import relevant
         from fleet.text.prompts import Prompt
 
         call = self._call
-        sender, said = Prompt(self._payload.prompt).own_words()
+        sender, text = Prompt(self._payload.prompt).own_words()
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
-        if sender or not said or not most:
+        if sender or not text or not most:
             return "", ""
         known = self._known()
-        found = [hit for hit in relevant(_root(call), call.agent, said, _ABOUT_S) if hit.id not in known]
-        shown = [hit for hit in found[:most] if self._told.claim(f"lesson {hit.id}")]
+        hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in known]
+        shown = [hit for hit in hits[:most] if self._notes.claim(f"lesson {hit.id}")]
         if not shown:
             return "", ""
         from fleet.app import finding
@@ -286,13 +286,13 @@ class _HostEvent:
 
     def _known(self) -> set[str]:
         """Return the ids of the lessons that this session has been shown at any moment."""
-        words = (word.split() for word in self._told.words())
-        return {each for first, *ids in filter(None, words) if first in ("lesson", "seen") for each in ids}
+        notes = (note.split() for note in self._notes.all())
+        return {id_ for kind, *ids in filter(None, notes) if kind in ("lesson", "seen") for id_ in ids}
 
     def _note_given(self, ids: Sequence[str]) -> None:
-        """Note what a session was given whole lists of: a prompt does not repeat it, a step that it is about does."""
+        """Note the lessons of a list that was shown: a prompt repeats none of them, the step that one is about does."""
         if ids:
-            self._told.note(f"seen {' '.join(ids)}")
+            self._notes.add(f"seen {' '.join(ids)}")
         _note_shown(self._call, ids)
 
     # --- tools --------------------------------------------------------------------------------------------------------
@@ -301,14 +301,8 @@ class _HostEvent:
         call, payload = self._call, self._payload
         if payload.command:
             with call.guarded("whether this is a fourth try is not known"):
-                blocked = self._attempts.verdict(call.thread, payload.command, payload.cwd)
-                if blocked is not None:
-                    from fleet.learn import journal
-
-                    tried = blocked.tried.command
-                    call.log(f"a try was blocked: {tried}")
-                    note = f"fleet stopped try {blocked.streak.count + 1} of `{tried}`: nothing has changed since"
-                    return Reply(blocked=journal.message(blocked), note=note)
+                if stopped := self._stopped_try():
+                    return stopped
         with call.guarded("whether a lesson guards this step is not known"):
             if guarded := self._guarded():
                 return guarded
@@ -320,49 +314,61 @@ class _HostEvent:
                 reply.runs = _run_by_path(payload.command)
         return reply
 
+    def _stopped_try(self) -> Reply | None:
+        """Return the refusal of a command that has failed three times and is unchanged; None where it may run."""
+        blocked = self._attempts.verdict(self._call.thread, self._payload.command, self._payload.cwd)
+        if blocked is None:
+            return None
+        from fleet.learn import journal
+
+        tried = blocked.tried.command
+        self._call.log(f"a try was blocked: {tried}")
+        note = f"fleet stopped try {blocked.streak.count + 1} of `{tried}`: nothing has changed since"
+        return Reply(blocked=journal.message(blocked), note=note)
+
     def _guarded(self) -> Reply | None:
-        """Return what the lessons say that a person here made guards of such a step; None where none does."""
-        decided = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
+        """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
+        guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
-            found = self._due(decided.get(decision), ())
-            if not found:
+            due = self._due(guards.get(decision), ())
+            if not due:
                 continue
-            ids, lessons = [pattern for pattern, _ in found], [lesson for _, lesson in found]
+            ids, lessons = [pattern for pattern, _ in due], [lesson for _, lesson in due]
             _note_shown(self._call, ids)
             self._call.log(f"{decision}: a step that {', '.join(ids)} guards")
             lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
             if decision == "ask":
                 return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
             shown, _ = _framed([f"- {lesson}" for lesson in lessons])
-            said = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
-            return Reply(blocked=said, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
+            refusal = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
+            return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 
     def _due(self, rows: object, known: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, known, self._payload.tool, self._payload.command, self._payload.path)
 
     def _lessons_for_step(self) -> tuple[str, str]:
-        """Return the lessons that this very step is due, each once a session, and the line for the person."""
+        """Return the lessons that are due before this step, each once a session, and the line for the person."""
         rows = self._ready.rows()
         if not rows:
             return "", ""
         with self._call.guarded("whether a lesson is used is not known"):
             self._note_use(rows)
-        known = [word.split()[1] for word in self._told.words() if word.startswith("lesson ")]
-        found = [each for each in self._due(rows, known) if self._told.claim(f"lesson {each[0]}")]
-        if not found:
+        known = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
+        due = [each for each in self._due(rows, known) if self._notes.claim(f"lesson {each[0]}")]
+        if not due:
             return "", ""
-        _note_shown(self._call, [pattern for pattern, _ in found])
-        return _framed([row for _, row in found])
+        _note_shown(self._call, [pattern for pattern, _ in due])
+        return _framed([row for _, row in due])
 
     def _note_use(self, rows: object) -> None:
-        """Note that a command is about to run which a lesson says to run that this session has been shown before."""
+        """Note that a command is about to run which a lesson recommends that this session was shown before."""
         command = self._payload.command
         known = self._known() if command else ()
-        about = [each for each in _listed(rows) if each[0] in known]
-        for pattern, row in self._due(about, ()):
+        shown = [row for row in _valid_rows(rows) if row[0] in known]
+        for pattern, row in self._due(shown, ()):
             if _observing().recommends(row, command):
-                self._told.note(f"{_use_of(command)} {pattern}")
+                self._notes.add(f"{_use_of(command)} {pattern}")
 
     def _after_a_tool(self) -> Reply:
         reply = self._note_end()
@@ -378,14 +384,14 @@ class _HostEvent:
         if Reflog(call.root, payload.cwd or call.root).has_grown():
             _observing().note_commits(call, payload.cwd)
         used = f"{_use_of(payload.command)} "
-        for word in self._told.words() if payload.has_ended else ():
-            pattern = word.removeprefix(used)
-            if pattern != word and self._told.claim(f"used {pattern}"):
-                row = next((str(each[2]) for each in _listed(self._ready.rows()) if each[0] == pattern), "")
+        for note in self._notes.all() if payload.has_ended else ():
+            pattern = note.removeprefix(used)
+            if pattern != note and self._notes.claim(f"used {pattern}"):
+                row = next((str(each[2]) for each in _valid_rows(self._ready.rows()) if each[0] == pattern), "")
                 _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
 
     def _note_end(self) -> Reply:
-        """Note how a command ended, or that a file was edited: what the streaks of failures are made of."""
+        """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or payload.host == CODEX:  # Codex does not tell how it ended
             if payload.path and payload.tool in EDITING_TOOLS:
@@ -393,9 +399,7 @@ class _HostEvent:
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()
-        from fleet.app import flagging
-
-        is_ok, reply = flagging.Flagging(call).on_command_end(payload, is_error=False)
+        is_ok, reply = self._flagging().on_command_end(payload, is_error=False)
         if is_ok is None:
             attempts.note_unknown(call.thread, payload.command)
         elif is_ok:
@@ -415,42 +419,42 @@ class _HostEvent:
     # --- the end of a turn --------------------------------------------------------------------------------------------
 
     def _stop(self) -> Reply:
-        """Return what still needs the attention of an agent that is done; else have the next start made ready."""
+        """Return a reminder of what the agent has left open; without one, have the next start made ready."""
         call, payload, note = self._call, self._payload, ""
-        with call.guarded("what was refused in this turn was not heard"):
-            if payload.has_transcript and Transcript(self._told, payload.transcript).unread().has_objection():
-                from fleet.app import flagging
-
-                note = flagging.Flagging(call).on_refusals(payload)
+        with call.guarded("what was refused in this turn was not read"):
+            if payload.has_transcript and Transcript(self._notes, payload.transcript).unread().has_objection():
+                note = self._flagging().on_refusals(payload)
         reason = "" if payload.is_stopping or payload.subagent else self._unstated()
         if not reason and self._ready.is_stale():
             _start_process(call, AT_THE_START)
         return Reply(go_on=reason, note=note)
 
     def _unstated(self) -> str:
-        """Return a reminder of what was logged in this session and teaches nothing yet, each once; "" for nothing."""
-        known = self._told.words()
-        asked = {word.split()[1] for word in known if word.startswith("stop ")}
-        if all(word.split()[1] in asked for word in known if word.startswith("flag ")):
+        """Return a reminder of the corrections of this session that have no lesson yet, each once; "" for none."""
+        notes = self._notes.all()
+        asked = {note.split()[1] for note in notes if note.startswith("stop ")}
+        if all(note.split()[1] in asked for note in notes if note.startswith("flag ")):
             return ""
-        from fleet.app import flagging
+        return self._flagging().unstated()
 
-        return flagging.Flagging(self._call).unstated()
+    def _session_end(self) -> Reply:
+        _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
+        return Reply()
 
 
-# --- what they share --------------------------------------------------------------------------------------------------
+# --- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _framed(rows: Sequence[str]) -> tuple[str, str]:
-    """Return lessons as the agent is shown them, and the line that tells the person which ones."""
+    """Return lessons as the agent is shown them, and the line that names them to the person."""
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
     return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
 
 
-def _listed(rows: object) -> list[list[object]]:
-    """Return the rows of a table as it was read from its file: anything may stand there."""
-    return [each for each in rows if isinstance(each, list) and len(each) == 3] if isinstance(rows, list) else []
+def _valid_rows(rows: object) -> list[list[object]]:
+    """Return the valid rows of a table that was read from its file."""
+    return [row for row in rows if isinstance(row, list) and len(row) == 3] if isinstance(rows, list) else []
 
 
 def _use_of(command: str) -> str:
@@ -458,16 +462,16 @@ def _use_of(command: str) -> str:
 
 
 def _run_by_path(command: str) -> str:
-    """Return a command of fleet's own with the path of this very program for its name; "" where a person must say yes.
+    """Return a command of fleet's own with the path of this very program for its name; "" where a person must agree.
 
-    By its path, so that no alias, function or other ``fleet`` of the shell that runs it comes between.
+    With its path, no alias, function or other ``fleet`` of the shell can take its place.
     """
     from fleet.text import shell
 
     words = shell.Command(command).plain_words
     if (
         words[:1] != ["fleet"]
-        or not _ASKED_OF_AGENTS.intersection(words[1:2])
+        or not _OWN_COMMANDS.intersection(words[1:2])
         or any(each.startswith("--dir") for each in words)
     ):
         return ""
@@ -486,21 +490,21 @@ def _program() -> str:
 
 
 def _observing() -> "ModuleType":
-    """Return the module that notes what happened in a session; most calls need none of it."""
+    """Return the module of observations; most calls need none of it."""
     from fleet.app import observing
 
     return observing
 
 
 def _note_of_own_command(payload: Payload) -> str:
-    """Return the line that tells the person what a command of fleet's own logged, and how often that is known now."""
+    """Return the line for the person about what a command of fleet's own logged, and how often it was seen."""
     if not payload.is_own or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
         return ""
-    id_, _, told = payload.printed.partition("\n")[0].partition(" ")
-    if id_[:2] not in ("p-", "d-") or not told:
+    id_, _, text = payload.printed.partition("\n")[0].partition(" ")
+    if id_[:2] not in ("p-", "d-") or not text:
         return ""
     promoted = "; promoted into its memory" if "\n  promoted: " in payload.printed else ""
-    return f"fleet: {told}{promoted}"
+    return f"fleet: {text}{promoted}"
 
 
 def _start_process(call: Call, which: str) -> None:
@@ -519,7 +523,7 @@ def _start_process(call: Call, which: str) -> None:
 
 
 def _note_shown(call: Call, ids: Iterable[str]) -> None:
-    """Note which lessons the session has been shown: what happens afterwards can be told from what happened before."""
+    """Note which lessons the session has been shown, so that what happened before can be told from what came after."""
     with call.guarded("what was shown is not noted"):
         from fleet.reflect.exposure import Exposures
 
@@ -532,7 +536,7 @@ def _local(call: Call) -> Iterator["Local"]:
     """Open the local database while a ``with`` block runs."""
     from fleet.store.database import Local
 
-    state = Local(_root(call) / local.FOLDER / "local.db", wait_s=STATE_WAIT_S)
+    state = Local(_root(call) / local.FOLDER / "local.db", wait_s=_STATE_WAIT_S)
     try:
         yield state
     finally:
@@ -546,7 +550,7 @@ def _root(call: Call) -> "Path":
 
 
 def _config(call: Call) -> "Config":
-    """Return what ``fleet.toml`` says."""
+    """Return the settings of ``fleet.toml``."""
     from fleet.store import config
 
     return config.load(_root(call) / CONFIG)
@@ -554,7 +558,7 @@ def _config(call: Call) -> "Config":
 
 @contextmanager
 def opened(call: Call) -> Iterator["Workspace"]:
-    """Open the workspace while a ``with`` block runs; what it warns of is logged."""
+    """Open the workspace while a ``with`` block runs; log its warnings."""
     from fleet.store.workspace import Workspace
 
     workspace = Workspace(_root(call))

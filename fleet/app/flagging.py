@@ -69,7 +69,7 @@ class Flagging:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._told = call.told
+        self._notes = call.notes
         self._ground = _Ground(call.root)
         self._signals = signals.Signals(self._ground, call.agent)
 
@@ -124,12 +124,12 @@ class Flagging:
             return [], -1
         found: list[prompts.Objection] = []
         with self._call.guarded("what was refused in this session was not heard"):
-            part = Transcript(self._call.told, payload.transcript).unread()
-            if part.trouble and self._told.claim("transcript trouble"):
+            part = Transcript(self._call.notes, payload.transcript).unread()
+            if part.trouble and self._notes.claim("transcript trouble"):
                 self._call.log(f"the session's transcript {part.trouble}")
             waits = None
             if part.has_objection():
-                known = set(self._told.words())
+                known = set(self._notes.all())
                 found, waits = objections(part.events(), prompt)
                 found = [each for each in found if f"heard {each.id}" not in known]
             return found, waits.offset if waits is not None else part.ends
@@ -141,12 +141,12 @@ class Flagging:
         for objection, flag in flags:
             done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
             if objection is not None:
-                self._told.note(f"heard {objection.id}")
+                self._notes.add(f"heard {objection.id}")
             if done.is_new:
-                self._told.note(f"flag {done.id}")
+                self._notes.add(f"flag {done.id}")
                 new.append(_Logged(done.id, flag))
         if read_to >= 0:
-            Transcript(self._call.told, payload.transcript).note(read_to)
+            Transcript(self._call.notes, payload.transcript).note(read_to)
         return new
 
     def _question(self, words: str, asked: Sequence[_Logged], **more: str) -> str:
@@ -207,12 +207,12 @@ class Flagging:
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
             return _Ended(False, Reply())
-        self._told.note(f"{red}{done.id}")
+        self._notes.add(f"{red}{done.id}")
         return _Ended(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
 
     def _count(self, payload: Payload, printed: str) -> bool:
         """Count a failed command for the door that closes; return False for one that was reported before."""
-        if payload.call and not self._told.claim(f"call {payload.call}"):
+        if payload.call and not self._notes.claim(f"call {payload.call}"):
             return False  # a plugin and the settings may both call: one failure is one
         with self._call.guarded("the failure is not counted"):
             AttemptLog(self._call.root, self._call.agent).note_failure(
@@ -221,10 +221,10 @@ class Flagging:
         return True
 
     def _ask_for_cause(self, payload: Payload, red: str) -> str:
-        known = self._told.words()
+        known = self._notes.all()
         failed = [word.split()[2] for word in known if word.startswith(red)]
         asked = {word.split()[1] for word in known if word.startswith("green ")}
-        new = [entry for entry in dict.fromkeys(failed) if entry not in asked and self._told.claim(f"green {entry}")]
+        new = [entry for entry in dict.fromkeys(failed) if entry not in asked and self._notes.claim(f"green {entry}")]
         if not new:
             return ""
         rows = [each for each in self._signals.waiting(self._call.session, everything=True) if each.id in new]
@@ -234,9 +234,9 @@ class Flagging:
 
     def unstated(self) -> str:
         """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
-        asked = {word.split()[1] for word in self._told.words() if word.startswith("stop ")}
+        asked = {word.split()[1] for word in self._notes.all() if word.startswith("stop ")}
         waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
-        new = [each for each in waiting if self._told.claim(f"stop {each.id}")]
+        new = [each for each in waiting if self._notes.claim(f"stop {each.id}")]
         return self._question(
             _STATE_THEM, [_Logged(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
         )

@@ -372,7 +372,7 @@ def make_ready(call: Call) -> str:
         with call.guarded("the clan was not asked for news"):
             fetched = sharing.fetch(workspace, call.agent)
             if fetched.patterns_in or fetched.discoveries_in:
-                call.told.note(f"came {fetched.patterns_in + fetched.discoveries_in}")
+                call.notes.add(f"came {fetched.patterns_in + fetched.discoveries_in}")
         try:
             with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
                 size = len(starting.SessionStart(workspace, call.agent).make(may_tidy=True).text)
@@ -402,7 +402,7 @@ def work_at_the_end(call: Call) -> str:
             done, why = None, "[hook] sync_at_end is false in fleet.toml"
         promoted = sharing.settle(workspace, call.agent)[0] if why or done is None else done.promoted
         for text in promoted:
-            local.Told(call.root, f"{PROMOTED}-{call.agent}").note(
+            local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
                 f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
             )
         with call.guarded("the next session's start is not ready"):

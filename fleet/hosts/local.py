@@ -1,7 +1,7 @@
 """One call of a hook with its limits of time, and the small files below ``.fleet`` that it reads and writes.
 
-The files are the log, marks of when a hook fired, and what each session was told. None of it is a lesson: what cannot
-be written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
+The files are the log, marks of when a hook fired, and notes of each session. None of it is a lesson: what cannot be
+written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
 ``.fleet`` of its own. Standard library only, and little of it: this is imported on every tool call of every host.
 """
 
@@ -13,7 +13,7 @@ import time
 from binascii import crc32
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # what `typing` says, without its milliseconds
+if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
     from types import FrameType
 
 AT_THE_END = "session-end-work"
@@ -23,7 +23,7 @@ AT_THE_START = "session-start-work"
 """The internal event under which the next session's start is made ready, where that takes too long to wait for."""
 
 GUEST = "guest"
-"""Works where nobody is named, as ``fleet.model.names`` has it."""
+"""The agent where none is named, as in ``fleet.model.names``."""
 
 FOLDER = ".fleet"
 LOG_BYTES_MAX = 256 * 1024
@@ -31,12 +31,12 @@ TWICE = "twice"
 """The mark of a session start that two installations of the hooks reported at once."""
 
 DAYS_KEPT = 7
-"""A session that nothing was noted of for so long is forgotten."""
+"""Days after its last note for which a session's notes are kept."""
 
-_TOLD = "told"
+_NOTES = "told"
 _HEARD = "heard"
 _PATH_BYTES_MAX = 8 * 1024
-_TOLD_BYTES_MAX = 64 * 1024
+_NOTES_BYTES_MAX = 64 * 1024
 _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
@@ -58,11 +58,11 @@ def now_ms() -> int:
 
 
 class _Heard:
-    """A session that a hook heard of.
+    """A session that a hook was called for.
 
     Attributes:
         session: its file's name, which is the host's id where that is a plain word.
-        at_ms: when it was heard of last, milliseconds since 1970.
+        at_ms: the last call, milliseconds since 1970.
     """
 
     def __init__(self, session: str, host: str, agent: str, at_ms: int, path: str, *, has_ended: bool) -> None:
@@ -94,7 +94,7 @@ class LocalFolder:
             os.close(handle)
 
     def append(self, *names: str, data: bytes, bytes_max: int) -> bool:
-        """Add to a file in one write; tell whether it was. A file of ``bytes_max`` or more takes nothing."""
+        """Append to a file in one write; return whether that was done. A file of ``bytes_max`` takes no more."""
         return self._write(names, data, os.O_APPEND, bytes_max)
 
     def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
@@ -117,17 +117,17 @@ class LocalFolder:
         return os.open(path, flags, 0o600)
 
     def _make_folders(self, names: tuple[str, ...]) -> None:
-        """Make the folders down to a file, but never the workspace: whoever took it away does not want it back."""
-        for at in range(len(names) + 1):
+        """Make the folders down to a file, but never the workspace: somebody may have deleted it."""
+        for depth in range(len(names) + 1):
             try:  # noqa: SIM105 - a hook that has nothing to do imports no contextlib
-                os.mkdir(self.path_of(*names[:at]), 0o777 if at else 0o700)
+                os.mkdir(self.path_of(*names[:depth]), 0o777 if depth else 0o700)
             except FileExistsError:
                 pass
 
     def _has_folders(self, names: tuple[str, ...]) -> bool:
-        for at in range(len(names) + 1):
+        for depth in range(len(names) + 1):
             try:
-                mode = os.lstat(self.path_of(*names[:at])).st_mode
+                mode = os.lstat(self.path_of(*names[:depth])).st_mode
             except FileNotFoundError:
                 return False
             if not stat.S_ISDIR(mode):
@@ -141,10 +141,10 @@ class LocalFolder:
         except OSError:
             return []
 
-    def add_line(self, name: str, told: dict[str, str]) -> None:
-        """Add a JSON line to a log. A full one becomes ``<name>.1``, and the one before that is gone."""
-        # Escaped: whatever it says, it stays one line, and no terminal stumbles.
-        line = json.dumps(told).encode() + b"\n"
+    def add_line(self, name: str, entry: dict[str, str]) -> None:
+        """Add a JSON line to a log. A full log is renamed to ``<name>.1``, over the one before."""
+        # ASCII, with all else escaped: one line, and safe on a terminal.
+        line = json.dumps(entry).encode() + b"\n"
         if self.append(name, data=line, bytes_max=LOG_BYTES_MAX):
             return
         try:
@@ -155,48 +155,48 @@ class LocalFolder:
         self.append(name, data=line, bytes_max=LOG_BYTES_MAX)
 
     def mark(self, *names: str, word: str) -> bool:
-        """Write a mark anew: a word, and the time; tell whether it could be written."""
+        """Replace a mark, a word and the time; return whether it could be written."""
         return self._write(names, f"{word} {now_ms()}\n".encode(), os.O_TRUNC)
 
     def marked_ms(self, *names: str) -> int:
-        """Return when a mark was written last, milliseconds since 1970; 0 where it is not there."""
-        at = self.read(*names, bytes_max=_MARK_BYTES_MAX).split(b" ")[-1].strip()
-        return int(at) if at.isdigit() else 0
+        """Return the time of a mark, milliseconds since 1970; 0 where there is none."""
+        stamp = self.read(*names, bytes_max=_MARK_BYTES_MAX).split(b" ")[-1].strip()
+        return int(stamp) if stamp.isdigit() else 0
 
     def fired(self) -> dict[str, int]:
         """Return when each event's hook fired last, milliseconds since 1970."""
-        return {name: at for name in self.names("fired") if (at := self.marked_ms("fired", name))}
+        return {name: at_ms for name in self.names("fired") if (at_ms := self.marked_ms("fired", name))}
 
     def prune(self) -> None:
-        """Forget the sessions that nobody has heard of for a week."""
-        for name in self.names(_TOLD):
-            newest_ms = max((at_ms for at_ms, _, _ in _told(self, name)), default=0)
+        """Delete the notes of sessions that are over a week old."""
+        for name in self.names(_NOTES):
+            newest_ms = max((at_ms for at_ms, _, _ in _noted(self, name)), default=0)
             if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
-                os.unlink(self.path_of(_TOLD, name))
+                os.unlink(self.path_of(_NOTES, name))
 
     def is_read_only(self) -> bool:
-        """Tell whether nobody may write here: an ephemeral folder, and no lease."""
+        """Return whether nobody may write here: an ephemeral folder, and no lease."""
         register = self.read("replica.toml", bytes_max=1024 * 1024)
         return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
-    # The sessions that were heard of: ``.fleet/heard/<session>`` has one line,
+    # The sessions that hooks were called for: ``.fleet/heard/<session>`` has one line,
     # ``<host> <agent> <open|ended> <milliseconds> <path of the transcript>``.
 
     def hear(self, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
-            word = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
-            self._write((_HEARD, _file_of(session)), word.encode("utf-8", "surrogateescape"), os.O_TRUNC)
+            line = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
+            self._write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 
     def heard(self) -> list[_Heard]:
-        """Return the sessions that were heard of and not forgotten, by name."""
-        found = []
+        """Return the sessions that hooks were called for and that are not forgotten, by name."""
+        sessions = []
         for name in self.names(_HEARD):
             words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
             if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
                 host, agent, state, at_ms, path = words
-                found.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
-        return found
+                sessions.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+        return sessions
 
     def due(self, idle_ms: float) -> list[_Heard]:
         """Return the sessions that have ended: their host said so, or they have been quiet for so long."""
@@ -212,11 +212,11 @@ class LocalFolder:
                 return
 
 
-class Told:
-    """Record of what one session has been told, so that nothing is said twice, and which of its calls were answered.
+class SessionNotes:
+    """Notes of one session: what it was shown, so that nothing is shown twice, and which of its calls were answered.
 
-    ``.fleet/told/<session>``: a line is a time, something random, and a few words. A lost line costs a repetition.
-    The words: ``since`` a generation the session starts, and ``came`` tells what a pull brought then (``news``: told);
+    ``.fleet/told/<session>``: a line is a time, a random word, and the note. A lost line costs a repetition. The notes:
+    ``since`` a generation the session starts, ``came`` has what a pull brought then, and ``news`` that it was shown;
     ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step; ``flag`` is a signal that was logged,
     ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
     ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
@@ -225,52 +225,49 @@ class Told:
     def __init__(self, root: str, session: str) -> None:
         self._folder, self._name = LocalFolder(root), _file_of(session)
 
-    def words(self) -> list[str]:
-        """Return what was noted, oldest first."""
-        return [what for _, what, _ in _told(self._folder, self._name)]
+    def all(self) -> list[str]:
+        """Return the notes, oldest first."""
+        return [note for _, note, _ in _noted(self._folder, self._name)]
 
-    def note(self, word: str) -> None:
-        """Add what the session was told. A full file, or a disk that cannot be written, takes no more."""
-        self._note(now_ms(), word)
+    def add(self, note: str) -> None:
+        """Add a note. A full file, or a disk that cannot be written, takes no more."""
+        self._append(now_ms(), note)
 
-    def claim(self, word: str) -> bool:
-        """Note a word that counts once; return True for the first call. A host may call twice at the same time."""
-        mine = self._note(now_ms(), word)
-        # What is appended is read back in the order of all writers, so that two calls agree on who was first.
-        return next((line for _, what, line in _told(self._folder, self._name) if what == word), mine) == mine
+    def claim(self, note: str) -> bool:
+        """Add a note that counts once; return True for the first call. A host may call twice at the same time."""
+        mine = self._append(now_ms(), note)
+        # The file is read back in the order of all writers, so that two calls agree on which was first.
+        return next((line for _, other, line in _noted(self._folder, self._name) if other == note), mine) == mine
 
-    def is_first(self, word: str, at_ms: int, within_ms: int) -> bool:
-        """Note that something happened; return True where it was the first time for so long.
-
-        ``within_ms``: what comes closer behind a first one is the same.
-        """
-        mine = self._note(at_ms, word)
+    def is_first(self, note: str, at_ms: int, within_ms: int) -> bool:
+        """Add a note of a moment; return False where the same was noted less than ``within_ms`` before."""
+        mine = self._append(at_ms, note)
         first_ms = -within_ms
-        for said_ms, what, line in _told(self._folder, self._name):
-            if what != word:
+        for noted_ms, other, line in _noted(self._folder, self._name):
+            if other != note:
                 continue
-            is_new = abs(said_ms - first_ms) >= within_ms
+            is_new = abs(noted_ms - first_ms) >= within_ms
             if is_new:
-                first_ms = said_ms
+                first_ms = noted_ms
             if line == mine:
                 return is_new
-        return True  # it could not be noted: twice is better than never
+        return True  # it could not be written: twice is better than never
 
-    def _note(self, at_ms: int, word: str) -> str:
-        line = f"{at_ms} {os.urandom(4).hex()} {word}".encode("ascii", "replace").decode()
-        self._folder.append(_TOLD, self._name, data=f"{line}\n".encode(), bytes_max=_TOLD_BYTES_MAX)
+    def _append(self, at_ms: int, note: str) -> str:
+        line = f"{at_ms} {os.urandom(4).hex()} {note}".encode("ascii", "replace").decode()
+        self._folder.append(_NOTES, self._name, data=f"{line}\n".encode(), bytes_max=_NOTES_BYTES_MAX)
         return line
 
 
-def _told(folder: LocalFolder, name: str) -> list[tuple[int, str, str]]:
-    """Return time, words and the whole of each line of a session's file; what is no such line is left out."""
-    lines = folder.read(_TOLD, name, bytes_max=2 * _TOLD_BYTES_MAX).decode("ascii", "replace").splitlines()
+def _noted(folder: LocalFolder, name: str) -> list[tuple[int, str, str]]:
+    """Return the time, the note and the whole of each valid line of a session's file."""
+    lines = folder.read(_NOTES, name, bytes_max=2 * _NOTES_BYTES_MAX).decode("ascii", "replace").splitlines()
     parts = [(*line.split(" ", 2), line) for line in lines]
     return [(int(each[0]), each[2], each[3]) for each in parts if len(each) == 4 and each[0].isdigit()]
 
 
 def _file_of(session: str) -> str:
-    """Return the name of a session's file. The id came from outside: what is no plain word is hashed."""
+    """Return the name of a session's file. The id comes from outside: one that is no plain word is hashed."""
     if session and len(session) <= _WORD_CHARS_MAX and _PLAIN.issuperset(session):
         return session
     import hashlib
@@ -298,18 +295,18 @@ class Reflog:
         return int(size) if size.isdigit() else -1
 
     def has_grown(self) -> bool:
-        """Tell whether it is longer than when somebody looked last. Two looks at files, and nothing read."""
+        """Return whether it has another size than at the last reading. It is not read for that."""
         return self._size >= 0 and self._size != self._known()
 
     def pass_over(self) -> None:
-        """Note it as read: what is in it by now was before this session."""
+        """Note it as read: its commits are older than this session."""
         if self._size >= 0:
             self._folder.mark(_REFLOG, self._name, word=str(self._size))
 
     def commits(self) -> list[tuple[str, str]]:
-        """Return what it grew by, as (what was done, the subject), oldest first, and note it as read.
+        """Return the new entries, as (action, subject), oldest first, and note it as read.
 
-        Nothing where nobody looked before: those commits are older than any session that fleet knows of.
+        None at the first reading: those commits are older than any session that fleet knows of.
         """
         known, data = self._known(), b""
         if 0 <= known < self._size:
@@ -320,9 +317,9 @@ class Reflog:
             except OSError:
                 return []
         self.pass_over()
-        # A line is ``old new Name <mail> seconds zone<TAB>what: subject``.
-        said = (line.partition("\t")[2].partition(": ") for line in data.decode("utf-8", "replace").splitlines())
-        return [(what.strip(), subject.strip()) for what, _, subject in said if subject.strip()]
+        # A line is ``old new Name <mail> seconds zone<TAB>action: subject``.
+        entries = (line.partition("\t")[2].partition(": ") for line in data.decode("utf-8", "replace").splitlines())
+        return [(action.strip(), subject.strip()) for action, _, subject in entries if subject.strip()]
 
 
 def _reflog_of(cwd: str) -> str:
@@ -331,14 +328,14 @@ def _reflog_of(cwd: str) -> str:
         mark = os.path.join(top, ".git")
         try:
             with open(mark, "rb") as file:
-                told = os.fsdecode(file.read(_LINK_BYTES_MAX)).strip()
+                link = os.fsdecode(file.read(_LINK_BYTES_MAX)).strip()
         except IsADirectoryError:
             return os.path.join(mark, "logs", "HEAD")
         except OSError:
             above = os.path.dirname(top)
             top = above if above != top else ""
             continue
-        own = os.path.join(top, told.removeprefix("gitdir: ")) if told.startswith("gitdir: ") else ""
+        own = os.path.join(top, link.removeprefix("gitdir: ")) if link.startswith("gitdir: ") else ""
         return os.path.join(own, "logs", "HEAD") if own else ""
     return ""
 
@@ -347,11 +344,11 @@ def _reflog_of(cwd: str) -> str:
 
 
 class TimeUpError(BaseException):
-    """A limit of time was reached. No ``except Exception`` on the way may swallow it."""
+    """A limit of time was reached. A BaseException, so that no ``except Exception`` on the way catches it."""
 
 
 class Call:
-    """One call of a hook, as far as it is known.
+    """One call of a hook, and its place in a workspace.
 
     Attributes:
         event: Claude Code's name for the event, or the host's own for one that nobody here knows.
@@ -368,31 +365,31 @@ class Call:
 
     @property
     def thread(self) -> str:
-        """Whose context and whose streaks of failures they are: the session's, or a subagent's of it."""
+        """The session, or the subagent in it: each has a context and streaks of failures of its own."""
         return f"{self.session}/{self.subagent}" if self.subagent else self.session
 
     @property
-    def told(self) -> Told:
-        """Words that the session, or the subagent, has been told."""
-        return Told(self.root, self.thread)
+    def notes(self) -> SessionNotes:
+        """The notes of the session, or of the subagent."""
+        return SessionNotes(self.root, self.thread)
 
     def log(self, what: str) -> None:
         """Add a line to ``.fleet/log``, if there is a workspace to have one."""
         if self.root:
-            told = {
+            entry = {
                 "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "event": self.event[:_WORD_CHARS_MAX],
                 "host": self.host,
                 "session": self.session,
                 "what": what[:_WHAT_CHARS_MAX],
             }
-            LocalFolder(self.root).add_line(_LOG, told)
+            LocalFolder(self.root).add_line(_LOG, entry)
 
     def sets(self, section: str) -> bool:
-        """Return True where a section of ``fleet.toml`` says anything: the defaults do not hold then.
+        """Return True where a section of ``fleet.toml`` may set anything, so that its defaults may not hold.
 
         Parsing the file would cost more than all else in a hook. So this looks for a line that is no comment, and may
-        say yes too often.
+        return True too often.
         """
         try:
             with open(os.path.join(self.root, _CONFIG), "rb") as file:
@@ -408,12 +405,12 @@ class Call:
         return False
 
     def guarded(self, means: str) -> "_Guard":
-        """Return a ``with`` block whose errors are logged and go no further: one part's fault is no other part's."""
+        """Return a context manager that logs errors and lets none pass: a fault in one part spares the others."""
         return _Guard(self, means)
 
 
 class _Guard:
-    """A part of the work whose errors are logged and go no further. A limit of time passes through it."""
+    """Context manager that logs errors and lets none pass, but for a limit of time."""
 
     def __init__(self, call: Call, means: str) -> None:
         self._call, self._means = call, means
@@ -429,11 +426,7 @@ class _Guard:
 
 
 class Alarm:
-    """A limit of wall time, inside another one or not. Without a main thread or an alarm clock there is none.
-
-    Args:
-        limit_s: after so many seconds ``TimeUpError`` is raised in the block.
-    """
+    """Limit of wall time, after which ``TimeUpError`` is raised in the block; none outside the main thread."""
 
     def __init__(self, limit_s: float) -> None:
         self.limit_s = limit_s
@@ -460,7 +453,7 @@ def _ring(number: int, frame: "FrameType | None") -> None:  # noqa: ARG001 - as 
 
 
 def explained(why: BaseException) -> str:
-    """Return what a line of the log says about an error: for a person, and without secrets."""
+    """Return the text of an error for the log, without secrets."""
     text = f"{type(why).__name__}: {why}"
     try:
         from fleet.text.screening import redact

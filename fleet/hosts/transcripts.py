@@ -78,8 +78,8 @@ class _Read:
 class Transcript:
     """A session's transcript, read by hooks bit by bit: from the place that was noted last."""
 
-    def __init__(self, told: local.Told, path: str) -> None:
-        self._told, self._path = told, path
+    def __init__(self, notes: local.SessionNotes, path: str) -> None:
+        self._notes, self._path = notes, path
 
     def unread(self) -> _Read:
         """Return what a session has not been heard of yet."""
@@ -88,7 +88,7 @@ class Transcript:
 
     def note(self, offset: int) -> None:
         """Note where the next reading begins."""
-        self._told.note(f"read {offset}")
+        self._notes.add(f"read {offset}")
 
     def pass_over(self) -> None:
         """Begin at the end in a session that has read none of it yet."""
@@ -97,7 +97,7 @@ class Transcript:
                 self.note(os.path.getsize(self._path))
 
     def _noted(self) -> list[str]:
-        return [word for word in self._told.words() if word.startswith("read ")]
+        return [word for word in self._notes.all() if word.startswith("read ")]
 
 
 def folders(root: str, home: str) -> list[str]:

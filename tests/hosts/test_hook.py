@@ -221,13 +221,13 @@ def test_two_calls_at_the_same_moment_give_the_context_once(place):
 
 def test_what_starts_again_later_is_told_again(tmp_path):
     at = [
-        local.Told(str(tmp_path), "s").is_first("start resume", ms, 3_000)
+        local.SessionNotes(str(tmp_path), "s").is_first("start resume", ms, 3_000)
         for ms in (10_000, 12_000, 13_100, 15_000, 90_000)
     ]
     assert at == [True, False, True, False, True]
-    assert local.Told(str(tmp_path), "s").is_first("start compact", 90_001, 3_000)
+    assert local.SessionNotes(str(tmp_path), "s").is_first("start compact", 90_001, 3_000)
     (tmp_path / "file").write_text("")
-    assert local.Told(str(tmp_path / "file"), "s").is_first("start", 1, 3_000)  # nothing can be noted there
+    assert local.SessionNotes(str(tmp_path / "file"), "s").is_first("start", 1, 3_000)  # nothing can be noted there
 
 
 # --- a session start that would take too long ------------------------------------------------------------------------
@@ -505,8 +505,8 @@ def clan(place, tmp_path) -> None:
 def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path):
     clan(place, tmp_path)
     assert "velma" not in place.context("SessionStart", {"source": "startup"})
-    told, until = local.Told(str(place.folder), SESSION), time.monotonic() + 60
-    while not any(word.startswith("came ") for word in told.words()) and time.monotonic() < until:
+    told, until = local.SessionNotes(str(place.folder), SESSION), time.monotonic() + 60
+    while not any(word.startswith("came ") for word in told.all()) and time.monotonic() < until:
         time.sleep(0.1)
     while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
         time.sleep(0.1)
@@ -717,7 +717,7 @@ def test_one_call_reported_twice_is_one_failure(place):
 
 
 def test_of_calls_at_the_same_moment_one_is_the_first(tmp_path):
-    script = "import sys; from fleet.hosts import local; print(local.Told(sys.argv[1], 's').claim('call x'))"
+    script = "import sys; from fleet.hosts import local; print(local.SessionNotes(sys.argv[1], 's').claim('call x'))"
     calls = [
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(8)

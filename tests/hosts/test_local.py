@@ -53,19 +53,19 @@ def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkey
     root, now = str(tmp_path), 1_800_000_000_000
     for session, days in (("old", 8), ("lively", 8), ("lively", 1), ("new", 0)):
         monkeypatch.setattr(local, "now_ms", lambda days=days: now - days * DAY_MS)
-        local.Told(root, session).note("flag c-1")
+        local.SessionNotes(root, session).add("flag c-1")
     (tmp_path / ".fleet/told/broken").write_text("no line of ours\n")
     monkeypatch.setattr(local, "now_ms", lambda: now)
     LocalFolder(root).prune()
     assert sorted(path.name for path in (tmp_path / ".fleet/told").iterdir()) == ["lively", "new"]
-    assert local.Told(root, "lively").words() == ["flag c-1", "flag c-1"]
+    assert local.SessionNotes(root, "lively").all() == ["flag c-1", "flag c-1"]
 
 
 def test_a_hostile_sessions_id_names_no_file_elsewhere(tmp_path):
     for session in ("../../etc/passwd", "", "a" * 500, "\u202e"):
-        told = local.Told(str(tmp_path), session)
-        told.note("stop once")
-        assert told.words() == ["stop once"]
+        told = local.SessionNotes(str(tmp_path), session)
+        told.add("stop once")
+        assert told.all() == ["stop once"]
     assert len(list((tmp_path / ".fleet/told").iterdir())) == 4
 
 
