@@ -23,19 +23,13 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import counted
 
 _PROMISING = 100
-"""So many of the best-evidenced lessons are looked at with each sync: far more than a memory holds."""
+"""Number of best-evidenced lessons that each sync weighs: far more than a memory holds."""
 
 
 class _Decided(NamedTuple):
-    """Result of a person's decision about a memory.
+    """Result of a person's decision about a lesson of a memory, and the memory's new state.
 
-    Attributes:
-        id: of the lesson.
-        memory: how the memory stands now.
-        text: the lesson's words, where it entered.
-        reason: why it entered.
-        evidence: on what evidence.
-        left: ids of the lessons that left the memory for it.
+    ``text``, ``reason``, ``evidence``: of a lesson that entered; ``left``: ids of those that left the memory for it.
     """
 
     id: str
@@ -52,7 +46,7 @@ def records_of(workspace: Workspace, agent: str) -> Lessons:
 
 
 def current_clusters(workspace: Workspace) -> Clusters:
-    """Return which of the clan's lessons say the same, and which the opposite, as of now."""
+    """Return the clusters of the clan's lessons, as of now."""
 
     def own() -> list[str]:
         logged = [each for agent in workspace.agents_here() for each in CountedLog(workspace, agent).occurrences()]
@@ -62,7 +56,7 @@ def current_clusters(workspace: Workspace) -> Clusters:
 
 
 def to_review(found: Clusters) -> list[str]:
-    """Return what waits for ``fleet review``, a line for each kind."""
+    """Return the numbers of pairs for ``fleet review``, a line for each kind."""
     lines = []
     if number := len(found.opposed):
         lines.append(f"{counted(number, 'pair')} of lessons contradict each other: fleet review")
@@ -76,7 +70,7 @@ def _compared(workspace: Workspace, agent: str) -> Lessons:
 
 
 def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> _Decided:
-    """Take a lesson into an agent's memory, instead of others, because a person says so; ids by their beginnings.
+    """Promote a lesson into an agent's memory, instead of others, by a person's decision; ids by their beginnings.
 
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -121,7 +115,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
 
 
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:
-    """Return the lesson of a memory that the beginning of an id names."""
+    """Return the id of a lesson in a memory by its beginning."""
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
     found = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
     listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
@@ -130,9 +124,9 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
-    """Take a lesson into memory at once if the occurrence just logged is the one that it takes; return the file, or "".
+    """Promote a lesson at once if the occurrence just logged makes it due; return the memory's path, or "".
 
-    ``near`` are the ids of lessons that may say the same in other words.
+    ``near``: ids of lessons that may say the same in other words.
     """
     settings = workspace.config.promotion
     least = settings.least_seen
@@ -155,7 +149,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
 
 
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:
-    """Return how often lessons were seen that may be one with this: those near it, and what was one with them."""
+    """Return the count of the lessons that may be one with this: those near it, and their clusters."""
     ids = {each for one in near for each in lessons.clusters.of(one)} - {pattern_id}
     return sum(found.count("seen") for each in ids if (found := lessons.lesson(each)) is not None)
 
@@ -168,11 +162,10 @@ def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
 
 
 def promote_all(workspace: Workspace) -> list[Due]:
-    """Bring each agent's memory here up to date with what was logged and with what came in; return what entered.
+    """Bring each agent's memory here up to date; return what entered.
 
-    What has the evidence by now enters, what the clan retired leaves, and what was shown is counted. Each log has been
-    counted before. What goes wrong with one agent's memory is a warning: lessons are safe, and the next sync tries
-    again.
+    Lessons with enough evidence enter, those that the clan retired leave, and exposures are counted. Each log has been
+    counted before. A failure with one agent's memory is a warning: lessons are safe, and the next sync tries again.
     """
     promoted: list[Due] = []
     if workspace.is_read_only:
@@ -193,48 +186,50 @@ def promote_all(workspace: Workspace) -> list[Due]:
 
 
 def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
-    """Look at the best-evidenced lessons, at those that wait, and at those that changed since this was done last."""
-    workspace, noted = writer.workspace, f"promoted.{writer.agent}"
-    since = workspace.state.get(noted)
+    """Promote what is due of the best-evidenced lessons, those that wait, and those changed since the last time."""
+    workspace, key = writer.workspace, f"promoted.{writer.agent}"
+    last = workspace.state.get(key)
     generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
-    changed = workspace.patterns.changed(int(since)) if since.isdigit() and not is_all else []
+    changed = workspace.patterns.changed(int(last)) if last.isdigit() and not is_all else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
     done = _promote_due(writer, lessons_due, lessons, is_all=is_all)
-    if str(generation) != since:
-        workspace.state.put(**{noted: str(generation)})
+    if str(generation) != last:
+        workspace.state.put(**{key: str(generation)})
     return done
 
 
 def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
     workspace, agent = writer.workspace, writer.agent
-    looked = {each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)}
+    lessons_found = {
+        each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)
+    }
     if not is_all:
         waiting = [each.id for each in AgentMemory(workspace, agent).waiting()]
-        looked |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
+        lessons_found |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     for group in lessons.clusters.groups:
         if (whole := _whole(lessons, group[0], agent)) is not None:
-            looked = {each: one for each, one in looked.items() if each not in group} | {whole.id: whole}
-    return list(looked.values())
+            lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {whole.id: whole}
+    return list(lessons_found.values())
 
 
 def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
-    """Return the lessons of some records that were seen often enough to be looked at."""
+    """Return the lessons of some records that were seen often enough to be weighed."""
     least, patterns = workspace.config.promotion.least_seen, workspace.patterns
     grouped = patterns.groups()
     found = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
     return [each for each in found if each is not None and each.count("seen") >= least]
 
 
-def _promote_due(writer: Writer, looked: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
+def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
     def rights() -> Mapping[str, str]:
         return CountedLog(writer.workspace, writer.agent).rights()
 
     witness = evidence.Witnesses(writer.workspace).witness()
-    return Promotions(writer, lessons).enter_due(looked, rights=rights, is_all=is_all, witness=witness)
+    return Promotions(writer, lessons).enter_due(patterns, rights=rights, is_all=is_all, witness=witness)
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
-    """Take out of an agent's memory what the clan retired, and warn of it. What goes wrong is a warning, too."""
+    """Take the lessons that the clan retired out of an agent's memory, with a warning; a failure is one, too."""
     lessons, stands = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
     if not lessons.retired(stands.lessons):
         return
@@ -246,7 +241,7 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
 
 
 def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Pattern) -> bool:
-    """Return whether a lesson of a memory would not have entered it, had some writer not said what it said."""
+    """Return whether a lesson that was listed, or due for a memory, no longer is after a change of its record."""
     if not after.is_listed:
         return before.is_listed
     settings, who = workspace.config.promotion, evidence.Witnesses(workspace).witness()
@@ -270,7 +265,7 @@ def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
 
 
 def forget(workspace: Workspace, pattern_id: str) -> None:
-    """Take a lesson out of the memory of every agent here, and of the notes about it: sessions would read it again."""
+    """Take a lesson out of the memory of every agent here, and of the list of those that wait for it."""
     for agent in workspace.agents_here():
         leave(workspace, agent, pattern_id)
         with workspace.locked():
@@ -278,7 +273,7 @@ def forget(workspace: Workspace, pattern_id: str) -> None:
 
 
 def stats(workspace: Workspace) -> Stats:
-    """Return the figures of what was logged and shown here: corrections, relapses, lessons that do not work."""
+    """Return the statistics of what was logged and shown here: corrections, relapses, lessons that do not work."""
     agents, patterns, compared = workspace.agents_here(), workspace.patterns, current_clusters(workspace)
     groups = patterns.groups()
 

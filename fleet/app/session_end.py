@@ -103,10 +103,11 @@ class Choice:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        set_ = workspace.config.reflect
-        self.settings = set_.in_environment(os.environ)
-        mine = workspace.state.get(_HOST_CHOICE)
-        self.named: str = set_.reflector if set_.reflector != RULES else mine if mine in _HOST_MODELS else RULES
+        configured, chosen = workspace.config.reflect, workspace.state.get(_HOST_CHOICE)
+        self.settings = configured.in_environment(os.environ)
+        self.named: str = configured.reflector
+        if self.named == RULES and chosen in _HOST_MODELS:
+            self.named = chosen
 
     @property
     def is_open(self) -> bool:

@@ -1,11 +1,9 @@
-"""Work that nobody waits for: what a host's events leave to a process of its own, and sleep.
+"""Background work: sleep, and what a host's events leave to a process of its own.
 
-A sleep does what an agent's notes and logs need from time to time, in phases, under one lock, as one run.
-
-Each phase plans from what it reads, and says what it read, what it changed and what it left, and why. What goes wrong
-in one keeps no other from its work. The phases' own runs are parts of the sleep's: ``fleet undo sleep-...`` takes back
-exactly those. Killed at any point it can be run again: what a crash left half written is carried on with, and the
-parts of a run that did not come to its end are told by the next one.
+A sleep is the upkeep of an agent's notes and logs, in phases, under one lock, as one run. Each phase reports what it
+read, what it changed, what it left and why; a failing one hinders no other. The phases' own runs are parts of the
+sleep's: ``fleet undo sleep-...`` takes back exactly those. After a crash at any point the next sleep finishes what is
+half written, and keeps the parts of the interrupted one as a run.
 """
 
 import json
@@ -38,15 +36,15 @@ KIND = "sleep"
 PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "publish"})
 """Kinds of the runs that phases leave."""
 _PENDING = "sleeping"
-"""Key in ``local.db`` of a sleep that has begun: its id, its agent, and when."""
+"""Key in ``local.db`` of the sleep that runs: its id, its agent, and when it began."""
 _IDLE = "slept"
-"""Key in ``local.db`` of how everything looked when a sleep found nothing to do, by agent."""
+"""Key in ``local.db`` of the fingerprint at which a sleep found nothing to do, by agent."""
 _DERIVED = frozenset({"review", "compaction", "pages"})
-"""Phases that write only what can be made anew: they are no reason for a record."""
+"""Phases that write only derived files: they are no reason for a record."""
 _UNSHOWN = frozenset({"observations", "compaction", "pages"})
 """Phases that a trial passes over."""
-_LOOK_MS = 3_600_000
-"""So often everything is looked at though nothing was written: some work comes due by time alone."""
+_IDLE_MS = 3_600_000
+"""Time after which a sleep runs though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
 _LOCK_WAIT_S = 0.5
 _PROMOTED_CHARS_MAX = 120
@@ -56,12 +54,10 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one phase.
 
     Attributes:
-        name: one of ``PHASES``.
-        read: what it looked at, in words.
-        changed: how many things are another than before; of a dry run, would be.
+        read: its input, in words.
+        changed: number of things that it changed, or in a trial would change.
         summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.
-        diff: what it changes, a line each.
         runs: ids of the runs that it left.
         error: why it failed; nothing of it is half done.
     """
@@ -77,12 +73,12 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slept(NamedTuple):
-    """Outcome of a sleep.
+    """Result of a sleep.
 
     Attributes:
         run: its id; "" where there is nothing to take back.
-        phases: in their order; none where nothing was written since the last one found nothing to do.
-        recovered: id of a sleep that a crash cut short, whose parts are told of now; "" for none.
+        phases: none where nothing was written since the last sleep found nothing to do.
+        recovered: id of a sleep that a crash cut short, whose parts are a run now; "" for none.
     """
 
     run: str
@@ -91,16 +87,16 @@ class Slept(NamedTuple):
 
     @property
     def changed(self) -> int:
-        """Number of things that are other than before."""
+        """Number of changed things."""
         return sum(each.changed for each in self.phases)
 
 
 def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str = "") -> Slept:
-    """Do what waits, phase by phase, or one phase alone; a trial says what would be done, and changes nothing.
+    """Run the phases, or one phase alone; a trial plans them, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.
-        BusyError: another sleep is at it; the record says so.
+        BusyError: another sleep runs; the record says so.
     """
     if only and only not in PHASES:
         raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
@@ -133,7 +129,7 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
 
 @contextmanager
 def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
-    """Hold the lock of a checkout's sleeps; where another one holds it, say whose it is, in the record too."""
+    """Hold the lock of a checkout's sleeps; where another sleep holds it, record whose it is."""
     with ExitStack() as held:
         try:
             held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
@@ -147,7 +143,7 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
 
 
 class _Begun(NamedTuple):
-    """A sleep that has begun, and when."""
+    """Sleep that runs, and when it began."""
 
     run: str
     agent: str
@@ -155,28 +151,28 @@ class _Begun(NamedTuple):
 
     @classmethod
     def of(cls, workspace: Workspace) -> "_Begun | None":
-        """Return the one that has not ended; None for none."""
+        """Return the sleep that has not ended; None for none."""
         try:
             return cls(*map(str, json.loads(workspace.state.get(_PENDING) or "[]")))
         except (ValueError, TypeError):
             return None
 
     def fresh(self, workspace: Workspace) -> list[str]:
-        """Return the runs of phases since then that are no sleep's parts yet, oldest first."""
+        """Return the ids of later runs of phases that are no sleep's parts yet, oldest first."""
         listed = Runs(workspace).listed()
         owned = {each.id for run in listed if run.kind == KIND for each in run.fields}
         found = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
         return found[::-1]
 
     def keep(self, workspace: Workspace, parts: Iterable[str], summary: str) -> None:
-        """Keep the sleep as a run as far as it is: its parts so far."""
+        """Keep the sleep's parts so far as a run."""
         if fields := tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts)):
             run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, summary=summary, fields=fields)
             Runs(workspace).apply(run)
 
 
 def _summary(phases: Sequence[Phase]) -> str:
-    """Return what phases did in one line."""
+    """Return the summaries of phases as one line."""
     return "; ".join(f"{each.name}: {each.summary}" for each in phases if each.changed) or "nothing to do"
 
 
@@ -216,7 +212,7 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
 
 
 def _fingerprint(workspace: Workspace, agent: str) -> str:
-    """Return a text that is another one when something that a phase reads was written, and once an hour."""
+    """Return a fingerprint of the files that phases read; it changes once an hour, too."""
     root, here = workspace.root, sorted({agent, *workspace.agents_here()})
     own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)
     paths = [workspace.own_path(name, file) for name in here for file in own]
@@ -226,15 +222,15 @@ def _fingerprint(workspace: Workspace, agent: str) -> str:
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
     ended = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
-    looked = [workspace.world.wall_ms() // _LOOK_MS, ended, changes.Changes(str(root)).look(sorted(paths))]
-    return blake2b(json.dumps(looked).encode(), digest_size=16).hexdigest()
+    parts = [workspace.world.wall_ms() // _IDLE_MS, ended, changes.Changes(str(root)).look(sorted(paths))]
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 # --- the phases -------------------------------------------------------------------------------------------------------
 
 
 def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
-    """Reflect on the sessions that have ended, those that were put off among them."""
+    """Reflect on the sessions that have ended, deferred ones included."""
     deferred = Records(workspace, agent).deferred()
     read = counted(len(deferred), "session that was put off", "sessions that were put off")
     if is_trial:
@@ -248,7 +244,7 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
-    """Look for what came up in three separate sessions or more."""
+    """Suggest what came up in three separate sessions or more."""
     done = consolidating.suggest(workspace, agent)
     number = len(done.rows) + len(done.promoted) + done.compressed
     return Phase(read=f"observations ({done.mode})", changed=number, summary=done.summary(), left=done.left)
@@ -257,7 +253,7 @@ def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  #
 def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Merge the daily logs into topics, where the gates are open."""
     gates = consolidating.check(workspace, agent)
-    # A lock that a crash left is no closed gate: who consolidates tells a dead holder from a living one.
+    # A lock that a crash left is no closed gate: the consolidation tells a dead holder from a living one.
     if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     shown = consolidating.consolidate(workspace, agent, dry_run=True)
@@ -282,8 +278,8 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Put the notebook in order, when there is enough to do."""
     done = tidying.tidy(workspace, agent, Mode.COORDINATED, is_trial=is_trial, is_logged=False)
     left = [f"{one} and {other} contradict each other: fleet review" for one, other in done.plan.contradictions]
-    if done.waits:
-        left.append(f"the plan changes too much: it waits as {done.waits}, see fleet inbox")
+    if done.pending:
+        left.append(f"the plan changes too much: it waits as {done.pending}, see fleet inbox")
     if done.report.skipped is not None:
         left.append(done.report.summary())
     number = done.report.changes if done.run or is_trial else 0
@@ -298,7 +294,7 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 
 def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
-    """Make lessons of mutations that worked, and let what has the evidence enter the memories."""
+    """Log lessons of mutations that worked, and promote what has the evidence."""
     mutations = Journal(workspace, agent).proposals()
     texts = [Journal(workspace, agent).as_pattern(each) for each in mutations]
     read = counted(len(mutations), "mutation that worked", "mutations that worked")
@@ -321,7 +317,7 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
-    """Group what says the same, and ask about what may, or what contradicts."""
+    """Put lessons that may be one, or contradict each other, into the inbox."""
     found = reflecting.current_clusters(workspace)
     pending = tuple(reflecting.to_review(found))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
@@ -334,7 +330,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
-    """Join the shards into one edition, where nobody is asked; with a remote a sync does that."""
+    """Join the shards into one edition, where there is no remote; with one a sync does that."""
     if sharing.Membership(workspace).shown():
         return Phase(read="shards", left=("a sync joins them, with what the clan has",))
     is_written = sharing.write_edition_here(workspace)
@@ -342,7 +338,7 @@ def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # n
 
 
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
-    """Render what is read: the clan's page, and what lies ready for the next session."""
+    """Render the clan's page, and the text of the next session's start."""
     _, is_new = sharing.settle(workspace, agent)
     starting.make_ready(workspace)
     return Phase(read="pages", changed=int(is_new), summary="rendered patterns.md" if is_new else "")
@@ -367,7 +363,7 @@ PHASES: dict[str, _Act] = {
 
 
 def make_ready(call: Call) -> str:
-    """Ask the clan for news, and make ready what the next session starts with; return what the log says of it."""
+    """Fetch from the clan, and make the next session's start ready; return a line for the log."""
     with opened(call) as workspace:
         with call.guarded("the clan was not asked for news"):
             fetched = sharing.fetch(workspace, call.agent)
@@ -382,7 +378,7 @@ def make_ready(call: Call) -> str:
 
 
 def work_at_the_end(call: Call) -> str:
-    """Settle, promote, and sync when somebody here has agreed to a remote; return what the log says of it."""
+    """Settle, promote, and sync when somebody here has agreed to a remote; return a line for the log."""
     with call.guarded("old sessions are still remembered"):
         LocalFolder(call.root).prune()
     if call.agent == GUEST:
@@ -414,7 +410,7 @@ def work_at_the_end(call: Call) -> str:
 
 
 def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:
-    """Log what the session did, and suggest, promote and consolidate what has come up in several."""
+    """Log what the session did; suggest, promote and consolidate what recurs."""
     with call.guarded("what this session did is in no daily log"):
         plans = (each.plan for each in reflected if each.session == call.session)
         reflection = next((plan.reflection for plan in plans if plan is not None), None)

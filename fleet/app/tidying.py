@@ -1,8 +1,8 @@
-"""Housekeeping as a use case: an agent's notebook is read, what to put in order is planned, and then it is done.
+"""Use cases of housekeeping: an agent's notebook is read, and put in order by a plan.
 
-The notebook is what the agent alone keeps: its private lessons, the lessons of its own corrections, and the notes that
-fleet wrote into its ``memory.md``. A plan that changes too much waits in the inbox. What is done is one run, which
-``fleet undo`` takes back; each change of a lesson is a line in the private file, so that it merges across machines.
+The notebook is the agent's own: its private lessons, the lessons of its corrections, and the notes that fleet wrote
+into its ``memory.md``. A plan that changes too much waits in the inbox. An applied one is a run, which ``fleet undo``
+takes back; each change of a lesson is a line in the private file, so that it merges across machines.
 """
 
 import os
@@ -54,23 +54,19 @@ _MEMORY_WORTH = 6
 
 
 class Tidied(NamedTuple):
-    """Outcome of a pass.
+    """Result of a pass: its plan, the run ("" where nothing was changed), and the number of notes in the notebook.
 
-    Attributes:
-        plan: what it changed, or would.
-        run: id of the run; "" where nothing was changed.
-        waits: id of the inbox's item that the plan waits as; "" where it does not.
-        total: notes in the notebook.
+    ``pending``: id of the inbox's item that the plan waits as; "" where it does not.
     """
 
     plan: Plan
     run: str = ""
-    waits: str = ""
+    pending: str = ""
     total: int = 0
 
     @property
     def report(self) -> ReflectionReport:
-        """Its outcome, as the plan tells it."""
+        """Report of the plan."""
         return self.plan.report
 
 
@@ -86,18 +82,14 @@ def tidy(
 ) -> Tidied:
     """Put an agent's notebook in order.
 
-    Args:
-        workspace: where.
-        agent: whose notebook.
-        mode: whether to wait until there is enough to do.
-        is_trial: say what would happen, and change nothing.
-        report: the host's own housekeeping report, or a text that ends with one.
-        is_capped: a plan that changes too much waits in the inbox.
-        is_logged: the records say so; False where whoever calls says it.
+    ``is_trial``: plan, and change nothing.
+    ``report``: the host's own housekeeping report, or a text that ends with one.
+    ``is_capped``: a plan that changes too much waits in the inbox.
+    ``is_logged``: append a record; False where the caller does.
 
     Raises:
-        BusyError: another pass is at it.
-        DiskError: nothing was changed, or the run is kept and carried on with by the next one.
+        BusyError: another pass runs.
+        DiskError: nothing was changed, or the next run finishes this one.
     """
     with workspace.files.lock(workspace.local / "locks" / f"tidy-{agent}.lock", 0.5):
         if not is_trial:
@@ -132,7 +124,7 @@ def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: b
         if is_trial or not done.plan.changes:
             return None
         if is_capped and done.report.changes > workspace.config.sleep.changes_max(done.total):
-            done = done._replace(waits=_put_tidying_aside(workspace, agent, done))
+            done = done._replace(pending=_put_tidying_aside(workspace, agent, done))
             return None
         return _run(workspace, agent, notebook, done.plan)
 
@@ -146,7 +138,7 @@ def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: b
 
 
 class _Line(NamedTuple):
-    """A note in ``memory.md``: the number of its row, the row as it stands, its day, and what it says."""
+    """Note in ``memory.md``: the number of its row, the row, its day, and its text."""
 
     number: int
     row: str
@@ -155,7 +147,7 @@ class _Line(NamedTuple):
 
 
 class _Notebook:
-    """An agent's notes as they are now, with what is needed to change them."""
+    """Notes of an agent as they are now, with what is needed to change them."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -183,7 +175,7 @@ class _Notebook:
         return self._workspace.home(self._agent) / memory_md.FILE_NAME
 
     def new(self) -> int:
-        """Return how many notes are new since the last pass."""
+        """Return the number of notes since the last pass."""
         return sum(each.at_ms > (self.last_ms or -1) for each in self.notes)
 
     def has_read(self, report: DreamReport, text: str) -> bool:
@@ -191,14 +183,14 @@ class _Notebook:
         return any(each.raw == _report_key(report, text) for each in self._reports)
 
     def note_report(self, report: DreamReport, text: str) -> None:
-        """Note that a report was read."""
+        """Record that a report was read."""
         raw, why = _report_key(report, text), "the host's own report was read"
         run = Runs(self._workspace).name("dream")
         record = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(record)
 
     def plan(self) -> Plan:
-        """Return what a pass would do."""
+        """Return the plan of a pass."""
         settings, workspace = self._workspace.config.sleep, self._workspace
 
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
@@ -228,7 +220,7 @@ class _Notebook:
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
         accesses = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
-        here, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
+        replicas, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
         waiting = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
         notes = []
         for each in (*hidden.values(), *shared):
@@ -236,7 +228,7 @@ class _Notebook:
                 continue
             own, (times, last_ms) = self.own.get(each.id), accesses.get(each.id, (0, 0))
             at_ms = clock.ms_of(each.at)
-            # Of a wall time that cannot be nobody knows when a note was written, or how old it is.
+            # The age of a note with an impossible wall time is unknown.
             may_change = 0 < at_ms < now_ms + _DAY_MS and each.state != edits.PUBLISHED
             notes.append(
                 Note(
@@ -244,7 +236,7 @@ class _Notebook:
                     each.text,
                     at_ms,
                     importance=_importance(each, is_auto=each.id in auto),
-                    accesses=times + _elsewhere(each, agent, here),
+                    accesses=times + _elsewhere(each, agent, replicas),
                     last_ms=last_ms,
                     tags=tuple(each.tags),
                     stage=self._stage(own, last_ms, at_ms, waits=each.id in waiting),
@@ -271,7 +263,7 @@ class _Notebook:
 
 
 def _with_sums(notes: Sequence[Note]) -> list[Note]:
-    """Return notes with the accesses of all that they are made of; no count is written into another's."""
+    """Return notes with the accesses of all that they are made of; no count is written into another note's."""
     known = {each.id: each for each in notes}
 
     def total(note: Note, met: frozenset[str]) -> int:
@@ -282,7 +274,7 @@ def _with_sums(notes: Sequence[Note]) -> list[Note]:
 
 
 def _elsewhere(known: Pattern, agent: str, here: set[str]) -> int:
-    """Return how often the agent was shown a lesson on other machines, as far as they told."""
+    """Return the number of times that other machines reported showing a lesson to the agent."""
     shown = known.totals.get("shown", {})
     return sum(n for writer, n in shown.items() if names.agent_of(writer) == agent and writer not in here)
 
@@ -300,7 +292,7 @@ def _merged(own: Pattern | None) -> tuple[str, ...]:
 
 
 def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
-    """Return the notes of a memory that a run of fleet's wrote: what else stands there is a person's."""
+    """Return the notes of a memory that a run of fleet's wrote: other lines are a person's."""
     found = []
     for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
         match = _NOTE.fullmatch(row.rstrip("\r"))
@@ -317,7 +309,7 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
 
 
 def _zone(name: str) -> tzinfo | None:
-    """Return a time zone by name; this machine's for "", UTC for one that nobody knows."""
+    """Return a time zone by name; this machine's for "", UTC for an unknown one."""
     if not name:
         return None
     try:
@@ -330,7 +322,7 @@ def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-# --- doing it ---------------------------------------------------------------------------------------------------------
+# --- applying ---------------------------------------------------------------------------------------------------------
 
 
 def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Run:
@@ -352,7 +344,7 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
 def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> tuple[Edit, ...]:
     """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
-    gone: list[str] = []
+    archived: list[str] = []
     for each in plan.changes:
         line = notebook.lines.get(each.id)
         if line is None:
@@ -360,14 +352,13 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
         if each.field == "text":
             rows[line.number] = rows[line.number].replace(line.text, str(each.after))
         elif each.field == STAGE:
-            gone.append(line.row.rstrip("\r"))
+            archived.append(line.row.rstrip("\r"))
             rows[line.number] = "\0"
     after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
     if after == notebook.memory:
         return ()
-    home = workspace.own_path(agent)
-    found = [Edit(f"{home}/{memory_md.FILE_NAME}", notebook.memory, after)]
-    return (*found, *archive_edits(workspace, agent, gone))
+    page = Edit(workspace.own_path(agent, memory_md.FILE_NAME), notebook.memory, after)
+    return (page, *archive_edits(workspace, agent, archived))
 
 
 def _write(workspace: Workspace, agent: str, run: Run) -> None:
@@ -390,15 +381,15 @@ def _record(workspace: Workspace, agent: str, done: Tidied) -> None:
     Records(workspace, agent).append(record)
 
 
-def _put_tidying_aside(workspace: Workspace, agent: str, found: Tidied) -> str:
-    """Put a plan into the inbox that changes too much to be done unasked; return the item's id."""
-    number, total, rows = found.report.changes, found.total, found.plan.diff()
+def _put_tidying_aside(workspace: Workspace, agent: str, done: Tidied) -> str:
+    """Put a plan into the inbox that changes too much to be applied unasked; return the item's id."""
+    number, total, rows = done.report.changes, done.total, done.plan.diff()
     if len(rows) > _DIFF_ROWS:
         more = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
         rows = [*rows[:_DIFF_ROWS], more]
     title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
     most = workspace.config.sleep.changes_max(total)
-    return put_aside(workspace, agent, KIND, title, (found.report.summary(),), most, rows)
+    return put_aside(workspace, agent, KIND, title, (done.report.summary(),), most, rows)
 
 
 def put_aside(
@@ -419,7 +410,7 @@ def put_aside(
     return Inbox(workspace, agent).put(item).id
 
 
-# --- what the host did by itself --------------------------------------------------------------------------------------
+# --- the host's own memory ------------------------------------------------------------------------------------------
 
 
 def _host_report(workspace: Workspace) -> DreamReport | None:
@@ -431,13 +422,13 @@ def _host_report(workspace: Workspace) -> DreamReport | None:
 
 
 def _report_key(report: DreamReport, text: str) -> str:
-    """Return what a record keeps of a report that was read, to know it again."""
+    """Return the key of a report in the record of its reading."""
     source = text or msgspec.json.encode(report).decode()
     return msgspec.json.encode({"report": report, "hash": _hash(source.strip())}).decode()
 
 
 def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
-    """Put the new facts of the host's own memory into the inbox, as candidates; return how many are new there."""
+    """Put the new facts of the host's own memory into the inbox, as candidates; return the number of new items."""
     if not workspace.config.hook.auto_memory:
         return 0
     items = [
@@ -456,7 +447,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
 
 
 def remembered(workspace: Workspace) -> list[Proposal]:
-    """Return what the client's own memory keeps as feedback: a file a fact, its kind and what it is in its head."""
+    """Return the feedback in the host's own memory, where each file is a fact with its kind in the front matter."""
     return [each for name, page in _pages(workspace) for each in _fact(name, page)]
 
 

@@ -1,8 +1,7 @@
-"""Writers of a reflection: what it says as a plan, and the plan carried out. Each writer fails alone.
+"""Writers of a reflection: its plan, and the plan applied. Each writer fails alone.
 
-In order: lessons, memory notes, a skill draft, observations of the persona, the user model, the next check. What no
-person said and no command did is written nowhere: it waits in the inbox. What was written for this session before is
-not written again.
+In order: lessons, memory notes, a skill draft, observations of the persona, the user model, the next check. A
+statement that the session does not support waits in the inbox. What was written for a session is not written again.
 """
 
 import os
@@ -37,7 +36,7 @@ from fleet.text import screening
 from fleet.text.prompts import Session
 
 ORIGIN = "origin"
-"""Field of a lesson that a reflection was the first to state."""
+"""Field of a lesson that a reflection stated first."""
 REFLECTION = "reflection"
 SKILL_DAYS = 7
 _SKILL_CHARS_MIN = 50
@@ -46,14 +45,13 @@ _FLAGGED_WORDS_MIN = 3
 
 
 class _PlannedLesson(NamedTuple):
-    """A lesson that is to be logged.
+    """Lesson that is to be logged.
 
     Attributes:
-        key: what it is known by in the log: ``t-`` and 8 hex.
-        lesson: as the reflector said it.
-        same: id of the known lesson that it says again; "" for a new one.
+        key: ``t-`` and 8 hex, its mark in the log.
+        same: id of the known lesson that it repeats; "" for a new one.
         entry: id of the entry of the log that waits for this lesson; "" for none.
-        is_logged: that entry has it: a pass logged it, and a crash ended that pass before it was recorded.
+        is_logged: that entry has it: a pass logged it, and crashed before it was recorded.
     """
 
     key: str
@@ -64,15 +62,9 @@ class _PlannedLesson(NamedTuple):
 
 
 class Plan(msgspec.Struct):
-    """Result of a reflection.
+    """Plan of a reflection: lessons to log, edits of files, items for the inbox, and an account of each writer.
 
-    Attributes:
-        reflection: screened.
-        lessons: to be logged.
-        edits: of files.
-        items: that wait for a person.
-        updates: of the user model, by person.
-        writers: what each writer is to do, and what it leaves out and why, by its name.
+    ``updates``: notes for the user model, by person.
     """
 
     reflection: Reflection
@@ -83,7 +75,7 @@ class Plan(msgspec.Struct):
     writers: dict[str, Written] = {}
 
     def add(self, part: "Plan") -> None:
-        """Add what another writer comes to."""
+        """Add the plan of another writer."""
         self.lessons += part.lessons
         self.edits += part.edits
         self.items += part.items
@@ -92,62 +84,54 @@ class Plan(msgspec.Struct):
 
 
 class Writing:
-    """The writing of one reflection.
+    """Writing of one reflection.
 
-    Args:
-        workspace: where.
-        agent: for whom.
-        session: that was reflected on.
-        said: the reflection.
-        run: of the pass, whose files are one run.
-        is_trusted: the rules said it, who make nothing up.
+    ``run``: id of the pass; its edits of files are one run.
+    ``is_trusted``: the rules made it, which invent nothing.
     """
 
     def __init__(
         self, workspace: Workspace, agent: str, session: Session, reflection: Reflection, run: str, *, is_trusted: bool
     ) -> None:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
-        self._said = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
+        self._reflection = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
         self._page = self._read(corrections_md.FILE_NAME).decode("utf-8", "replace")
         self._day = workspace.wall()[:10]
 
     def plan(self) -> Plan:
-        """Return what the reflection comes to, without writing anything."""
-        whole = Plan(self._said)
+        """Return the plan of the reflection, without writing anything."""
+        plan = Plan(self._reflection)
         for name, act in _WRITERS.items():
-            part = Plan(self._said)
+            part = Plan(self._reflection)
             try:
                 part.writers[name] = act(self, part)
             except (FleetError, OSError, ValueError) as why:
-                part = Plan(self._said, writers={name: Written(name=name, error=str(why))})
-            whole.add(part)
-        return whole
+                part = Plan(self._reflection, writers={name: Written(name=name, error=str(why))})
+            plan.add(part)
+        return plan
 
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
-        """Carry out what the reflection comes to; return the plan, and what each writer did.
+        """Apply the plan of the reflection; return it, and the account of each writer.
 
         Raises:
             DiskError: what was written is kept, and the next pass goes on from there.
-            BusyError: others write all the time.
+            BusyError: others write the same files all the time.
         """
-        made = self.plan()
-        lessons, fields, firsts = self._log_lessons(made.lessons)
-        lessons = replace(
-            lessons,
-            skipped=(*made.writers["lessons"].skipped, *lessons.skipped),
-            error=made.writers["lessons"].error or lessons.error,
-        )
-        if known := self._earlier_run():  # by a pass that a crash ended before it was recorded
-            made.edits = list(known.edits)
-            done = {**made.writers, "lessons": lessons, **{each.name: each for each in self._written_by(known)}}
+        plan = self.plan()
+        planned = plan.writers["lessons"]
+        logged, fields, firsts = self._log_lessons(plan.lessons)
+        lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
+        if run := self._earlier_run():  # of a pass that crashed before it was recorded
+            plan.edits = list(run.edits)
+            done = {**plan.writers, "lessons": lessons, **{each.name: each for each in self._written_by(run)}}
         else:
-            made = self._apply(made, firsts, fields)
-            done = {**made.writers, "lessons": lessons}
+            plan = self._apply(plan, firsts, fields)
+            done = {**plan.writers, "lessons": lessons}
         for name in done:
-            done[name] = self._put(done[name], [each for each in made.items if _writer_of(each) == name])
-        done["user-model"] = self._tell_honcho(made.updates, done["user-model"])
-        return made, tuple(done[name] for name in _WRITERS)
+            done[name] = self._put(done[name], [each for each in plan.items if _writer_of(each) == name])
+        done["user-model"] = self._tell_honcho(plan.updates, done["user-model"])
+        return plan, tuple(done[name] for name in _WRITERS)
 
     # --- files and items
 
@@ -163,7 +147,7 @@ class Writing:
         return msgspec.convert(fields, Item)
 
     def _put(self, writer: Written, items: Sequence[Item]) -> Written:
-        """Put what a writer leaves to a person into the inbox; return what it did."""
+        """Put the items of a writer into the inbox; return its account."""
         if not items:
             return writer
         try:
@@ -182,7 +166,7 @@ class Writing:
             return None
 
     def _written_by(self, run: Run) -> Iterator[Written]:
-        """Yield what each writer did in a run, as far as the run tells."""
+        """Yield the account of each writer as far as a run has it."""
         logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
         if logged:
             yield Written(name="lessons", ids=logged, count=len(logged))
@@ -193,37 +177,37 @@ class Writing:
                 fresh = [row for row in each.after.splitlines() if row.startswith(b"- ") and row not in known]
                 yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
 
-    def _apply(self, made: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
+    def _apply(self, plan: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
         """Apply the edits of files as one run; return the plan that it was made of."""
-        plans = chain([made], iter(self.plan, None))
+        plans = chain([plan], iter(self.plan, None))
 
         def planned() -> Run | None:
-            nonlocal made
-            made = next(plans)
+            nonlocal plan
+            plan = next(plans)
             run = Run(
                 id=self._run,
                 kind="reflect",
                 agent=self._agent,
                 at=self._workspace.wall(),
                 summary=f"reflected on session {self._session.id[:60]}",
-                edits=tuple(made.edits),
+                edits=tuple(plan.edits),
                 lessons=tuple(firsts),
                 fields=tuple(fields),
             )
             # An undo takes back the items of the inbox, too.
-            return run if made.edits or made.items or firsts or fields else None
+            return run if plan.edits or plan.items or firsts or fields else None
 
         Runs(self._workspace).apply_planned(planned)
-        return made
+        return plan
 
     # --- lessons
 
     def plan_lessons(self, part: Plan) -> Written:
-        """Plan what is to be logged; what nothing supports waits for a person."""
+        """Plan the lessons to log; an unsupported one waits for a person."""
         skipped = list[str]()
         is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
         entries = corrections_md.Log.parse(self._page).bound() if is_in_log else []
-        for lesson in self._said.lessons:
+        for lesson in self._reflection.lessons:
             found = self._plan_lesson(lesson, entries)
             if isinstance(found, _PlannedLesson):
                 part.lessons.append(found)
@@ -261,14 +245,14 @@ class Writing:
         return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=f"+ {added}", body=body)
 
     def _left_by_a_crash(self, entries: Iterable[Bound], key: str) -> corrections_md.Record | None:
-        """Return the record of an entry that a pass logged, if no run has it: then nothing could take it back."""
+        """Return the record of an entry that a pass logged, if no run has it, which could not be undone then."""
         record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
         runs = Runs(self._workspace).listed() if record is not None else []
         known = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in known else record
 
     def _retired_before(self, text: str) -> str:
-        """Return that somebody took a lesson back, "" where nobody did: it does not return without being asked for."""
+        """Return that a lesson was taken back, "" where it was not: it does not return unasked."""
         known = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
         return next((f"it was taken back, as {each.id}" for each in known if not each.is_present), "")
 
@@ -283,7 +267,7 @@ class Writing:
         return list(known)[number] if number is not None else ""
 
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
-        """Log the lessons; return what was done, the fields of the run, and the ids that were first stated here."""
+        """Log the lessons; return the account, the fields of the run, and the ids that were first stated here."""
         ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
         for each in planned:
             try:
@@ -317,7 +301,7 @@ class Writing:
         return corrections.Corrections(workspace, self._agent).log(correction, session=self._session.id, same=each.same)
 
     def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
-        """Return what became of a lesson that a pass logged before it crashed: it is counted by now."""
+        """Return the state of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.record(self._agent, planned.same)
         known = fold(line) if line is not None else None
@@ -325,7 +309,7 @@ class Writing:
         return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
-        """Set where the lessons come from that nobody stated before."""
+        """Set the origin of the lessons that nobody stated before."""
         workspace, agent = self._workspace, self._agent
         if not ids or workspace.is_guest(agent):
             return
@@ -339,8 +323,8 @@ class Writing:
     # --- the other writers
 
     def plan_notes(self, part: Plan) -> Written:
-        """Plan the notes of the memory, and what leaves it for the archive."""
-        whys = {each: "" if self._is_trusted else self._support.of_note(each) for each in self._said.memory_notes}
+        """Plan the notes of the memory, and of its archive."""
+        whys = {each: "" if self._is_trusted else self._support.of_note(each) for each in self._reflection.memory_notes}
         supported = [each for each, why in whys.items() if not why]
         noted = memory_md.Notes(self._read(memory_md.FILE_NAME)).with_more(supported, self._day, self._agent)
         others, most = [each for each, why in whys.items() if why], memory_md.NOTES_A_SESSION_MAX
@@ -356,7 +340,7 @@ class Writing:
 
     def plan_skill(self, part: Plan) -> Written:
         """Plan the draft of a skill, which waits for a person."""
-        reflection, workspace = self._said, self._workspace
+        reflection, workspace = self._reflection, self._workspace
         if not reflection.should_skill or reflection.skill_slug is None:
             return Written(name="skill")
         body, slug = (reflection.skill_body or "").strip(), reflection.skill_slug
@@ -388,17 +372,17 @@ class Writing:
         return Written(name="skill", ids=(draft,), count=1)
 
     def plan_persona(self, part: Plan) -> Written:
-        """Plan what was observed of the agent itself, which waits for a person."""
+        """Plan the observations of the agent itself, which wait for a person."""
         evidence = (f"session {self._session.id[:60]}",)
         part.items += [
             self._item("persona", each, evidence=evidence, weight=1.0, diff=f"+ {each}", body={"note": each})
-            for each in self._said.persona_observations
+            for each in self._reflection.persona_observations
         ]
         return Written(name="persona")
 
     def plan_user_model(self, part: Plan) -> Written:
-        """Plan what is noted of persons."""
-        for peer, notes in self._said.user_model_updates.items():
+        """Plan the notes about persons."""
+        for peer, notes in self._reflection.user_model_updates.items():
             good = []
             for each in notes:
                 if why := self._support.of_note(each):
@@ -415,8 +399,8 @@ class Writing:
         return Written(name="user-model", ids=tuple(added), count=len(added))
 
     def plan_next_check(self, part: Plan) -> Written:
-        """Plan when to look at it again."""
-        at = self._said.next_check_at
+        """Plan the next check."""
+        at = self._reflection.next_check_at
         if not at:
             return Written(name="next-check")
         now = datetime.fromisoformat(self._workspace.wall()[:19]).replace(tzinfo=UTC)
@@ -430,16 +414,18 @@ class Writing:
         return Written(name="next-check", ids=(at,), count=1)
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
-        """Tell Honcho what was observed, where a person here agreed to it; the local file has it in any case."""
+        """Tell Honcho the observations, where a person here agreed to it; the local file has them in any case."""
         workspace, agent = self._workspace, self._agent
-        set_ = workspace.config.reflect
-        if not set_.honcho or not updates:
+        settings = workspace.config.reflect
+        if not settings.honcho or not updates:
             return writer
         if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
             why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
             return replace(writer, skipped=(*writer.skipped, why))
         try:
-            reflection.tell_honcho(set_.honcho_url, set_.honcho, consent.variable(set_.honcho_key_env), agent, updates)
+            reflection.tell_honcho(
+                settings.honcho_url, settings.honcho, consent.variable(settings.honcho_key_env), agent, updates
+            )
         except ImportError:
             why = "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
             return replace(writer, error=why)
@@ -495,7 +481,7 @@ def _writer_of(item: Item) -> str:
 
 
 def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
-    """Return the entry in which a hook logged the very words that a lesson quotes, and whether it has its lesson."""
+    """Return the entry that a hook logged with the words that a lesson quotes, and whether its lesson is stated."""
     quote = normalise(lesson.quote)
     if len(quote.split()) < _FLAGGED_WORDS_MIN:
         return "", False
@@ -508,6 +494,6 @@ def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
 
 
 def honcho_consented(workspace: Workspace) -> str:
-    """Return what is agreed to before anything is told to Honcho."""
-    set_ = workspace.config.reflect
-    return f"honcho {set_.honcho} {set_.honcho_url} {set_.honcho_key_env}"
+    """Return the text that a person agrees to before anything is told to Honcho."""
+    settings = workspace.config.reflect
+    return f"honcho {settings.honcho} {settings.honcho_url} {settings.honcho_key_env}"

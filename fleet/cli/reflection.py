@@ -211,7 +211,7 @@ def _tidy(
 def _tidied_as_json(done: Tidied) -> dict[str, Any]:
     report: dict[str, Any] = msgspec.to_builtins(done.report)
     changes = [msgspec.to_builtins(each._asdict()) for each in done.plan.changes]
-    more = {"run": done.run, "waits": done.waits, "changes": changes, "contradictions": done.plan.contradictions}
+    more = {"run": done.run, "waits": done.pending, "changes": changes, "contradictions": done.plan.contradictions}
     return report | more
 
 
@@ -225,15 +225,15 @@ def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
         )
     if done.report.dreamed_accepted:
         rows.append(f"{counted(done.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
-    if is_trial or done.waits:
+    if is_trial or done.pending:
         diff = done.plan.diff()
         rows += diff[:_ROWS]
         rows += [f"... and {counted(len(diff) - _ROWS, 'line')} more: --json has all"] if len(diff) > _ROWS else []
     for one, other in done.plan.contradictions:
         rows.append(f"{one} and {other} contradict each other: fleet review, or fleet retire")
-    if done.waits:
+    if done.pending:
         rows.append(
-            f"that is more than a run changes by itself; nothing was changed. It waits as {done.waits}: fleet inbox"
+            f"that is more than a run changes by itself; nothing was changed. It waits as {done.pending}: fleet inbox"
         )
     elif is_trial:
         rows.append("nothing was changed")

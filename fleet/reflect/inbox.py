@@ -1,9 +1,8 @@
-"""The inbox: everything that waits for a person's decision, and what was decided; ``inbox.jsonl``, append-only.
+"""Inbox: items that wait for a person's decision, and the decisions; ``inbox.jsonl``, append-only.
 
-Whoever proposes something puts an item in. The same thing is there once: what waits is not put in again, and what a
-person rejected does not come back, neither as it was nor in other words. What was never shown never expires.
-
-What is decided elsewhere is decided here: a pair that ``fleet review`` answered, a lesson that was promoted by hand.
+An item is there once: one that waits is not put in again, and one that a person rejected does not come back, neither
+as it was nor in other words. An item that was never shown never expires. A decision elsewhere (a pair that ``fleet
+review`` answered, a lesson that was promoted by hand) is one here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,19 +39,17 @@ _WAITS_MIN = 0.9
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="item"):
-    """One thing that waits.
+    """Item of the inbox.
 
     Attributes:
         kind: one of ``KINDS``.
-        title: what a person is asked about, in a line.
-        key: what makes it the same thing another time: a lesson's id, a pair, a path; by default the title's words.
-        evidence: what speaks for it, a quote or a line each, the best first.
-        weight: how much speaks for it; the heaviest is shown first.
-        diff: what an approval would change, as a unified diff or a line.
-        body: what its handler needs (``app/inbox``).
+        title: the question to a person, in a line.
+        key: identity of its subject: a lesson's id, a pair, a path; by default the title's words.
+        evidence: quotes or lines, the best first; ``weight``: of all of it; the heaviest item is shown first.
+        diff: change that an approval makes, as a unified diff or a line.
+        body: input of its handler (``app/inbox``).
         until: the last day on which it can be decided, YYYY-MM-DD; "": for ever.
-        id: ``i-`` and 12 hex digits of agent, kind and key; set by ``put``.
-        at: when it was put in, a stamp; set by ``put``.
+        id: ``i-`` and 12 hex digits of agent, kind and key; ``at``: a stamp. Both are set by ``put``.
     """
 
     kind: str
@@ -70,7 +67,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
     @staticmethod
     def id_of(agent: str, kind: str, key: str) -> str:
-        """Return the id of an agent's item about a thing: two agents may each be asked about the same."""
+        """Return the id of an agent's item: two agents may each be asked about the same subject."""
         identity = f"{agent}\0{kind}\0{key}".encode("utf-8", "replace")
         return f"i-{blake2b(identity, digest_size=_ID_CHARS // 2).hexdigest()}"
 
@@ -79,10 +76,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     """Decision on an item.
 
     Attributes:
-        outcome: approved, rejected, expired, withdrawn (by the run that proposed it), elsewhere, or reopened.
-        at: when, a stamp.
-        why: the reason, a person's or ours.
-        did: what the decision changed, in a line.
+        outcome: withdrawn: by the run that proposed it.
+        did: change that the decision made, in a line.
         run: that can be taken back (``store/runs``).
     """
 
@@ -96,19 +91,19 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class _Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="shown"):
-    """That an item was shown to a person for the first time, with its evidence and its diff."""
+    """Note of the first time that an item was shown to a person, with its evidence and its diff."""
 
     id: str
     at: str
 
 
 class Entry(NamedTuple):
-    """An item and how it stands.
+    """Item and its state.
 
     Attributes:
-        decision: what was decided; None while it waits.
-        shown: when a person was shown it first, a stamp; "" for never.
-        was: the decision that was taken back last; None for none.
+        decision: None while it waits.
+        shown: stamp of the first time that a person was shown it; "" for never.
+        was: the decision that was taken back last.
     """
 
     agent: str
@@ -119,23 +114,20 @@ class Entry(NamedTuple):
 
     @property
     def is_pending(self) -> bool:
-        """True where nobody decided it yet."""
+        """True where it is undecided."""
         return self.decision is None
 
     def last_day(self) -> str:
-        """Return the last day on which it can be decided; "" for never, and for what nobody was shown yet."""
+        """Return the last day on which it can be decided; "" for no end, and for one that nobody was shown yet."""
         if not self.item.until or not self.shown:
             return ""
         return max(self.item.until, _later(self.shown, GRACE_DAYS))
 
 
 class _Put(NamedTuple):
-    """Outcome of putting an item in.
+    """Outcome of putting an item in: its id, or that of the item that it repeats.
 
-    Attributes:
-        id: of the item, or of the one that it is the same as.
-        is_new: whether it waits now and did not before its run.
-        why: why it is not new, in a sentence.
+    ``is_new``: it waits now and did not before its run; ``why``: why it is not new, in a sentence.
     """
 
     id: str
@@ -144,14 +136,14 @@ class _Put(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """Number of things that wait, and the day since which the oldest does (YYYY-MM-DD; "" where nothing waits)."""
+    """Number of items that wait, and the day since which the oldest does (YYYY-MM-DD; "" where none waits)."""
 
     number: int
     since: str
     kinds: dict[str, int]
 
     def summary(self) -> str:
-        """Return it in a line; "" where nothing waits."""
+        """Return it as one line; "" where nothing waits."""
         if not self.number:
             return ""
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.items())
@@ -168,15 +160,11 @@ class Inbox:
         self._path = workspace.home(agent) / FILE_NAME
 
     def put(self, item: Item) -> _Put:
-        """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or in others.
-
-        Raises:
-            DiskError: it is not there.
-        """
+        """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or others."""
         return self.put_all([item])[0]
 
     def put_all(self, items: Sequence[Item]) -> list[_Put]:
-        """Put items in, all in one write; return what became of each."""
+        """Put items in, all in one write; return the outcome of each."""
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
@@ -192,50 +180,46 @@ class Inbox:
                 known[named.id] = Entry(self._agent, named)
                 fresh.append(named)
                 done.append(_Put(named.id, is_new=True))
-            self._say(fresh)
+            self._append(fresh)
         return done
 
     def entries(self) -> list[Entry]:
-        """Return everything that was ever in an agent's inbox, as it stands now, oldest first."""
+        """Return all entries there ever were, as they are now, oldest first."""
         found: dict[str, Entry] = {}
         for line in JsonLines(self._workspace.files, self._path).read(Item | Decision | _Shown):  # type: ignore[arg-type]
             _take_line(found, self._agent, line)
         return list(found.values())
 
     def decide(self, decisions: Sequence[Decision]) -> None:
-        """Write decisions down, in one write that is on the disk when this returns."""
+        """Append decisions, in one write that is durable when this returns."""
         at = self._workspace.wall()
         with self._locked():
-            self._say([msgspec.structs.replace(each, at=at) for each in decisions])
+            self._append([msgspec.structs.replace(each, at=at) for each in decisions])
 
     def show(self, ids: Iterable[str]) -> None:
         """Note that a person was shown these items, with evidence and diff."""
         at = self._workspace.wall()
         with self._locked():
-            self._say([_Shown(id=each, at=at) for each in ids])
+            self._append([_Shown(id=each, at=at) for each in ids])
 
     def expire(self) -> list[Entry]:
-        """Drop what was shown and whose last day has passed; return it, for whoever says so."""
+        """Drop the items that were shown and whose last day has passed; return them."""
         today = self._workspace.wall()[:_DAY_CHARS]
         gone = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
         if gone:
-            why = [(each.item.id, f"its last day was {each.last_day()}") for each in gone]
-            self.decide([Decision(id=id_, outcome="expired", why=text) for id_, text in why])
+            last_days = {each.item.id: f"its last day was {each.last_day()}" for each in gone}
+            self.decide([Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()])
         return gone
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.files.lock(self._workspace.local / "locks" / f"inbox-{self._agent}.lock")
 
-    def _say(self, lines: Sequence[msgspec.Struct]) -> None:
+    def _append(self, lines: Sequence[msgspec.Struct]) -> None:
         JsonLines(self._workspace.files, self._path).add(lines)
 
 
 class Inboxes:
-    """The inboxes of all agents here, or of some.
-
-    Attributes:
-        agents: whose.
-    """
+    """Inboxes of some agents, by default of all agents here."""
 
     def __init__(self, workspace: Workspace, agents: Sequence[str] | None = None) -> None:
         self._workspace = workspace
@@ -243,37 +227,37 @@ class Inboxes:
         self.agents = agents or [name for name in here if (workspace.home(name) / FILE_NAME).is_file()]
 
     def entries(self) -> list[Entry]:
-        """Return everything that was ever in them, as it stands now."""
+        """Return all entries there ever were, as they are now."""
         return [each for agent in self.agents for each in Inbox(self._workspace, agent).entries()]
 
     def waiting(self, kind: str = "") -> list[Entry]:
-        """Return what waits, of a kind if it is named, the best-evidenced first; of equals the oldest."""
+        """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
         found = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(found, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
     def count(self) -> _Waiting:
-        """Return how many things wait, by kind, and since when."""
+        """Return the number of items that wait, by kind, and since when."""
         found = self.waiting()
         kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
         since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
         return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
 
     def show(self, shown: Iterable[Entry]) -> None:
-        """Note of items that a person was shown them. Only the first time counts; nothing is written after that."""
+        """Note that a person was shown these items; only the first time is written."""
         fresh = [(each.agent, each.item.id) for each in shown if not each.shown]
         for agent in dict.fromkeys(agent for agent, _ in fresh):
             Inbox(self._workspace, agent).show(id_ for whose, id_ in fresh if whose == agent)
 
     def settle(self, kind: str, key: str, did: str) -> None:
-        """Close what waits under a key, since it was decided elsewhere."""
+        """Close the items of a key, since their subject was decided elsewhere."""
         for each in self.waiting(kind):
             if each.item.key == key:
                 Inbox(self._workspace, each.agent).decide([Decision(id=each.item.id, outcome="elsewhere", did=did)])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
-        """Follow a run that was taken back: what it put in waits no longer, and what was decided by it waits again.
+        """Follow a run that was taken back: its items are withdrawn, and those that it decided wait again.
 
-        With ``again`` the run stands once more, and so does all that. Returned is what changed, as it was before.
+        With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
         """
         changed = []
         for agent in self.agents:
@@ -287,7 +271,7 @@ class Inboxes:
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:
-        """Return how many items were decided, and the median days that it took."""
+        """Return the number of decided items, and the median of days that one took."""
         decided = ((each.item.at, each.decision) for each in self.entries() if each.decision is not None)
         took = [_days(at, decision.at) for at, decision in decided if decision.outcome in _DECIDED]
         return len(took), round(median(took), 1) if took else 0.0
@@ -309,7 +293,7 @@ def _take_line(found: dict[str, Entry], agent: str, line: Item | Decision | _Sho
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
-    """Return what becomes of an item when a run is taken back, or stands again; None for nothing."""
+    """Return the decision on an item when a run is taken back, or stands again; None for none."""
     by, id_ = entry.decision, entry.item.id
     is_its_own = by is not None and by.run == run
     if not again:
@@ -328,7 +312,7 @@ def _with_id(workspace: Workspace, agent: str, item: Item) -> Item:
 
 
 def _why_known(known: Entry | None) -> str:
-    """Return why an item that is known already is not put in again; "" where it may be."""
+    """Return why a known item is not put in again; "" where it may be."""
     if known is None:
         return ""
     if known.decision is None:
@@ -343,16 +327,16 @@ def _why_known(known: Entry | None) -> str:
 
 
 def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
-    """Return what was decided, or waits, and says the same in other words.
+    """Return the entry, decided or not, that says the same in other words.
 
-    To keep out what only resembles a thing that waits would lose it without a word, so that takes more; and so does
-    what is named otherwise, such as two skills whose descriptions share a phrase.
+    The threshold is higher for an entry that waits, since keeping out an item that only resembles it would lose it, and
+    for one of another key, such as two skills whose descriptions share a phrase.
     """
     if _is_mirrored(item):
         return None
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
     if same := [each for each in close.values() if each.item.key == item.key != ""]:
-        return same[-1]  # under its id of when that had no agent in it
+        return same[-1]  # its id may be an old one, which had no agent in it
     texts = [(each, _words(entry.item)) for each, entry in close.items()]
     for found in near(_words(item), texts, len(texts) or 1):
         entry = close[found.id]
@@ -364,12 +348,12 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 
 
 def _is_mirrored(item: Item) -> bool:
-    """Return whether an item is about lessons that are asked about elsewhere, by their ids and not by its words."""
+    """Return whether an item mirrors a question about lessons, by their ids and not by its words."""
     return item.kind in PAIRS or (item.kind == "promotion" and "lesson" in item.body)
 
 
 def _words(item: Item) -> str:
-    """Return what an item says, without what every item of its kind begins with."""
+    """Return the words of an item, without those that every item of its kind begins with."""
     fields = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
     found = next((each for each in fields if isinstance(each, str) and each), "")
     about = item.title.partition(": ")[2] if item.kind == "skill" else ""
@@ -377,7 +361,6 @@ def _words(item: Item) -> str:
 
 
 def _days(since: str, until: str) -> float:
-    """Return the days between two stamps."""
     begin, end = dates.to_ms(since[:_MINUTE_CHARS]), dates.to_ms(until[:_MINUTE_CHARS])
     return max(0.0, (end - begin) / 86_400_000) if begin is not None and end is not None else 0.0
 

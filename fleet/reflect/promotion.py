@@ -1,11 +1,11 @@
 """Promotion: lessons enter an agent's ``memory.md``, are ``state=published`` for the clan, and leave again.
 
-The clan is told first, then the memory is written. A crash between the two leaves a lesson that is published and not
-remembered here; it is still due, and enters with the next promotion. The other way round, a lesson that stands in a
-memory and is no longer published could be one that another agent took out, and telling the clan again would undo that.
+A lesson is published first, then the memory is written. A crash between the two leaves a lesson that is still due, and
+enters with the next promotion. The other way round, a lesson in a memory that is no longer published may be one that
+another agent took out, and publishing it again would undo that.
 
-A lesson that the clan retired leaves every memory, and the block forgets that it was ever promoted: once it is restored
-it may come back, by the evidence that any other lesson takes. What a person took out by ``fleet demote`` stays out.
+A lesson that the clan retired leaves every memory, and the block forgets its promotion: restored, it may come back by
+the evidence that any other lesson needs. A lesson that a person took out by ``fleet demote`` stays out.
 """
 
 import json
@@ -32,7 +32,7 @@ _APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{1
 
 
 class Lessons:
-    """All records that an agent may have in its memory."""
+    """Records that an agent may have in its memory."""
 
     def __init__(self, sources: Sequence[Patterns], clusters: Clusters = NOT_COMPARED) -> None:
         self._sources = sources
@@ -61,13 +61,12 @@ class Lessons:
         return list(dict.fromkeys(part for each in lessons for part in (each.id, *self.group(each.id))))
 
     def retired(self, ids: Iterable[str]) -> list[Pattern]:
-        """Return those of some lessons that the clan took out. One that nobody ever logged is not known to be."""
+        """Return the lessons that the clan retired; one that nobody ever logged is none of them."""
         found = (self.lesson(each) for each in ids)
-        gone = (each for each in found if each and (each.state == RETIRED or (each.adds and not each.is_present)))
-        return list(gone)
+        return [each for each in found if each and (each.state == RETIRED or (each.adds and not each.is_present))]
 
     def without_retired(self, memory: Memory) -> Memory:
-        """Return a memory without the lessons that are retired; with nothing to take out, or in trouble, as it is."""
+        """Return a memory without the lessons that are retired."""
         gone = [each for each in memory.lessons() if self.retired([each])]
         return memory.released(gone) if gone else memory
 
@@ -79,7 +78,7 @@ class Lessons:
 
 
 class Waiting(NamedTuple):
-    """A lesson that has the evidence, and why it waits for a person all the same."""
+    """Lesson that has the evidence, and the reason why it waits for a person."""
 
     id: str
     text: str
@@ -87,24 +86,19 @@ class Waiting(NamedTuple):
     why: str
 
     def in_one_line(self) -> str:
-        """Return what a person is asked."""
+        """Return the question to a person."""
         return f"{self.text} ({self.evidence}; {self.id}) waits for a choice: {self.why}"
 
 
 class Outcome(NamedTuple):
-    """Result of a promotion: what entered the memory now, and everything that waits for a person."""
+    """Result of a promotion: the lessons that entered the memory, and all that wait for a person."""
 
     promoted: tuple[Due, ...] = ()
     waiting: tuple[Waiting, ...] = ()
 
 
 class Standing(NamedTuple):
-    """State of an agent's memory.
-
-    Attributes:
-        waiting: what waited for a person when promotion was last looked at.
-        trouble: why nothing can be written, or "".
-    """
+    """State of an agent's memory; ``trouble``: why nothing can be written, or ""."""
 
     chars: int
     chars_max: int
@@ -113,13 +107,13 @@ class Standing(NamedTuple):
     trouble: str
 
     def as_found(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return the state as ``--json`` has it."""
         listed = {"lessons": list(self.lessons), "waiting": [each._asdict() for each in self.waiting]}
         return {"chars": self.chars, "chars_max": self.chars_max, **listed, "trouble": self.trouble}
 
 
 class AgentMemory:
-    """An agent's memory.md, and what is noted beside it of what waits for it: ``.fleet/promotion/<agent>.json``."""
+    """Agent's memory.md, and beside it the lessons that wait for it: ``.fleet/promotion/<agent>.json``."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._files = workspace.files
@@ -128,41 +122,31 @@ class AgentMemory:
         self._noted = workspace.local / "promotion" / f"{agent}.json"
 
     def memory_file(self) -> Path:
-        """Return the path of an agent's memory."""
+        """Return the path of the memory."""
         return self._path
 
     def standing(self) -> Standing:
-        """Return how an agent's memory stands."""
+        """Return the state of the memory."""
         memory = Memory.parse(self._files.read(self._path))
         return Standing(memory.size(), self._chars_max, tuple(memory.lessons()), self.waiting(), memory.trouble)
 
     def waiting(self) -> tuple[Waiting, ...]:
-        """Return what waited for a person when promotion was last looked at."""
+        """Return the lessons that waited for a person at the last promotion."""
         try:
             return tuple(Waiting(*map(str, each)) for each in json.loads(self._files.read(self._noted) or b"[]"))
         except (ValueError, TypeError):
-            return ()  # it is worked out anew with the next sync
+            return ()  # the next sync computes it anew
 
     def rows(self) -> dict[str, str]:
-        """Return the lines of the lessons in an agent's memory, by id."""
+        """Return the lines of the lessons in the memory, by id."""
         return self._read()[1].lessons()
 
     def release(self, ids: Sequence[str]) -> None:
-        """Take lessons out of an agent's memory as if they had never been in it. The caller holds the write lock.
-
-        Raises:
-            BusyError: somebody else is writing the memory.
-            DiskError: the memory is as it was.
-        """
+        """Take lessons out of the memory as if they had never been in it. The caller holds the write lock."""
         self.rewrite(lambda memory: _without_trouble(memory).released(ids))
 
     def take_out_retired(self, lessons: Lessons) -> dict[str, str]:
-        """Take out of an agent's memory what is retired; return what left, id to words. The caller holds the lock.
-
-        Raises:
-            BusyError: somebody else is writing the memory; it leaves the next time.
-            DiskError: the memory is as it was.
-        """
+        """Take the retired lessons out of the memory; return their texts by id. The caller holds the write lock."""
         gone: dict[str, str] = {}
 
         def without(memory: Memory) -> Memory:
@@ -174,7 +158,7 @@ class AgentMemory:
         return gone
 
     def rewrite(self, change: Callable[[Memory], Memory]) -> None:
-        """Replace the memory by what becomes of it. An editor may save meanwhile: then it is read again.
+        """Replace the memory by what ``change`` returns for it; where an editor saves meanwhile, it is read again.
 
         Raises:
             BusyError: somebody else is writing it all the time.
@@ -192,7 +176,7 @@ class AgentMemory:
     def note_waiting(
         self, held_up: Sequence[Waiting], judged_ids: Iterable[str], known: Collection[str], *, is_all: bool = False
     ) -> tuple[Waiting, ...]:
-        """Note what waits now: of what was not looked at, what waited before, unless it entered since; return it."""
+        """Note the lessons that wait now, with those not judged that waited before and did not enter; return them."""
         noted, judged = self.waiting(), {*known, *judged_ids}
         kept = [] if is_all else [each for each in noted if each.id not in judged]
         now = (*kept, *(each for each in held_up if each.id not in known))
@@ -201,7 +185,7 @@ class AgentMemory:
         return now
 
     def _read(self) -> tuple[bytes, Memory]:
-        """Return a memory's bytes, and what they hold."""
+        """Return the bytes of the memory, and the memory."""
         if self._path.is_symlink():
             # Replacing it would leave the file it points to behind, with the person's notes.
             why = f"{self._path} is a symbolic link; fleet writes to plain files only"
@@ -210,7 +194,7 @@ class AgentMemory:
         return data, Memory.parse(data)
 
     def _swap(self, before: bytes, after: Memory) -> bool:
-        """Replace the file if it is as it was read; tell whether it was."""
+        """Replace the file if it is as it was read; return whether it was."""
         if self._path.is_symlink() or self._files.read(self._path) != before:
             return False
         self._files.replace(self._path, after.render())
@@ -223,14 +207,14 @@ class AgentMemory:
 
 
 class Promotions:
-    """Ways of lessons into an agent's memory and out of it, told to the clan. The caller holds the write lock."""
+    """Promotion into an agent's memory and out of it, published to the clan. The caller holds the write lock."""
 
     def __init__(self, writer: Writer, lessons: Lessons) -> None:
         self._writer = writer
         self._lessons = lessons
         self._settings = writer.workspace.config.promotion
         self._memory = AgentMemory(writer.workspace, writer.agent)
-        self._told: set[str] = set()
+        self._published: set[str] = set()
 
     def enter_due(
         self,
@@ -240,17 +224,14 @@ class Promotions:
         is_all: bool = False,
         witness: Witness | None = None,
     ) -> Outcome:
-        """Bring into the memory what has the evidence. Idempotent. The log was counted before.
+        """Bring the lessons with enough evidence into the memory. Idempotent. The log was counted before.
 
-        What has it and cannot enter waits: there is no room, the words may not be those that were counted, the file is
-        not as it should be, or ``[promotion] mode`` says so.
+        A lesson that cannot enter waits: there is no room, its words may not be those that were counted, the file has
+        trouble, or ``[promotion] mode`` says so.
 
-        ``rights``: returns the right way by pattern id, as this agent's own log tells it; asked when something is due.
-        No other is written down here: anybody can set that field of a lesson, and it is no part of what was counted.
-        ``is_all``: these are all lessons there are, so what waited before and is not due any more waits no longer.
-
-        Raises:
-            DiskError: the memory is as it was; what is missing enters with the next promotion.
+        ``rights``: returns the correct approaches by pattern id, of this agent's own log alone: anybody can set that
+        field of a lesson, and it is no part of what was counted.
+        ``is_all``: these are all lessons there are, so one that waited and is no longer due waits no longer.
         """
         by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
         plan = _Plan(Memory("", "", (), "", ""), [], [])
@@ -303,13 +284,13 @@ class Promotions:
         return plan
 
     def _row(self, pattern: Pattern, right: str, due: Due) -> str:
-        """Return a lesson's line, with its author where that is another than whose memory it enters."""
+        """Return a lesson's line, with its author where that is another agent."""
         author = names.agent_of(pattern.by)
         evidence = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
         return Memory.row(pattern.text, right, evidence, due.id)
 
     def _obstacle(self, memory: Memory, doubt: str, due: Due) -> str:
-        """Return why a lesson cannot enter by itself, and what to do; "" when it can, where there is room."""
+        """Return why a lesson cannot enter by itself, and what to do; "" where it can, if there is room."""
         yes = f"`fleet promote {due.id}` takes it in"
         if memory.trouble:
             return memory.trouble
@@ -322,7 +303,7 @@ class Promotions:
         return ""
 
     def _no_room(self, more: Memory, pattern_id: str) -> str:
-        """Return that a memory would be too large, and what to do; "" where it is not."""
+        """Return that a memory would be too large, and what to do; "" where it would not."""
         if more.size() <= self._settings.hot_chars:
             return ""
         return (
@@ -331,7 +312,7 @@ class Promotions:
         )
 
     def enter(self, pattern: Pattern, *, right: str = "", instead_of: Sequence[str] = ()) -> Due:
-        """Bring one lesson into the memory because a person says so.
+        """Bring one lesson into the memory by a person's decision.
 
         ``instead_of``: ids that leave the memory for it.
 
@@ -355,9 +336,9 @@ class Promotions:
         return due
 
     def leave(self, ids: Sequence[str]) -> None:
-        """Take a lesson out of the memory; the clan's state of it is candidate again.
+        """Take a lesson out of the memory; its state for the clan is candidate again.
 
-        ``ids``: of one lesson and the records it is made of.
+        ``ids``: of the lesson and the records it is made of.
 
         Raises:
             NoError: it is neither in the memory nor waiting for it; nothing was changed.
@@ -376,16 +357,16 @@ class Promotions:
         self._memory.note_waiting([], ids, ())
 
     def _publish(self, patterns: Iterable[Pattern]) -> None:
-        """Tell the clan of what it does not know to be published. What is private is nobody else's affair."""
+        """Publish the lessons that are not published yet; private ones are no lines of the clan's."""
         self._append([each.id for each in patterns if each.state != edits.PUBLISHED], edits.promote)
 
     def _append(self, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
-        """Append an edit of each record that the clan has, once, however often the memory has to be read again."""
+        """Append an edit of each record of the clan's, once, however often the memory is read again."""
         writer, cut = self._writer, self._writer.workspace.policy().cut
-        fresh = [each for each in ids if each not in self._told]
+        fresh = [each for each in ids if each not in self._published]
         lines = [line for each in fresh if (line := writer.workspace.patterns.line(each)) is not None]
         writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])
-        self._told.update(fresh)
+        self._published.update(fresh)
 
 
 class _Plan(NamedTuple):

@@ -344,7 +344,7 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
     done = tidy(workspace)
     assert done.run == ""
     (waiting,) = Inboxes(workspace, ["velma"]).waiting("plan")
-    assert waiting.item.id == done.waits
+    assert waiting.item.id == done.pending
     assert waiting.item.title == "Tidying would change 21 of 21 notes of velma"
     assert "yesterday" in waiting.item.diff
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
