@@ -1,21 +1,20 @@
-"""Evidence: the rules that make a lesson permanent, over records, and who vouches for them.
+"""Evidence: the rules that make a lesson permanent, over records, and the witnesses of what writers say.
 
-One way leads into an agent's memory without a person: its *own* third occurrence, relapses included, since an agent
-that makes a mistake again although it had read the lesson needs the lesson most. Its own is what was logged in this
-folder; what stands under another replica of its name may be anybody's.
+Only an agent's *own* third occurrence enters its memory without a person. Relapses count there, since an agent that
+repeats a mistake whose lesson it had read needs the lesson most. Own occurrences are those logged in this folder;
+another replica of the agent's name may be anybody's.
 
 A lesson of *others* is proposed by independent evidence, and enters by a person's yes, or, with ``[promotion] others =
-"auto"``, at once. An occurrence that came after the lesson had been shown says that the lesson is read, not that it is
-true, so relapses count nothing there; nor do imported records, which are no agent. Many replicas of one machine, or of
-one who pushes, are one witness.
+"auto"``, at once. A relapse says that the lesson is read, not that it is true, so it counts nothing there; nor do
+imported records, which are no agent. Many replicas of one machine, or of one committer, are one witness.
 
-What is counted is a record, and what enters a memory is its words. So the words must be those that were counted:
-``doubt`` says when somebody may have put other words in their place.
+Records are counted, and their words enter a memory. So the words must be those that were counted: ``doubt`` names a
+writer that may have put other words in their place.
 
-Witnesses: lines are not signed, so a name proves nothing. What git tells is who committed to a writer's file (fleet
-commits under a word that stands for its machine), and in whose file a column came. Writers that share one of these are
-one witness, and so are the writers of this folder, and all those of whom nothing is known. Whoever pushes may invent
-commit authors, too: this tells careless floods from evidence, and is no proof.
+Witnesses: lines are not signed, so a name proves nothing. Git has the committers of a writer's file (fleet commits
+under a word that stands for its machine), and the file in which a column arrived. Writers that share one of these are
+one witness, and so are the writers of this folder, and all unknown ones. Commit authors can be invented, too: this
+tells careless floods from evidence, and is no proof.
 """
 
 import json
@@ -34,7 +33,7 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
 
 Witness = Callable[[str, str], str]
-"""Voucher for what a writer says of a lesson, given its id and the writer: a name that stands for one person."""
+"""From the id of a lesson and a writer to the witness of what that writer says: a name that stands for one person."""
 
 OWN, CLAN, PERSON = "own", "clan", "person"
 RETIRED = "retired"
@@ -47,12 +46,12 @@ _DUE_MAX = 50
 
 
 class Due(NamedTuple):
-    """A lesson that belongs into an agent's memory.
+    """Lesson that is due for an agent's memory.
 
     Attributes:
-        text: its words, fit to be shown.
+        text: fit to be shown.
         reason: ``own``, ``clan`` or ``person``.
-        evidence: what speaks for it now, in words.
+        evidence: in words.
     """
 
     id: str
@@ -62,11 +61,11 @@ class Due(NamedTuple):
 
 
 class _Independent(NamedTuple):
-    """Evidence for a lesson apart from those who had read it.
+    """Evidence for a lesson without relapses.
 
     Attributes:
-        agents: of how many agents. Many replicas of one agent are one, and so are the agents of one witness.
-        sessions: in how many sessions. Counted by each replica, since session ids never travel; an agent without any
+        agents: number of agents. Many replicas of one agent are one, and so are the agents of one witness.
+        sessions: number of sessions. Counted by each replica, since session ids never travel; an agent without any
             counts one, and none counts more than its occurrences.
     """
 
@@ -76,16 +75,15 @@ class _Independent(NamedTuple):
 
 
 def _by_agent(_: str, writer: str) -> str:
-    """Return the agent of a writer: each agent vouches for what is said in its name."""
+    """Return the agent of a writer: each agent is the witness of its own words."""
     return names.agent_of(writer)
 
 
 class Evidence:
-    """Evidence for lessons, as one agent's memory takes it.
+    """Rules by which lessons are due for one agent's memory.
 
-    Args:
-        settings: the thresholds.
-        witness: who vouches for what a writer says; by default each agent for what is said in its name.
+    ``settings``: the thresholds.
+    ``witness``: by default each agent is the witness of its own words.
     """
 
     def __init__(self, agent: str, settings: Promotion, witness: Witness | None = None) -> None:
@@ -94,14 +92,10 @@ class Evidence:
         self._witness = witness or _by_agent
 
     def due(self, patterns: Iterable[Pattern], known: Collection[str] = ()) -> list[Due]:
-        """Return what belongs into this agent's memory and is not there: its own first, then the best-evidenced.
+        """Return at most 50 lessons that are due: the own ones first, then the best-evidenced, of equals the newest.
 
         ``patterns``: lessons, each merged set as one.
         ``known``: ids that are in that memory, or were and were taken out.
-
-        Returns:
-            At most 50: no memory holds more, and the others are due again when there is room. Of two alike the newest
-            comes first.
         """
         found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
         for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
@@ -114,17 +108,16 @@ class Evidence:
                 evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent')}"
                 found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         found.sort(key=lambda each: each[0])
-        # Screening is dear, and is left to those that have the numbers.
+        # Screening is slow, and only for those that have the numbers.
         standing = ((each, why, evidence) for _, each, why, evidence in found if self.admits(each))
         return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(standing, _DUE_MAX)]
 
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
-        """Return why the counts do not vouch for the words of a lesson, or "".
+        """Return why the words of a lesson may not be those that were counted, or "".
 
-        An id is the hash of the words that were counted. Other words under it were set later, and a merge gives one
-        record the counts of another: each takes a single writer. So words that this agent set here are its own affair.
-        What others merged in must have been met by this agent here, where it counts as its own; any other by an agent
-        other than those who merged it in.
+        An id is the hash of the counted words. Other words under it were set later, and a merge gives one record the
+        counts of another: each takes a single writer. Words that this agent set here are accepted. A lesson that
+        others merged must have been met by this agent here, or by an agent other than those who merged it.
 
         ``records``: the set's own records; none when it is not merged.
         """
@@ -143,7 +136,7 @@ class Evidence:
             for writer, total in shown.totals.get("seen", {}).items()
             if total > relapsed.get(writer, 0)
         } | {names.agent_of(writer) for writer in shown.by_hand}
-        # A merge without a writer may be anybody's: then nobody but ourselves is known to be somebody else.
+        # A merge without a writer may be anybody's, so no other agent is known to be independent of it.
         if pattern.seen_by(self._agent) or "" in mergers or not met - who:
             return (
                 f"{' and '.join(sorted(who)) or 'somebody'} merged it, and nobody else is known to have met these words"
@@ -151,9 +144,9 @@ class Evidence:
         return ""
 
     def doubt_of_wording(self, words: Pattern) -> str:
-        """Return why evidence that was met in other words does not vouch for these, or "".
+        """Return why evidence in other wordings does not count for this one, or "".
 
-        Whoever words a lesson like a known one would else put words of its own under the evidence of others.
+        A writer whose lesson resembles a known one would else put its words under the evidence of others.
 
         ``words``: the lesson whose words would enter, with its own evidence alone.
         """
@@ -163,14 +156,14 @@ class Evidence:
 
     @staticmethod
     def admits(pattern: Pattern) -> bool:
-        """Return whether a lesson can stand in a memory at all: it is present, stands for itself, and has words."""
+        """Return whether a memory may hold a lesson: it is present, not merged into another, and has words."""
         if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
             return False
         return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
 
 
 def _independent(pattern: Pattern, witness: Witness) -> _Independent:
-    """Return the evidence that does not lean on the lesson itself."""
+    """Return the evidence without relapses."""
     vouching: dict[str, str] = {}
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
     seen: dict[str, int] = defaultdict(int)
@@ -203,30 +196,30 @@ def _editor(pattern: Pattern, field: str) -> str:
 
 
 class Witnesses:
-    """Groups of writers, by the people who committed to their files: looked up once for each fetched tree."""
+    """Groups of writers by the committers of their files, looked up once for each fetched tree."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def witness(self) -> Witness:
-        """Return who vouches for what a writer says. Looked for where others' evidence may be enough alone."""
+        """Return the witnesses; they are looked up only where others' evidence may be enough alone."""
         if self._workspace.config.promotion.others != "auto":
             return _by_agent
         groups, brought = self.look_up(), self._workspace.trust.brought()
         return lambda each, writer: groups.get(brought.get((each, writer), writer), _UNKNOWN)
 
     def look_up(self) -> dict[str, str]:
-        """Return writer to the name of its group, as of the fetched tree."""
+        """Return the name of each writer's group, as of the fetched tree."""
         return _grouped(self._pushers(), self._workspace.mine())
 
     def last_groups(self) -> dict[str, str]:
-        """Return the same as of the tree that was looked through last: for who cannot wait."""
+        """Return the groups as they were looked up last, for a caller that cannot wait."""
         return _grouped(self._known_pushers()[1], self._workspace.mine())
 
     def _pushers(self) -> dict[str, set[str]]:
-        """Return who committed to each writer's file; nothing where the history is not here.
+        """Return the committers of each writer's file; none where the history is not here.
 
-        Where the tree's history goes on from the one that was looked through last, only what came since is.
+        Where the history continues the one that was read last, only the new commits are read.
         """
         head, (since, known) = self._workspace.tree.head(), self._known_pushers()
         if since and since == head:
@@ -244,13 +237,13 @@ class Witnesses:
         return known
 
     def _pushers_since(self, since: str) -> dict[str, set[str]] | None:
-        """Return who committed to each file behind a commit; None where the history does not go on from there."""
+        """Return the committers of each file since a commit; None where the history does not continue it."""
         with suppress(TreeGoneError):
             return self._workspace.tree.pushers(_FOLDER, since)
         return None
 
     def _known_pushers(self) -> tuple[str, dict[str, set[str]]]:
-        """Return a commit, and who had committed to each writer's file up to it; "" and nothing for none."""
+        """Return the commit that was read last, and the committers of each writer's file up to it."""
         try:
             head, found = json.loads(self._workspace.db.noted(_PUSHERS) or "[]")
             return str(head), {str(writer): set(map(str, who)) for writer, who in found.items()}
@@ -259,7 +252,7 @@ class Witnesses:
 
 
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
-    """Return writer to the name of its group: all whose files one person committed to are one, and so are ours."""
+    """Return the name of each writer's group: writers that share a committer are one, and so are ours."""
     pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
     groups = Merges.connected([*pairs, *((f"w {writer}", _HERE) for writer in mine)])
     return {each.removeprefix("w "): group[0] for group in groups for each in group if each.startswith("w ")}

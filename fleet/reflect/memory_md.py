@@ -1,15 +1,13 @@
 """``memory.md``: a block of lessons that fleet keeps, and around it a person's own text, which stays byte for byte.
 
-A lesson is one line of the block. Promoting adds a line, demoting takes one away, and no other line of the block is
-written anew, so that a lesson reads as it was when it was promoted. One comment in the block remembers every id that
-was ever promoted here: an id without a line was taken out, by ``fleet demote`` or by hand, and does not come back by
-itself.
+A lesson is one line of the block. Promoting adds a line, demoting removes one, and no other line is rewritten, so that
+a lesson reads as it was when it was promoted. One comment in the block holds every id that was ever promoted here: an
+id without a line was taken out, by ``fleet demote`` or by hand, and does not come back by itself. With a mark of the
+block missing, doubled, or inside code or a comment, nothing is written.
 
-Where the block is cannot be guessed: with a mark missing, doubled, or inside code or a comment, nothing is written.
-
-A reflection's note is a line ``- 2026-05-09: note`` under ``## Notes``. There are at most ``NOTES_MAX`` of them; what
-is beyond goes, oldest first, to an archive of its day. Notes have a room of their own at a session's start, and take
-none from a lesson. The user model and the next checks are files of such lines. All of it is pure, from bytes to bytes.
+A reflection's note is a line ``- 2026-05-09: note`` under ``## Notes``. Beyond ``NOTES_MAX`` the oldest go to an
+archive of the day. Notes have a share of their own of a session's start. The user model and the next checks are files
+of such lines. All of it is pure, from bytes to bytes.
 """
 
 import re
@@ -42,12 +40,12 @@ _TAG_BEGINS = re.compile(r"<(?=[/!?A-Za-z])")
 
 
 class Memory(NamedTuple):
-    """A memory file, taken apart. Put together again, it is the same bytes.
+    """Parsed memory file; rendered, it is the same bytes.
 
     Attributes:
-        head: what stands before the block, or before the place where it would go.
+        head: text before the block, or before the place where it would go.
         opening: the line that begins the block, "" when there is none.
-        rows: the block's lines, each with its line end.
+        rows: lines of the block, with their line ends.
         trouble: why nothing can be written, or "".
     """
 
@@ -61,7 +59,7 @@ class Memory(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> "Memory":
-        """Return a memory file, taken apart. Never raises: what stands in the way is in ``trouble``."""
+        """Return a parsed memory file. Never raises: an obstacle is in ``trouble``."""
         text = data.decode("utf-8", "surrogateescape")
         eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
         if "\0" in text:
@@ -90,9 +88,9 @@ class Memory(NamedTuple):
 
     @staticmethod
     def row(text: str, right: str, evidence: str, pattern: str) -> str:
-        """Return a lesson as a line of the block, without its end: screened, and nothing in it is Markdown or HTML."""
-        shown, way = _inert(text), _inert(right)
-        return f"- {shown}{f' — right: {way}' if way else ''} ({evidence}; {pattern})"
+        """Return the line of a lesson without its end: screened, and nothing in it is Markdown or HTML."""
+        lesson, correct = _inert(text), _inert(right)
+        return f"- {lesson}{f' — right: {correct}' if correct else ''} ({evidence}; {pattern})"
 
     def render(self) -> bytes:
         """Return the file's bytes."""
@@ -104,27 +102,24 @@ class Memory(NamedTuple):
         return {found: row.rstrip("\r\n") for row in self.rows if (found := _id_of(row))}
 
     def known(self) -> set[str]:
-        """Return the ids in the block, and those that were and were taken out."""
+        """Return the ids of all lessons that are in the block, or were."""
         return {*self.lessons(), *(pattern for row in self.rows for pattern in _promoted(row))}
 
     def size(self) -> int:
-        """Return how many characters of it an agent reads."""
+        """Return the number of characters that an agent reads."""
         return len(hot(self.render().decode("utf-8", "replace")))
 
     def with_lesson(self, row: str, agent: str) -> "Memory":
         """Return the memory with one more lesson, and its id remembered. A file without a block gets one."""
-        whole = self._with_block(agent)
-        at = next((n for n, known in enumerate(whole.rows) if re.fullmatch(_PROMOTED, known.rstrip("\r\n"))), None)
-        rows = [*whole.rows]
-        rows.insert(len(rows) if at is None else at, row + whole.eol)
-        return whole._replace(rows=tuple(rows))._remembering([_id_of(row)])
+        memory = self._with_block(agent)
+        return memory._replace(rows=(*memory.rows, row + memory.eol))._remembering([_id_of(row)])
 
     def without(self, ids: Sequence[str], agent: str) -> "Memory":
         """Return the memory without these lessons, which are remembered: they do not come back by themselves."""
         return self._with_block(agent)._less(ids)._remembering(ids)
 
     def released(self, ids: Sequence[str]) -> "Memory":
-        """Return the memory without these lessons, and without a word that they ever were in it."""
+        """Return the memory without these lessons and their remembered ids."""
         return self._less(ids)._remembering([], forgotten=ids)
 
     def _less(self, ids: Sequence[str]) -> "Memory":
@@ -133,8 +128,8 @@ class Memory(NamedTuple):
     def _remembering(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> "Memory":
         before = [pattern for row in self.rows for pattern in _promoted(row) if pattern not in forgotten]
         rest = [row for row in self.rows if not re.fullmatch(_PROMOTED, row.rstrip("\r\n"))]
-        ids_text = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
-        return self._replace(rows=(*rest, f"<!-- fleet:promoted{ids_text} -->{self.eol}"))
+        listed = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
+        return self._replace(rows=(*rest, f"<!-- fleet:promoted{listed} -->{self.eol}"))
 
     def _with_block(self, agent: str) -> "Memory":
         if self.opening:
@@ -152,19 +147,15 @@ class Memory(NamedTuple):
 
 
 def hot(text: str) -> str:
-    """Return the HOT part of a memory: a person's text and the block alike, screened, without HTML comments.
+    """Return the HOT part of a memory: a person's text and the block, screened, without comments and dated notes.
 
-    Dated notes are not in it: they have a room of their own (``Notes``). Line by line as it stands
-    otherwise; the caller judges its length. "" where only fleet's own headings are left.
+    "" where only fleet's own headings are left.
     """
     # Redacted again, since a comment may have split a secret.
     seen = redact(_without_comments(screen(_without_notes(text)).text))
     rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
-    return "\n".join(rows).strip("\n") if any(map(_is_said, rows)) else ""
-
-
-def _is_said(row: str) -> bool:
-    return bool(row) and not row.startswith("# Memory — ") and row != "## Notes"
+    has_text = any(row and not row.startswith("# Memory — ") and row != "## Notes" for row in rows)
+    return "\n".join(rows).strip("\n") if has_text else ""
 
 
 def _opens_comment(text: str) -> bool:
@@ -179,9 +170,9 @@ def _opens_comment(text: str) -> bool:
 
 
 def _without_comments(text: str) -> str:
-    """Return the text without comments. One that never ends is none: nothing is lost to a forgotten ``-->``.
+    """Return the text without comments; one that never ends is none.
 
-    By hand, since a pattern would look for the end once for every beginning, minutes for a file of ``<!--``.
+    By hand, since a pattern would search the end once for every beginning, minutes for a file of ``<!--``.
     """
     kept: list[str] = []
     at = 0
@@ -189,10 +180,10 @@ def _without_comments(text: str) -> str:
         end += len(_CLOSE)
         row, rest = text.rfind("\n", at, begin) + 1 or at, text.find("\n", end) + 1 or len(text)
         if not text[row:begin].strip() and not text[end:rest].strip() and (row == 0 or text[row - 1] == "\n"):
-            kept.append(text[at:row])  # it had its lines to itself: they go with it
+            kept.append(text[at:row])  # lines that hold the comment alone go with it
             at = rest
         else:
-            kept.append(text[at:begin] + " ")  # what stood around it must not close up into something new
+            kept.append(text[at:begin] + " ")  # the text around it must not join into something new
             at = end
     return "".join(kept) + text[at:]
 
@@ -228,9 +219,9 @@ def _fence_after(fence: str, row: str) -> str:
 
 
 def _place(text: str) -> int:
-    """Return where a first block goes: behind the front matter and the title, else at the top.
+    """Return the position of a first block: behind the front matter and the title, else at the top.
 
-    Never where a comment is open: the block's own marks would end it, and hide from the agent what is between.
+    Never where a comment is open: the block's own marks would end it, and hide the text between from the agent.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
     if (matter := re.compile(_FRONT_MATTER).match(text, top)) and not _opens_comment(matter[0]):
@@ -240,7 +231,7 @@ def _place(text: str) -> int:
 
 
 def _inert(words: str) -> str:
-    """Return words that stand in a memory as words: no comment, tag or Markdown begins or ends in them."""
+    """Return words in which no comment, tag or Markdown begins or ends."""
     clean = _TAG_BEGINS.sub("‹", _TAG.sub(r"‹\1›", readable(words))).replace("-->", "--›")
     return markdown_escape(clean)
 
@@ -259,10 +250,10 @@ def _promoted(row: str) -> list[str]:
 NOTES_MAX = 50
 NOTES_A_SESSION_MAX = 5
 ROOM_CHARS = 1_000
-"""Of a session's start, for the notes."""
+"""Share of the notes in a session's start."""
 USER_MODEL, CHECKS = "user-model.md", "checks.md"
 _SAME_MIN = 0.95
-"""A note in nearly the same words is the same. Two that only resemble each other are two: nothing is lost."""
+"""Similarity of notes from which on they are the same: nearly the same words, so that nothing is lost."""
 _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
@@ -272,12 +263,7 @@ _CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
 
 class _Noted(NamedTuple):
-    """Outcome of adding notes.
-
-    Attributes:
-        added: the notes that were added, as lines.
-        skipped: what was not added, each with the reason, in a sentence.
-    """
+    """Result of adding notes: the page, the lines added and archived, and a sentence for each note skipped."""
 
     page: bytes
     added: tuple[str, ...]
@@ -286,21 +272,17 @@ class _Noted(NamedTuple):
 
 
 class Notes:
-    """The dated notes of a memory, given as its bytes."""
+    """Dated notes of a memory, given as its bytes."""
 
     def __init__(self, page: bytes) -> None:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
     def with_more(self, notes: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
-        """Return the memory with more notes, each once; what says the same as one that is there is not added."""
+        """Return the memory with more notes; one that says the same as a note that is there is not added."""
         page = self._page
         known = [row.text for row in _noted(page)]
-        added: list[str] = []
-        skipped: list[str] = []
-        for each in notes:
-            note = _note(each)
-            if not note:
-                continue
+        added, skipped = list[str](), list[str]()
+        for note in filter(None, map(_note, notes)):
             if same := _same(note, [*known, *added]):
                 skipped.append(f"{note[:80]!r} is there already: {same[:80]}")
             elif len(added) >= limit:
@@ -314,7 +296,7 @@ class Notes:
         return _Noted(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
 
     def newest(self, chars_max: int = ROOM_CHARS) -> str:
-        """Return the notes for a session's start, the newest first, as many as there is room for; screened."""
+        """Return the notes for a session's start, the newest first, as many as fit; screened."""
         dated = sorted(_noted(self._page), key=lambda row: (row.text[2:12], row.number), reverse=True)
         kept = _fitting((row.text for row in dated), chars_max)
         left = len(dated) - len(kept)
@@ -323,7 +305,7 @@ class Notes:
 
 
 def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
-    """Return an archive with more rows at its end; its heading, and every line that is there, stay."""
+    """Return an archive with more rows at its end; every line that is there stays."""
     head = page or f"# Archive — {agent} — {day}\n\n".encode()
     known = set(head.decode("utf-8", "replace").splitlines())
     fresh = [row for row in rows if row not in known]
@@ -359,7 +341,7 @@ def _noted(page: Page) -> list[Row]:
 
 
 def _with_notes(page: Page, fresh: Sequence[str], agent: str) -> str:
-    """Return the text with more notes at the end of their section; where it has none, in one at its own end."""
+    """Return the text with more notes at the end of their section, which is added where it is missing."""
     if section := next(iter(page.named(_NOTES)), None):
         return page.with_lines(page.content_end(section), fresh)
     if not any(line.strip() for line in page.lines):
@@ -372,13 +354,13 @@ def _with_notes(page: Page, fresh: Sequence[str], agent: str) -> str:
 
 
 class UserModel:
-    """The text of a user model: observations of people, dated lines under the name of each."""
+    """User model: dated observations of people, under the name of each."""
 
     def __init__(self, page: bytes) -> None:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"))
 
     def with_observed(self, updates: dict[str, tuple[str, ...]], day: str) -> tuple[bytes, list[str]]:
-        """Return the page with more observations, each once, and the rows that were added."""
+        """Return the page with the observations that are new, and their rows."""
         page, added = self._page, list[str]()
         for peer, notes in updates.items():
             name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX].rstrip("# ") or "unknown"
@@ -401,22 +383,19 @@ class UserModel:
 
 
 class Checks:
-    """The text of what is to be looked at again, a line each with its moment."""
+    """Next checks: a line each with its time."""
 
     def __init__(self, page: bytes) -> None:
         self._page = page
 
     def with_check(self, at: str, what: str) -> bytes:
-        """Return the page with one more."""
+        """Return the page with one more check."""
         row = f"- {at}: {_note(what) or 'look again'}\n".encode()
         head = self._page or b"# Next checks\n\n"
         return head if row.strip() in self._page.splitlines() else _ended(head) + row
 
     def due(self, now: str, since: str) -> list[str]:
-        """Return those that are due.
-
-        ``since``: what was due before it is told no more.
-        """
+        """Return the checks that came due between two times, as sentences."""
         rows = (re.fullmatch(_CHECK, each.strip()) for each in self._page.decode("utf-8", "replace").splitlines())
         found = [(row[1], row[2]) for row in rows if row]
         return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]
@@ -427,7 +406,7 @@ def _ended(page: bytes) -> bytes:
 
 
 def _fitting(rows: Iterable[str], chars_max: int) -> list[str]:
-    """Return the first rows that there is room for, as an agent reads them."""
+    """Return the first rows that fit, as an agent reads them."""
     kept: list[str] = []
     for row in rows:
         shown = screening.for_terminal(screening.inert(screening.redact(screening.screen(row).text)))
