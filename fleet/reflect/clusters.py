@@ -1,16 +1,15 @@
 """Clusters: lessons that say the same in other words, grouped while evidence is weighed.
 
-Records and ids stay as they are: a cluster is a view, and the most-used wording speaks for it. Two wordings belong
-together when their words, and where lessons have embeddings their meaning, are close and nothing differs that matters;
-a cluster holds only wordings of which every two do (complete link). What is likely and not certain, and what says the
-opposite, is for a person or an agent to decide.
+A cluster is a view: records and ids stay as they are, and the most-used wording stands for it. Two wordings belong
+together when their words, and where lessons have embeddings their meaning, are close and no difference matters; every
+two wordings of a cluster do (complete link). Likely pairs, and opposite ones, are for a person or an agent to decide.
 
 The same lessons in any order give the same clusters. They are compared all at once, at most ``LESSONS_MAX``, so the
 cost has a bound: of a larger clan the agents' own newest lessons and the best-evidenced ones.
 
-What several sessions said is grouped alike (``Recurrence``). They are told apart by id. Where a page does not name
-them, those of one day are counted by the time that lies between observations or by the entries of the log, whichever
-are more, and not at all on a day of a session that is named: the same session may have written both.
+Statements of several sessions are grouped alike (``Recurrence``). Sessions are told apart by id. Where a page does not
+name them, those of one day are counted by the time between observations or by the entries of the log, whichever are
+more, and not at all on a day of a named session: the same session may have written both.
 """
 
 import json
@@ -33,26 +32,26 @@ from fleet.text.similarity import PARTNERS_MAX, Alike, Compared, alike, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
-"""A cluster holds at most so many wordings: a flood of them is no better evidence."""
+"""Wordings of a cluster at most: a flood of them is no better evidence."""
 JOIN_MIN = 0.65
-"""Closeness from which on two wordings say the same, where nothing differs that matters."""
+"""Closeness from which on two wordings say the same, where no difference matters."""
 NEARLY_MIN = 0.45
 """The same where their meaning is close, too."""
 MEANING_MIN = 0.75
 """Cosine from which on meaning is that close."""
 COUNTED_MIN = 0.85
-"""Closeness from which on a lesson that no agent stated is counted for a known one: that is told to all, for good."""
+"""Closeness from which on a lesson that no agent stated is counted for a known one, which is final and for all."""
 LIKELY_MIN = 0.55
-"""Closeness from which on somebody is asked."""
+"""Closeness from which on a pair is for a person to decide."""
 ASKED_MAX = 50
-"""So many pairs are kept for a review, the closest first."""
+"""Pairs that are kept for a review, the closest first."""
 
 _META, _COMPARED = "clusters", "compared"
 _KEEP_WAIT_S = 1.0
 
 
 class _Pair(NamedTuple):
-    """Two lessons by their ids, the smaller first, how close they are, and what differs between them."""
+    """Pair of lessons by their ids, the smaller first, with their closeness and differences."""
 
     one: str
     other: str
@@ -69,7 +68,7 @@ class Clusters(NamedTuple):
     """Result of comparing lessons.
 
     Attributes:
-        groups: ids of the lessons of each cluster of two or more, the one that speaks for it first.
+        groups: ids of each cluster of two or more lessons, its representative first.
         likely: pairs that may be one lesson, the closest first.
         opposed: pairs that say the opposite of each other, the closest first.
     """
@@ -82,17 +81,17 @@ class Clusters(NamedTuple):
     def among(
         cls,
         words: Mapping[str, str],
-        look: Callable[[str], Pattern | None],
+        lookup: Callable[[str], Pattern | None],
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
         known: Compared | None = None,
     ) -> "Clusters":
-        """Return the clusters of lessons, and the pairs that somebody should look at.
+        """Return the clusters of lessons, and the pairs for a review.
 
-        ``words``: of the lessons by their ids, each merged set as one.
-        ``look``: returns a lesson; asked of those in clusters alone.
-        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two lessons.
-        ``known``: what was compared before; afterwards what is compared now.
+        ``words``: texts of the lessons by id, each merged set as one.
+        ``lookup``: returns a lesson; called for those in clusters alone.
+        ``apart``: pairs of ids, the smaller first, that a person keeps apart.
+        ``known``: the last comparison; afterwards this one.
         """
         ids = sorted(words)
         number = {each: at for at, each in enumerate(ids)}
@@ -111,29 +110,28 @@ class Clusters(NamedTuple):
         groups = _complete_link(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-        spoken = tuple(sorted(_ranked_ids(group, look) for group in groups))
+        spoken = tuple(sorted(_ranked_ids(group, lookup) for group in groups))
         return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     @staticmethod
     def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
-        """Return a cluster as one lesson: its evidence added up, in the words that are used most.
+        """Return a cluster as one lesson: its evidence added up, in the most-used wording.
 
-        For an agent's memory that is the most used of the words that it logged itself: what others say they count for
-        nothing there.
+        For an agent's memory that is the most-used wording that it logged itself.
         """
         own = (each for each in members if agent and each.seen_by(agent))
         return merged(members, next(own, members[0]))
 
     def of(self, pattern_id: str) -> tuple[str, ...]:
-        """Return the ids of the cluster that a lesson belongs to: its own alone, when there is none."""
+        """Return the ids of a lesson's cluster: its own alone, when there is none."""
         return next((group for group in self.groups if pattern_id in group), (pattern_id,))
 
     def opposite(self, ids: Collection[str]) -> str:
         """Return the id of a lesson that says the opposite of one of these, "" for none."""
         return next((b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids), "")
 
-    def grouped(self, lessons: Iterable[Pattern], look: Callable[[str], Pattern | None]) -> "list[Wordings]":
-        """Return lessons with each cluster as one, where the first of its wordings stood."""
+    def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
+        """Return lessons with each cluster as one, in the place of the first of its wordings."""
         opposites: dict[str, tuple[str, ...]] = {}
         for one, other, *_ in self.opposed:
             opposites[one] = (*opposites.get(one, ()), other)
@@ -143,7 +141,7 @@ class Clusters(NamedTuple):
         for each in lessons:
             if each.id in done:
                 continue
-            known = (look(other) if other != each.id else each for other in groups.get(each.id, ()))
+            known = (lookup(other) if other != each.id else each for other in groups.get(each.id, ()))
             wordings = sorted((one for one in known if one is not None and one.is_listed), key=_rank)
             done |= {one.id for one in wordings}
             against = dict.fromkeys(other for one in wordings or [each] for other in opposites.get(one.id, ()))
@@ -153,11 +151,11 @@ class Clusters(NamedTuple):
 
 
 NOT_COMPARED = Clusters()
-"""Of lessons that nobody compared."""
+"""Clusters of lessons that were never compared."""
 
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
-    """Return the number of the text that surely says the same as another one, by their words; None for none."""
+    """Return the number of the text that surely says the same as another one, by words alone; None for none."""
     pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((at, len(texts)) for at in range(len(texts))))
     sure = [each for each in pairs if _say_the_same(each, 0.0)]
     return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
@@ -188,23 +186,21 @@ def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-def _ranked_ids(group: Iterable[str], look: Callable[[str], Pattern | None]) -> tuple[str, ...]:
-    """Return the ids of a cluster, the one that speaks for it first."""
-    found = (lesson for each in group if (lesson := look(each)) is not None)
+def _ranked_ids(group: Iterable[str], lookup: Callable[[str], Pattern | None]) -> tuple[str, ...]:
+    """Return the ids of a cluster, its representative first."""
+    found = (lesson for each in group if (lesson := lookup(each)) is not None)
     return tuple(each.id for each in sorted(found, key=_rank))
 
 
 def _rank(lesson: Pattern) -> tuple[int, str, str]:
-    """Return the place of a wording in its cluster: the most used first, of equals the one that was there first."""
+    """Return the sort key of a wording in its cluster: the most used first, of equals the oldest."""
     return -lesson.count("seen"), lesson.at, lesson.id
 
 
 class Wordings(NamedTuple):
-    """A lesson as it is shown, the wordings that it was said in, and those lessons that say the opposite.
+    """Lesson as it is shown: the most-used wording with the evidence of all, its wordings, and its opposites.
 
-    Attributes:
-        lesson: the most used wording, with the evidence of all.
-        wordings: the lessons of its cluster, the most used first; none of a lesson that was said in one way.
+    ``wordings``: the most used first; none of a lesson with a single one.
     """
 
     lesson: Pattern
@@ -217,11 +213,11 @@ class Wordings(NamedTuple):
         return {self.lesson.id, *(each.id for each in self.wordings)}
 
 
-# --- kept with the generation that they were made at ------------------------------------------------------------------
+# --- the cache ------------------------------------------------------------------------------------------------------
 
 
 _APART = "two lessons"
-"""The kind under which ``local.db`` keeps, of a pair, that somebody here said it is two lessons."""
+"""Kind under which ``local.db`` keeps the pairs that a person here keeps apart."""
 
 
 class Weighing:
@@ -231,75 +227,70 @@ class Weighing:
         self._workspace = workspace
 
     def decided(self) -> set[tuple[str, str]]:
-        """Return the pairs of which somebody here said that they are two lessons.
-
-        It is asked of no machine but this.
-        """
+        """Return the pairs that a person keeps apart, on this machine alone."""
         pairs = (value.split() for value in self._workspace.state.agreed(_APART))
         return {(pair[0], pair[1]) for pair in pairs if len(pair) == 2}
 
     def keep_apart(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Remember of pairs that they are two lessons: they are never grouped here, and nobody here is asked again."""
+        """Keep pairs apart: they are never grouped here, and never asked about again."""
         for pair in pairs:
             self._workspace.state.agree(_APART, " ".join(sorted(pair)), self._workspace.wall())
 
     def forget_apart(self, pair: tuple[str, str]) -> None:
-        """Take back that two lessons are two."""
+        """Revoke that a pair is kept apart."""
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
     def cache_key(self) -> list[Any]:
-        """Return what the clusters are made of: a generation, what is embedded, and what was decided."""
-        return self._asked()[0]
+        """Return the key of the clusters: the generation, the state of the embeddings, and the pairs kept apart."""
+        return self._cached()[0]
 
-    def _asked(self) -> tuple[list[Any], str]:
-        """Return what the clusters are made of, and those that are kept."""
+    def _cached(self) -> tuple[list[Any], str]:
+        """Return the key of the clusters now, and the cached ones."""
         keys = ("generation", EMBEDDED, _META)
         generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
         return [int(generation), embedded, sorted(self.decided())], kept
 
     def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
-        """Return the clusters of the clan's lessons as of now.
+        """Return the clusters of the clan's lessons as of now; they are computed where their key has changed.
 
-        They are made anew when a lesson, an embedding or a decision is another one than when they were made last.
-
-        ``own``: returns ids of the lessons that the agents here logged, newest first; asked in a large clan alone.
+        ``own``: returns ids of the lessons that the agents here logged, newest first; called in a large clan alone.
         """
         patterns = self._workspace.patterns
         with self._workspace.db.snapshot():
-            made_of, kept = self._asked()
-            mark = blake2b(json.dumps(made_of).encode(), digest_size=8).hexdigest()
-            kept_mark, found = _read(kept)
-            if kept_mark == mark:
-                return found
+            key, cached = self._cached()
+            digest = blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
+            cached_digest, clusters = _read(cached)
+            if cached_digest == digest:
+                return clusters
             words, known = _words_of(patterns, own), self.compared()
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-            found = Clusters.among(words, patterns.lesson, cosines, frozenset(made_of[2]), known)
+            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), known)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
-            set_meta(writing, _META, json.dumps([mark, found]))
+            set_meta(writing, _META, json.dumps([digest, clusters]))
             set_meta(writing, _COMPARED, known.encoded())
-        return found
+        return clusters
 
     def compared(self) -> Compared:
-        """Return the comparison that the last clusters were made of: texts that were in it are not compared again."""
+        """Return the comparison behind the last clusters: its texts are not compared again."""
         return Compared.decoded(self._workspace.db.noted(_COMPARED))
 
     def last_clusters(self) -> Clusters:
-        """Return the clusters as they were made last, of an earlier generation perhaps: for who cannot wait."""
+        """Return the cached clusters, perhaps of an earlier generation, for a caller that cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
 
 
-def _read(kept: str) -> tuple[str, Clusters]:
-    """Return the clusters that were kept, and the mark of what they were made of."""
+def _read(cached: str) -> tuple[str, Clusters]:
+    """Return the cached clusters, and the digest of their key."""
     try:
-        mark, (groups, *pairs) = json.loads(kept or "[]")
+        digest, (groups, *pairs) = json.loads(cached or "[]")
         likely, opposed = (tuple(_Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
-        return str(mark), Clusters(tuple(map(tuple, groups)), likely, opposed)
+        return str(digest), Clusters(tuple(map(tuple, groups)), likely, opposed)
     except (ValueError, TypeError):
-        return "", NOT_COMPARED  # none were made yet, or by another version
+        return "", NOT_COMPARED  # nothing is cached, or by another version
 
 
 def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
-    """Return id and words of the lessons that are compared: all, or of a large clan the own newest and the best."""
+    """Return the texts of the lessons that are compared: all, or of a large clan the own newest and the best."""
     best = patterns.worded(LESSONS_MAX)
     if len(best) < LESSONS_MAX:
         return best
@@ -312,19 +303,16 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
 
 
 SESSIONS_MIN = 3
-"""In so many separate sessions something must have come up to be suggested for AGENTS.md."""
+"""Separate sessions of a recurrence that is suggested for AGENTS.md."""
 TEXTS_MAX = 3_000
-"""So many wordings are compared, the newest."""
+"""Wordings that are compared, the newest."""
 _WORDS_MIN = 2
 
 
 class Recurrence(NamedTuple):
-    """One thing in all its wordings.
+    """Statements that say the same, the oldest first, and the keys of their separate sessions, by time.
 
-    Attributes:
-        text: the wording that was used most, the oldest of equals.
-        statements: every place where it was said, the oldest first.
-        sessions: the keys of its separate sessions, in the order of time.
+    ``text``: the most-used wording, the oldest of equals; ``others``: the other wordings.
     """
 
     text: str
@@ -334,12 +322,12 @@ class Recurrence(NamedTuple):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of its wordings: the same in whatever letter case and with whatever marks."""
+        """Ids of its wordings: the same for any letter case and marks."""
         return tuple(dict.fromkeys(self.id_of(each) for each in (self.text, *self.others)))
 
     @property
     def days(self) -> tuple[str, ...]:
-        """The days on which it was said."""
+        """Days of its statements."""
         return tuple(sorted({each.at[:10] for each in self.statements}))
 
     @property
@@ -349,7 +337,7 @@ class Recurrence(NamedTuple):
 
     @property
     def is_directive(self) -> bool:
-        """True where any wording wants an agent to do something."""
+        """True where any wording is a directive."""
         return any(is_directive(each) for each in (self.text, *self.others))
 
     @staticmethod
@@ -361,9 +349,9 @@ class Recurrence(NamedTuple):
     def among(
         cls, statements: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
     ) -> "tuple[list[Recurrence], dict[int, list[Statement]]]":
-        """Return all that was said, each thing once; apart from it what says the same as a known text, by number.
+        """Return the recurrences of statements, and those that say the same as a known text by its number.
 
-        ``compared``: returns what of a text is compared.
+        ``compared``: returns the part of a text that is compared.
         """
         places: dict[str, list[Statement]] = {}
         for each in statements:
@@ -400,7 +388,7 @@ def _by_time(each: Statement) -> tuple[str, str, str]:
 
 
 def _separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
-    """Return the keys of the separate sessions that said something, in the order of time."""
+    """Return the keys of the separate sessions of statements, by time."""
     known = {each.session for each in statements if each.is_known}
     days = {each.at[:10] for each in statements if each.is_known}
     unnamed: dict[str, dict[str, set[str]]] = {}
@@ -424,7 +412,7 @@ def _is_telling(text: str) -> bool:
 
 
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
-    """Return texts with those together that say the same in other words, by their words alone."""
+    """Return groups of texts that say the same, by words alone."""
     close = alike(tuple(texts), least=JOIN_MIN)
     sure = [_Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
     groups = _complete_link(sorted(sure, key=_closest_first))

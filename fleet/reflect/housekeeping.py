@@ -1,11 +1,11 @@
-"""Housekeeping pass over one agent's notebook: a plan of what to put in order, computed from its notes alone.
+"""Housekeeping pass over one agent's notebook: a plan of changes, computed from its notes alone.
 
 Four sweeps in this order. Relative dates become absolute. Two notes that say the same become one: the newer stays, and
-the older is consolidated into it. Of two notes that contradict each other and matter little, the newer stays active.
-What matters little and was never looked at goes to rest in the archive. Nothing is deleted and no text is lost: a note
-that is consolidated or archived has another *stage*, which is private and can be set back.
+the older is consolidated into it. Of two unimportant notes that contradict each other, the newer stays active. An
+unimportant note that was never accessed is archived. Nothing is deleted and no text is lost: a note that is
+consolidated or archived has another *stage*, which is private and can be set back.
 
-Deciding reads no file and no clock. Notes are compared with those that share their rarest words (``likely_pairs``),
+The plan reads no file and no clock. Notes are compared with those that share their rarest words (``likely_pairs``),
 never all with all.
 """
 
@@ -29,9 +29,9 @@ from fleet.text.screening import counted
 from fleet.text.similarity import Alike, alike, likely_pairs
 
 COORDINATED_HOURS_MIN = 24
-"""So long a coordinated pass waits after the last one: the host's own housekeeping has that cadence."""
+"""Time between coordinated passes: the cadence of the host's own housekeeping."""
 COORDINATED_NEW_MIN = 5
-"""So many notes have to be new since then."""
+"""Notes that must be new since the last one."""
 COSINE_MIN = 0.92
 """Cosine of two notes from which on they say the same, where embeddings are at hand."""
 SCORE_MIN = 0.92
@@ -40,7 +40,7 @@ LOW_IMPORTANCE = 0.3
 ARCHIVE_BELOW = 0.2
 ARCHIVE_HOURS = 168
 IMPORTANCE, AUTO_IMPORTANCE = 0.5, 0.2
-"""Importance of a note that says none: of one that somebody wrote, and of one that was detected."""
+"""Default importance of a note that somebody wrote, and of one that was detected."""
 STAGE, MERGED_FROM = "stage", "consolidated_from"
 """Fields of a private record: its stage, and the ids of those that were consolidated into it."""
 
@@ -53,7 +53,7 @@ _KEY = r"(?i)\b(consolidated|removed|re[-_ ]?indexed)\b[*_`]{0,3}[ \t]{0,8}[:=][
 
 
 class Stage(StrEnum):
-    """Stage of a note in its agent's notebook. No stage says what a lesson is to the clan (``state``)."""
+    """Stage of a note in its agent's notebook, apart from the ``state`` of a lesson for the clan."""
 
     RAW = "raw"
     ACTIVE = "active"
@@ -64,7 +64,7 @@ class Stage(StrEnum):
 
     @classmethod
     def of(cls, own: Pattern | None, last_ms: int) -> "Stage":
-        """Return the stage that a private record notes; of an archived one that was looked at since: active again."""
+        """Return the stage of a private record; an archived one that was accessed since is active again."""
         value = own.value(STAGE) if own is not None else ""
         if own is None or value not in set(cls):
             return cls.ACTIVE
@@ -73,7 +73,7 @@ class Stage(StrEnum):
 
 
 RESTING = frozenset({Stage.CONSOLIDATED, Stage.ARCHIVED, Stage.FORGOTTEN})
-"""Stages of notes that are neither shown at a start nor looked at by the pass."""
+"""Stages of notes that are neither shown at a start nor read by the pass."""
 
 
 class _SkipReason(StrEnum):
@@ -115,7 +115,7 @@ class Mode(StrEnum):
 
 
 def resting(workspace: Workspace, agent: str) -> set[str]:
-    """Return the ids of the lessons that a pass put to rest in an agent's notebook, and that nobody looked at since."""
+    """Return the ids of the lessons that a pass put to rest in an agent's notebook, and nobody accessed since."""
     if not workspace.notes_file(agent).is_file():
         return set()
     accesses = Exposures(workspace.state).accesses(agent)
@@ -132,19 +132,15 @@ class DreamReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "DreamReport | None":
-        """Return the report that the host's own housekeeping ends with; None without its heading.
+        """Return the last report in a text; None without its heading.
 
-        Permissive: keys in any case after a colon or an equals sign, the first of each; a missing one is 0.
+        Permissive: keys in any case before a colon or an equals sign, the first of each; a missing one is 0.
         """
-        heading = None
-        for found in re.finditer(_HEADING, text):
-            heading = found
-        if heading is None:
+        headings = list(re.finditer(_HEADING, text))
+        if not headings:
             return None
-        keys = {
-            re.sub(r"[-_ ]", "", key.lower()): int(value)
-            for key, value in reversed(re.compile(_KEY).findall(text, heading.end()))
-        }
+        pairs = reversed(re.compile(_KEY).findall(text, headings[-1].end()))
+        keys = {re.sub(r"[-_ ]", "", key.lower()): int(value) for key, value in pairs}
         return cls(*(keys.get(key, 0) for key in cls.__struct_fields__))
 
 
@@ -152,12 +148,10 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one pass.
 
     Attributes:
-        consolidated: notes that became a part of a newer one.
         dreamed_accepted: facts of the host's own memory that wait as candidates now.
         conflicts_resolved: contradictions of which the newer note stayed active.
-        total_scanned: notes that were looked at; 0 of a pass that was skipped.
-        skipped: why nothing was looked at; None of a pass that ran.
-        dream_report_ingested: what the host says that it did, read for the first time.
+        skipped: reason for a pass that was skipped.
+        dream_report_ingested: the host's own report, read for the first time.
         compared_by: "cosine", or "words" where there are no embeddings.
     """
 
@@ -173,11 +167,11 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> int:
-        """Number of notes that are other than before."""
+        """Number of changed notes."""
         return self.consolidated + self.absolutized_dates + self.archived + self.conflicts_resolved
 
     def summary(self) -> str:
-        """Return it as one line."""
+        """Return the report as one line."""
         if self.skipped is not None:
             return f"skipped: {_WHY_SKIPPED[self.skipped]}; `fleet tidy --mode always` does it now"
         parts = (
@@ -192,14 +186,13 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(NamedTuple):
-    """One note of an agent.
+    """Note of an agent.
 
     Attributes:
         id: of its record, or of its line.
-        at_ms: when it was written, milliseconds since 1970.
+        at_ms: time of writing, milliseconds since 1970.
         importance: 0 to 1.
-        accesses: how often it was shown or found, with those of the notes that it was made of.
-        last_ms: when that was last; 0 for never.
+        accesses: number of times it, or a note that it was made of, was shown or found; ``last_ms``: the last one.
         merged: ids of the notes that were consolidated into it.
         may_change: its text is this agent's alone, and may be edited.
         group: notes of another group are never compared with it.
@@ -220,7 +213,7 @@ class Note(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """One field of one note before and after the pass, by which sweep, and why."""
+    """Change of one field of one note, by a sweep, with the reason."""
 
     sweep: str
     id: str
@@ -234,16 +227,13 @@ DATES, MERGES, CONFLICTS, ARCHIVE = "dates", "dedup", "conflicts", "archive"
 
 
 Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int, int], float]]
-"""From texts and pairs of their numbers to the cosines of those pairs; of a pair that is not in it nobody knows."""
+"""From texts and pairs of their numbers to the cosines of those pairs, as far as they are known."""
 
 
 class Plan(NamedTuple):
-    """Plan of a pass.
+    """Plan of a pass: its report, its changes, and the pairs of contradicting notes that are left to a person.
 
-    Attributes:
-        changes: in their order.
-        contradictions: pairs of ids that are left to a person.
-        texts: of the notes by id, as they were.
+    ``texts``: of the notes by id, as they were.
     """
 
     report: ReflectionReport
@@ -263,22 +253,22 @@ class Plan(NamedTuple):
         cosines: Cosines | None = None,
         apart: Collection[tuple[str, str]] = frozenset(),
     ) -> "Plan":
-        """Return what a pass would do with these notes.
+        """Return the plan of a pass over these notes.
 
         ``zone``: in which the notes were written; None: this machine's.
-        ``keep_words``: a date is added behind its phrase, and never stands for it.
-        ``archive_hours``: how old a note is at least that goes to rest.
+        ``keep_words``: a date is added behind its phrase, instead of replacing it.
+        ``archive_hours``: age from which on a note may be archived.
         ``cosines``: compares by meaning; None: by words.
-        ``apart``: pairs of ids, the smaller first, of which somebody said that they are two.
+        ``apart``: pairs of ids, the smaller first, that a person keeps apart.
         """
-        found = _Pass([each for each in notes if each.stage not in RESTING])
-        scanned = len(found.notes)
-        found.absolutize(zone, keep_words=keep_words)
-        pairs = found.pairs(cosines, apart)
-        found.consolidate(pairs, is_cosine=cosines is not None)
-        contradictions = found.resolve(pairs)
-        found.archive(now_ms, archive_hours)
-        number = Counter(each.sweep for each in found.changes if each.field in ("text", STAGE))
+        sweeps = _Pass([each for each in notes if each.stage not in RESTING])
+        scanned = len(sweeps.notes)
+        sweeps.absolutize(zone, keep_words=keep_words)
+        pairs = sweeps.pairs(cosines, apart)
+        sweeps.consolidate(pairs, is_cosine=cosines is not None)
+        contradictions = sweeps.resolve(pairs)
+        sweeps.archive(now_ms, archive_hours)
+        number = Counter(each.sweep for each in sweeps.changes if each.field in ("text", STAGE))
         report = ReflectionReport(
             consolidated=number[MERGES],
             absolutized_dates=number[DATES],
@@ -287,10 +277,10 @@ class Plan(NamedTuple):
             total_scanned=scanned,
             compared_by="words" if cosines is None else "cosine",
         )
-        return cls(report, tuple(found.changes), contradictions, {each.id: each.text for each in notes})
+        return cls(report, tuple(sweeps.changes), contradictions, {each.id: each.text for each in notes})
 
     def diff(self) -> list[str]:
-        """Return the changes as lines that a person reads: what goes with a ``-``, what comes with a ``+``."""
+        """Return the changes as the lines of a diff."""
         lines: list[str] = []
         for each in self.changes:
             if each.field == "text":
@@ -302,13 +292,13 @@ class Plan(NamedTuple):
 
 
 def _effective_importance(importance: float, hours: float, accesses: int) -> float:
-    """Return what a note matters now: it fades with the hours since it was last looked at, and gains by each look."""
+    """Return the importance of a note now: it decays with the hours since its last access, and each access adds."""
     faded = importance * math.exp(-_DECAY_AN_HOUR * max(hours, 0.0))
     return min(1.0, faded + _GAIN * math.log(1 + max(accesses, 0)))
 
 
 class _Pair(NamedTuple):
-    """Two notes that are close: the one that stays, the other, their cosine if it is known, and how they differ."""
+    """Pair of close notes: the one that stays, the other, their cosine if known, and their comparison."""
 
     winner: str
     loser: str
@@ -317,7 +307,7 @@ class _Pair(NamedTuple):
 
 
 class _Pass:
-    """Four sweeps over notes: those that are left, by id, and what was changed."""
+    """Four sweeps over notes: the remaining notes by id, and the changes."""
 
     def __init__(self, notes: Sequence[Note]) -> None:
         self.notes = {each.id: each for each in notes}
@@ -328,7 +318,7 @@ class _Pass:
         del self.notes[note.id]
 
     def absolutize(self, zone: tzinfo | None, *, keep_words: bool) -> None:
-        """Make the relative dates absolute of what may be changed."""
+        """Make relative dates absolute in the notes that may be changed."""
         for each in [each for each in self.notes.values() if each.may_change]:
             written = datetime.fromtimestamp(each.at_ms / 1000, UTC).astimezone(zone)
             text = dates.absolutize(each.text, written, keep_words=keep_words)
@@ -353,7 +343,7 @@ class _Pass:
         return sorted(found, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:
-        """Make one of two that say the same."""
+        """Consolidate the older of two notes that say the same into the newer."""
         way, least = ("cosine", COSINE_MIN) if is_cosine else ("words", SCORE_MIN)
         gained: dict[str, Note] = {}
         for pair in pairs:
@@ -370,14 +360,14 @@ class _Pass:
             )
         for before in gained.values():
             after = self.notes.get(before.id)
-            if after is None:  # it was consolidated in its turn, with all that it is made of
+            if after is None:  # it was consolidated in turn
                 continue
             self.changes.append(_Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
             if after.tags != before.tags:
                 self.changes.append(_Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
 
     def resolve(self, pairs: Sequence[_Pair]) -> tuple[tuple[str, str], ...]:
-        """Put the older of two contradicting notes to rest where both matter little; return the other pairs."""
+        """Archive the older of two contradicting, unimportant notes; return the other pairs."""
         left = []
         for pair in pairs:
             winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
@@ -390,7 +380,7 @@ class _Pass:
         return tuple(left)
 
     def archive(self, now_ms: int, archive_hours: float) -> None:
-        """Put to rest what matters little, is old, and was never looked at."""
+        """Archive the old, unimportant notes that were never accessed."""
         for each in [each for each in self.notes.values() if each.may_rest and not each.accesses]:
             age = (now_ms - each.at_ms) / _HOUR_MS
             since = (now_ms - max(each.last_ms, each.at_ms)) / _HOUR_MS
