@@ -32,25 +32,25 @@ _NAMED_MAX = 5
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_RACE = re.compile(
+# Git's words for what went wrong; compiled when they are searched for.
+_RACE = (
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
 )
 # Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
-_NO_RACE = re.compile(r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create")
-_REFUSAL = re.compile(
-    r"remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
+_NO_RACE = r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create"
+_REFUSAL = (
+    r"(?i)remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
     # Git's server dies of such a hook instead of answering; a newer one names hook and phase.
-    r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook",
-    re.IGNORECASE,
+    r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook"
 )
-_HUNG_UP = re.compile(r"^.*(?:the remote end hung up|unexpected disconnect).*$\n?", re.MULTILINE)
-# Git's words for a remote whose objects are named by another hash than ours; not so if it is empty still.
-_OTHER_HASH = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm")
-# Git's words for objects that it takes for malformed: a tree with `..`, `.git` or entries out of order in it.
-_MALFORMED = re.compile(r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed")
+_HUNG_UP = r"(?m)^.*(?:the remote end hung up|unexpected disconnect).*$\n?"
+# A remote whose objects are named by another hash than ours; not so if it is empty still.
+_OTHER_HASH = r"mismatched algorithms|does not support this repository's hash algorithm"
+# Objects that git takes for malformed: a tree with `..`, `.git` or entries out of order in it.
+_MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed"
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
-_SERVER_FAULT = re.compile(r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error")
+_SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
 
 
 class GitRemote:
@@ -193,7 +193,7 @@ class GitRemote:
             return self._fetch_head()
         why = self._copy.words(done)
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
-        if _MALFORMED.search(done.err) and self._fetch_unchecked(*options):
+        if re.search(_MALFORMED, done.err) and self._fetch_unchecked(*options):
             return self._take_malformed(self._copy.ref(SEEN))
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
@@ -223,7 +223,7 @@ class GitRemote:
         ours = self._copy.object_format()
         found = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
         theirs = found[2] if found else {"sha1": "sha256", "sha256": "sha1"}[ours]
-        if not _OTHER_HASH.search(done.err) or theirs == ours or self._has_turned:
+        if not re.search(_OTHER_HASH, done.err) or theirs == ours or self._has_turned:
             return False
         self._has_turned = True
         self._copy.rebuild(theirs)
@@ -250,14 +250,14 @@ class GitRemote:
             return Moved(shown)
         if verdict.startswith("[remote rejected]"):
             why = f"{shown}: {self._copy.words(done)}"
-            if _RACE.search(verdict) and not _NO_RACE.search(done.err):
+            if re.search(_RACE, verdict) and not re.search(_NO_RACE, done.err):
                 return Moved(why)
             raise self._refused(why)
         if not verdict and self._takes_other_hash(done):
             return Moved("its objects are named by the other hash; the local copy is so from now on")
-        if not verdict and _REFUSAL.search(done.err):
+        if not verdict and re.search(_REFUSAL, done.err):
             # That it hung up is how it said no.
-            raise self._refused(self._copy.words(done._replace(err=_HUNG_UP.sub("", done.err))))
+            raise self._refused(self._copy.words(done._replace(err=re.sub(_HUNG_UP, "", done.err))))
         raise self._unavailable(self._copy.words(done))
 
     # --- troubles ---------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class GitRemote:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
 
     def _refused(self, what: str) -> RemoteRefused:
-        then = "has put that right" if _SERVER_FAULT.search(what) else "allows that"
+        then = "has put that right" if re.search(_SERVER_FAULT, what) else "allows that"
         hint = (
             "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
         )
