@@ -192,7 +192,7 @@ def _git(workspace: Workspace) -> Iterator[_Finding]:
         level = "error" if workspace.config.share.remote else "note"
         yield _told("git", "git is not installed, or not on the PATH", level=level)
     else:
-        yield _Finding("git", "ok", git.said(workspace.root, "--version", wait_s=_GIT_S))
+        yield _Finding("git", "ok", git.output(workspace.root, "--version", wait_s=_GIT_S))
 
 
 def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
@@ -306,7 +306,7 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    if not git.said(workspace.root, "rev-parse", "--show-toplevel", wait_s=_GIT_S):
+    if not git.output(workspace.root, "rev-parse", "--show-toplevel", wait_s=_GIT_S):
         return
     tracked = _tracked(workspace)
     state = [path for path in tracked if path.startswith(".fleet/")]
@@ -325,7 +325,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
 
 def _tracked(workspace: Workspace) -> list[str]:
     """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
-    listed = git.said(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
+    listed = git.output(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
     own = tuple(f"{workspace.own_path(agent)}/" for agent in workspace.agents_here())
 
     def is_ours(path: str) -> bool:

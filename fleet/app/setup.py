@@ -108,7 +108,7 @@ def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
         asked["remote"] = f"{config.FILE_NAME} names {known}. Put {wanted} in its place?"
     if branch not in ("", share.branch) and named in ("", Repository(root).origin()):
         refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
-        held = next(filter(None, (git.said(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
+        held = next(filter(None, (git.output(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
         if held and FORMAT not in held.splitlines():
             asked["branch"] = f"the branch {branch} holds files of the project's own. Write lessons beside them?"
     return asked
@@ -218,7 +218,7 @@ def proposed_home(root: Path) -> str:
         return ""
     listed = [
         PurePosixPath(each).parts[1:]
-        for each in git.said(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
+        for each in git.output(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
         if each
     ]
     theirs = [each for each in listed if len(each) < 2 or not homes.is_own(each[1:])]

@@ -531,7 +531,7 @@ class Membership:
             self._forget_tree()
             if not share.remote:
                 done = "this machine left; the origin around this folder is not asked any more"
-            elif git.said(self._workspace.root, "ls-files", "--", config.FILE_NAME):
+            elif git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME):
                 done = (
                     f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, "
                     "and stays"

@@ -50,7 +50,7 @@ class _Written(NamedTuple):
 
 def _branch_of(root: Path) -> str:
     """Return the git branch around a folder; detached: the short commit; without a repository: ``main``."""
-    said = git.said(root, "symbolic-ref", "--short", "HEAD") or git.said(root, "rev-parse", "--short=7", "HEAD")
+    said = git.output(root, "symbolic-ref", "--short", "HEAD") or git.output(root, "rev-parse", "--short=7", "HEAD")
     branch = one_line(screening.strip_controls(said))[:BRANCH_CHARS_MAX]
     return markdown.escape(redact(branch)) or NO_BRANCH
 
@@ -68,7 +68,7 @@ def _checkout_of(root: Path) -> Path:
 
 def _repository(folder: Path) -> str:
     """Return the git folder that all worktrees of a repository share, "" without a repository."""
-    said = git.said(folder, "rev-parse", "--git-common-dir")
+    said = git.output(folder, "rev-parse", "--git-common-dir")
     return os.path.realpath(folder / said) if said else ""
 
 

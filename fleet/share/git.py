@@ -191,7 +191,7 @@ class GitRemote:
             return ""
         if self._takes_other_hash(done):
             return self._fetch_head()
-        why = self._copy.words(done)
+        why = self._copy.reason(done)
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
         if re.search(_MALFORMED, done.err) and self._fetch_unchecked(*options):
             return self._take_malformed(self._copy.ref(SEEN))
@@ -245,11 +245,11 @@ class GitRemote:
             return commit
         status = re.search(r"^!\t[^\t\n]*\t(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
         verdict = status[1] if status else ""
-        shown = self._copy.words(done._replace(err=verdict))
+        shown = self._copy.reason(done._replace(err=verdict))
         if verdict.startswith("[rejected]"):
             return Moved(shown)
         if verdict.startswith("[remote rejected]"):
-            why = f"{shown}: {self._copy.words(done)}"
+            why = f"{shown}: {self._copy.reason(done)}"
             if re.search(_RACE, verdict) and not re.search(_NO_RACE, done.err):
                 return Moved(why)
             raise self._refused(why)
@@ -257,8 +257,8 @@ class GitRemote:
             return Moved("its objects are named by the other hash; the local copy is so from now on")
         if not verdict and re.search(_REFUSAL, done.err):
             # That it hung up is how it said no.
-            raise self._refused(self._copy.words(done._replace(err=re.sub(_HUNG_UP, "", done.err))))
-        raise self._unavailable(self._copy.words(done))
+            raise self._refused(self._copy.reason(done._replace(err=re.sub(_HUNG_UP, "", done.err))))
+        raise self._unavailable(self._copy.reason(done))
 
     # --- troubles ---------------------------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class GitRemote:
     def _locked(self) -> Iterator[None]:
         """Hold the local copy. Every trouble on the way becomes one that callers know."""
         try:
-            with self._copy.alone():
+            with self._copy.locked():
                 yield
         except BusyError as why:
             raise self._unavailable("another fleet process is using it") from why
@@ -289,7 +289,9 @@ class GitRemote:
             # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        return self._copy.far([*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local)
+        return self._copy.run_remote(
+            [*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local
+        )
 
     def _unavailable(self, what: str) -> RemoteUnavailable:
         return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
@@ -453,19 +455,19 @@ class Repository:
         """
         with suppress(UsageError):
             # Unlike `config --get`, this applies the abbreviations of its own configuration. It asks nobody.
-            url = git.said(self._folder, "ls-remote", "--get-url", "origin")
+            url = git.output(self._folder, "ls-remote", "--get-url", "origin")
             if not url or url == "origin":
                 return None
             address = Address.checked(url)
             if not address.is_local or url.startswith(("/", "~", "file:")):
                 return address
-            top = git.said(self._folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
+            top = git.output(self._folder, "rev-parse", "--show-toplevel")  # what a relative path is relative to
             return Address((Path(top) / url).resolve()) if top else None
         return None
 
     def identity(self) -> str:
         """Return ``Name <address>`` as git is set to here, "" where it is not."""
-        name, email = (git.said(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
+        name, email = (git.output(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
         found = f"{name} <{email}>"
         return found if Author(identity=found).is_named else ""
 
@@ -474,7 +476,7 @@ class Repository:
 
         A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
         """
-        if git.said(self._folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
+        if git.output(self._folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
             return None
-        told = ((key, git.said(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+        told = ((key, git.output(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
         return tuple(f"{key}={value}" for key, value in told if value)

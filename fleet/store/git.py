@@ -1,7 +1,7 @@
 """git as a tool, and fleet's own bare repository: a mirror of the clan's branch, made anew whenever it is gone.
 
-No prompt, no hook, no filter, no work tree and no index is ever involved; no process is left behind, no more output is
-held than fits, and no secret is shown. ``Bare`` is plumbing over it; everything in it can be fetched again.
+No prompt, hook, filter, work tree or index is ever involved. No process is left behind, output is limited, and no
+secret is shown. ``Bare`` is plumbing over the repository; everything in it can be fetched again.
 """
 
 import io
@@ -31,8 +31,8 @@ _WORDS_LINES_MAX = 6
 _WORD_LINE_CHARS_MAX = 300
 
 
-# What of git's own environment passes: how to reach and trust the far side. All else (GIT_DIR, GIT_INDEX_FILE,
-# GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belongs to whoever called fleet, for instance to the git whose hook we are.
+# Variables of git's that pass: how to reach and trust the far side. All others (GIT_DIR, GIT_INDEX_FILE,
+# GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belong to the caller of fleet, such as a git whose hook runs it.
 _KEPT = frozenset(
     {
         "GIT_CEILING_DIRECTORIES",
@@ -52,7 +52,7 @@ _KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_HTTP_", "GIT_PROX
 STREAMED = "core.bigFileThreshold=16m"
 """A larger blob is streamed, never held in memory."""
 
-# Given to every call. Later than any configuration file, so that none of these can be turned around by one.
+# Settings of every command. The command line comes after all configuration files, so none of them can override one.
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
@@ -83,7 +83,7 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 
 
 class GitFailed(Exception):  # noqa: N818 - an outcome
-    """Git did not do what it was asked, for example in time; its screened words. None of its processes is left."""
+    """A git command failed or took too long; its screened error message. None of its processes is left."""
 
 
 class _TimeUpError(GitFailed):
@@ -91,7 +91,7 @@ class _TimeUpError(GitFailed):
 
 
 class GitDamaged(GitFailed):
-    """The local copy is not whole any more: ``Bare.rebuild`` mends it."""
+    """The local copy is damaged; ``Bare.rebuild`` makes it anew."""
 
 
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
@@ -145,8 +145,8 @@ def _run(
         ) from why
 
 
-def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
-    """Return what git says in a folder, without blanks around it; "" where it fails, or does not say so in time."""
+def output(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
+    """Return the stripped output of a git command in a folder; "" where it fails or takes too long."""
     until = time.monotonic() + wait_s
     try:
         done = _run((*GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
@@ -155,17 +155,17 @@ def said(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
     return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
 
 
-# --- what git says --------------------------------------------------------------------------------------------------
+# --- git's error messages -------------------------------------------------------------------------------------------
 
 _USERINFO = re.compile(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
 _NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
 
 
-def _words(err: str, hidden: Sequence[str] = ()) -> str:
-    """Return what git said, fit to be shown: no credentials, no terminal escapes, a few lines joined to one.
+def _shown_reason(err: str, hidden: Sequence[str] = ()) -> str:
+    """Return an error message of git without credentials and terminal escapes, its last lines joined to one.
 
     Args:
-        err: git's stderr, of which the far side wrote the lines after ``remote:``.
+        err: git's stderr; the far side wrote the lines after ``remote:``.
         hidden: strings that must not be shown, such as the password of the address.
     """
     for secret in sorted(hidden, key=len, reverse=True):
@@ -185,19 +185,19 @@ NEXT = "refs/fleet/next"
 """The commit that is about to be pushed."""
 _NAMELESS = "fleet"
 _MACHINE = "Fleet-Machine"
-"""The trailer of a commit that bears a person's identity: the word that stands for the machine."""
+"""Trailer with the machine's pseudonym, in commits that bear a person's identity."""
 
 _WORD = re.compile(r"[0-9a-f]{12}")
 _IDENTITY = re.compile(r"([^<>\x00-\x1f\x7f]{1,200}?) *<([^<>\x00-\x20\x7f]{1,200})>")
 
 
 class Author(NamedTuple):
-    """As whom to commit.
+    """The author of commits.
 
     Attributes:
-        machine: a word that stands for this machine in this clan, and says nothing else.
-        identity: ``Name <address>`` that a person agreed to; "": the machine's word is all that is said.
-        signing: settings of git with which commits are signed; None: they are not.
+        machine: a pseudonym of this machine in this clan.
+        identity: ``Name <address>`` that a person agreed to; "": commits bear the pseudonym alone.
+        signing: settings of git with which commits are signed; None: they are not signed.
     """
 
     machine: str = _NAMELESS
@@ -223,7 +223,7 @@ class Author(NamedTuple):
 
     @property
     def trailer(self) -> str:
-        """Trailer behind a commit's message: the machine, where the address does not say it."""
+        """Trailer of a commit message with the machine's pseudonym, where the address does not hold it."""
         return f"\n\n{_MACHINE}: {self.machine}\n" if _IDENTITY.fullmatch(self.identity) else ""
 
 
@@ -246,7 +246,7 @@ _FIRST_BLOB = _COMMIT_MARK + 1
 _HISTORY_MAX = 20_000
 _PACKS_MAX = 100
 _LOOSE_PER_PACK = 50
-_LEFT_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
+_STALE_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DISK = re.compile(r"No space left|Read-only file system|Permission denied|Disk quota|Input/output error")
 _DAMAGE = re.compile(
@@ -255,10 +255,10 @@ _DAMAGE = re.compile(
 
 
 def changed_files(root: Path, wait_s: float) -> list[str]:
-    """Return the tracked files that differ from the last commit of the repository around; [] where git does not say."""
+    """Return the tracked files that differ from the last commit of the enclosing repository; [] where git fails."""
     if not (root / ".git").exists():
         return []
-    return said(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
+    return output(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
 
 
 class Entry(NamedTuple):
@@ -274,7 +274,7 @@ class Bare:
 
     Args:
         hidden: strings that must not be shown, such as the password of an address.
-        listings: commit to what stands in its tree, shared by who works in the same repository. It is never stale.
+        listings: entries of trees by commit, shared by all who work in the same repository. They are never stale.
     """
 
     def __init__(
@@ -297,8 +297,8 @@ class Bare:
     # --- the repository itself --------------------------------------------------------------------------------------
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the repository, open it, and start the clock.
+    def locked(self) -> Iterator[None]:
+        """Lock and open the repository, and start the time limit of the commands that follow.
 
         Raises:
             BusyError: another process held it all the time.
@@ -320,7 +320,7 @@ class Bare:
                 self._until = 0.0
 
     def rebuild(self, object_format: str = "") -> None:
-        """Throw the mirror away and make a new, empty one, with the same object format unless another one is named."""
+        """Replace the mirror by an empty one, of the same object format unless another one is named."""
         object_format = object_format or self.object_format() or "sha1"
         self._listings.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -337,9 +337,9 @@ class Bare:
         if not self.folder.exists():
             self._create("sha1")
         self._check()
-        # The lock is held, so these are left from a git that was killed.
-        for left in _LEFT_LOCKS:
-            (self.folder / left).unlink(missing_ok=True)
+        # We hold the lock, so these are left over from a git that was killed.
+        for lock in _STALE_LOCKS:
+            (self.folder / lock).unlink(missing_ok=True)
 
     def _check(self) -> None:
         if not self.object_format():
@@ -352,17 +352,17 @@ class Bare:
             command = (*GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
             done = _run((*command, "--", str(new)), folder=new, env=self._env, until=self._until)
             if done.code:
-                raise GitFailed(f"{self.folder}: {self.words(done)}")
+                raise GitFailed(f"{self.folder}: {self.reason(done)}")
             Files(new).replace(new / "config", _CONFIGS[object_format])
             new.rename(self.folder)
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
     def _tidy(self) -> None:
-        """Put the packs together when they have become many: each checked fetch leaves one, and all are searched.
+        """Repack when there are many packs: each checked fetch leaves one, and git searches all of them.
 
-        Git's own housekeeping would come at its own time and stay behind. Measured: 17 ms a pull with one pack, 24 with
-        100, 65 with 800. Only neighbours in size are joined, so the work follows what is new.
+        Git's own housekeeping would run at any time, in the background. Measured: 17 ms a pull with one pack, 24 with
+        100, 65 with 800. A geometric repack joins packs of similar size, so the work follows what is new.
         """
         packs = sum(1 for _ in (self.folder / "objects/pack").glob("*.pack"))
         # Ids are spread evenly, as git assumes too.
@@ -389,7 +389,7 @@ class Bare:
         return ""
 
     def set_ref(self, name: str, commit: str) -> None:
-        """Let a ref name a commit that is here, durably; "" removes it.
+        """Point a ref to a commit that is here, durably; "" removes the ref.
 
         Raises:
             DiskError: it was not written.
@@ -403,12 +403,12 @@ class Bare:
                 self.git("update-ref", "-d", name)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commits that refs name: of what once stood there, nothing stays here.
+        """Delete every object that only the history of our refs reaches: the history becomes shallow.
 
-        Those commits become the bounds of a shallow history. What comes after them is fetched as before.
+        Later commits are fetched as before.
 
         Raises:
-            GitDamaged: it could not be done; everything is as it was, or only partly gone.
+            GitDamaged: it failed; the history is still there, or partly gone.
         """
         commits = sorted({commit for name in (FETCHED, SEEN, NEXT) if (commit := self.ref(name))})
         if not commits:
@@ -418,70 +418,62 @@ class Bare:
         commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))}) or commits
         Files(self.folder).replace(self.folder / "shallow", "".join(f"{each}\n" for each in commits).encode())
         for command in (("reflog", "expire", "--expire=all", "--all"), ("repack", "-a", "-d", "-q"), ("prune",)):
-            if (done := self.git(*command)).code:
-                raise self.trouble(done)
+            self._output(*command)
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Tell whether one commit is in the history of another; False for one that is not here."""
+        """Return whether one commit is in the history of another; False for a commit that is not here."""
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0
 
     def before(self, commit: str, at_s: float) -> str:
-        """Return the last commit of a history that is older than a moment, as are all before it; "" for none.
+        """Return the newest commit that is older than a moment, as all of its ancestors are; "" for none.
 
-        A date is whatever the one who commits says: one that lies behind a newer one is not believed.
+        Committers choose their dates freely: a commit with a newer ancestor is not trusted.
         """
-        done = self.git("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
-        if done.code:
-            raise self.trouble(done)
+        rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
         found = ""
-        for row in reversed(done.out.decode("ascii", "replace").split("\n")):
-            each, _, at = row.partition(" ")
-            if _ID.fullmatch(each):
-                if not at.isdecimal() or int(at) >= at_s:
+        for row in reversed(rows.decode("ascii", "replace").split("\n")):
+            ancestor, _, date_s = row.partition(" ")
+            if _ID.fullmatch(ancestor):
+                if not date_s.isdecimal() or int(date_s) >= at_s:
                     break
-                found = each
+                found = ancestor
         return found
 
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
-        """Return who committed to each file of a folder, in the newest commits of a history; None for another history.
+        """Return the addresses of those who committed to each file of a folder; None where ``since`` is no ancestor.
 
-        Each by an address: the author's, and that of the machine, which a commit in a person's name tells in a trailer.
+        An address is the author's, or the machine's, which stands in a trailer of commits that bear a person's name.
 
-        ``since``: a commit of that history behind which alone is looked; "" for none.
+        ``since``: only the commits after this one are read; "": all of them.
         """
-        told = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
-        asked = ["--boundary", commit, f"^{since}"] if since else [commit]
-        done = self.git("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", told, *asked, "--")
-        if done.code:
-            raise self.trouble(done)
+        shown = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
+        commits = ["--boundary", commit, f"^{since}"] if since else [commit]
+        rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", shown, *commits, "--")
         found: dict[str, set[str]] = {}
-        who, is_behind = set[str](), not since
-        for row in done.out.decode("utf-8", "backslashreplace").split("\n"):
+        who, is_ancestor = set[str](), not since
+        for row in rows.decode("utf-8", "backslashreplace").split("\n"):
             if row.startswith("\x01"):
                 at, email, *words = row[1:].split("\x01")
-                is_bound = at.startswith("-")  # the last that is not looked at: its own parent's history goes on
-                is_behind = is_behind or at == f"-{since}"
+                is_bound = at.startswith("-")  # a parent of the commits that are read; it is not read itself
+                is_ancestor = is_ancestor or at == f"-{since}"
                 who = set() if is_bound else {email, *(f"{word}@localhost" for word in words if _WORD.fullmatch(word))}
             elif who and row.startswith(f"{folder}/"):
                 found.setdefault(row, set()).update(who)
-        return found if is_behind else None
+        return found if is_ancestor else None
 
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
     def listing(self, commit: str) -> dict[str, Entry]:
-        """Return what stands at each path of a commit; nothing for "".
+        """Return the entries of a commit's tree by path; none for "".
 
         Raises:
             GitDamaged: the commit or its trees are not here.
         """
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
-        done = self.git("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
-        if done.code:
-            raise self.trouble(done)
         found = {}
-        for line in done.out.split(b"\0")[:-1]:
-            fields, _, path = line.partition(b"\t")
+        for row in self._output("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+            fields, _, path = row.partition(b"\t")
             mode, _, oid, size = fields.decode("ascii").split()
             number = int(size) if size.isdecimal() else -1
             found[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
@@ -496,36 +488,36 @@ class Bare:
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
     def note_malformed(self, commit: str) -> None:
-        """Note a commit whose objects git refuses, so that nobody takes it for damage of ours."""
+        """Note a commit whose objects git refuses, so that it is not taken for damage of our copy."""
         self.hold({commit: "git refuses it"})
 
     def is_malformed(self, commit: str) -> bool:
-        """Tell whether git would refuse a commit's tree."""
+        """Return whether git would refuse a commit's tree."""
         return commit in self.held() or bool(self.unfit(commit))
 
     def unfit(self, commit: str) -> list[str]:
-        """Return the paths of a commit's tree that no tree should have."""
+        """Return the paths of a commit's tree that are unsafe in any tree."""
         return [path for path, entry in self.listing(commit).items() if not _is_fit(path, entry.mode)]
 
     def fit(self, commit: str) -> dict[str, Entry]:
-        """Return what of a commit's tree may stand in a tree."""
+        """Return the entries of a commit's tree at safe paths."""
         return {path: entry for path, entry in self.listing(commit).items() if _is_fit(path, entry.mode)}
 
     def committer(self, commit: str) -> str:
-        """Return who a commit says made it; anybody can say anything there."""
+        """Return the committer that a commit names, which nobody has checked."""
         return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
 
-    # --- what is held -----------------------------------------------------------------------------------------------
+    # --- blobs that are not read ------------------------------------------------------------------------------------
 
     def held(self) -> dict[str, str]:
-        """Return which contents are held, and commits that git refuses, by their ids, and why."""
+        """Return the ids of the blobs that are held, and of commits that git refuses, each with the reason."""
         with suppress(OSError, ValueError, RecursionError):
             found = json.loads(self._held_file().read_bytes())
             return {str(oid): str(why) for oid, why in found.items()} if isinstance(found, dict) else {}
         return {}
 
     def hold(self, found: Mapping[str, str]) -> None:
-        """Note which contents are held, besides those that are."""
+        """Add to the blobs that are held."""
         if found:
             path = self._held_file()
             Files(path.parent).replace(path, json.dumps(self.held() | dict(found)).encode())
@@ -535,7 +527,7 @@ class Bare:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Let one git answer all that is read while the block runs."""
+        """Keep one ``cat-file --batch`` running for all reads in the block."""
         before, self._is_reading = self._is_reading, True
         try:
             yield
@@ -545,7 +537,7 @@ class Bare:
                 self._stop_reader()
 
     def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the content of each blob, one at a time: never are all of them in memory.
+        """Yield the content of each blob; only one at a time is in memory.
 
         Raises:
             GitDamaged: one is not here.
@@ -558,13 +550,13 @@ class Bare:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Hold the content of a blob open for reading: no more of it need be in memory than is looked at.
+        """Open a blob as a stream for the time of the block.
 
         Raises:
             GitDamaged: it is not here.
         """
-        reader, answers, size = self._asked(oid)
-        self._reader = None  # whoever asks meanwhile is answered by another one
+        reader, answers, size = self._request(oid)
+        self._reader = None  # a read within this one gets a process of its own
         content = _Content(answers, size)
         try:
             yield io.BufferedReader(content, limits.BLOCK_BYTES)
@@ -574,15 +566,14 @@ class Bare:
             else:
                 _stop(reader)
 
-    def _asked(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
-        """Return a reader that was asked for a blob, what it answers with next, and how many bytes of that are content.
+    def _request(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
+        """Request a blob from the reader; return the reader, its output, and the blob's size.
 
-        Its answer is ``<id> blob <size>``, a line end, the bytes, a line end. Asked for one blob after the other, so
-        that no disk needs room for a list.
+        The output is ``<id> blob <size>``, a line end, the content, a line end.
         """
         is_new = self._reader is None
         if self._reader is None:
-            self._reader = self._started()
+            self._reader = self._start_reader()
         reader = self._reader
         if reader.stdin is None or reader.stdout is None:
             raise ValueError("both ends of the child must be pipes")
@@ -595,9 +586,9 @@ class Bare:
         self._stop_reader()
         if is_new:
             raise GitDamaged(f"{self.folder}: objects are missing")
-        return self._asked(oid)  # the repository was made anew since the reader was started
+        return self._request(oid)  # the repository was made anew since the reader was started
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _start_reader(self) -> "subprocess.Popen[bytes]":
         self._check()
         return subprocess.Popen(
             (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
@@ -624,10 +615,10 @@ class Bare:
         author: Author | None = None,
         kept: Mapping[str, Entry] | None = None,
     ) -> str:
-        """Lay files over the tree of a commit, ``b""`` removes one; return the new commit, held by ``NEXT``.
+        """Commit files on top of a commit, ``b""`` removes one; return the new commit, which ``NEXT`` points to.
 
-        All of it in one process: hash-object, ls-tree, mktree and commit-tree would be four. What is no plain file at
-        the place of one of the paths is replaced. With ``kept``, the tree has these entries instead of that commit's.
+        One fast-import does it: hash-object, ls-tree, mktree and commit-tree would be four processes. A folder or link
+        at one of the paths is replaced. With ``kept``, the new tree has these entries instead of the parent's.
 
         Raises:
             GitDamaged: the commit that it builds on is not here.
@@ -639,20 +630,20 @@ class Bare:
         before = self.listing(on) if kept is None else kept
         with self.scratch() as script:
             script.writelines(_import_script(_commit_command(author, int(at_s), text, on, kept), files, written))
-            # --force: what the ref was at before does not matter, it only keeps the objects from being collected.
+            # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
             done = self.git("fast-import", "--quiet", "--force", stdin=script)
         made, *oids = done.out.decode("ascii", "replace").split() or [""]
         if done.code or not _ID.fullmatch(made):
             for report in self.folder.glob("fast_import_crash_*"):
                 report.unlink(missing_ok=True)
-            raise self.trouble(done)
+            raise self.failure(done)
         if author.signing is not None:
             made = self._signed(made, on, author, text)
         self._note_listing(made, _laid_over(before, files, dict(zip(written, oids, strict=True))))
         return made
 
     def _signed(self, commit: str, on: str, author: Author, text: bytes) -> str:
-        """Return the same commit with a signature, held by ``NEXT``; fast-import makes none.
+        """Return the same commit with a signature, which fast-import cannot make; ``NEXT`` points to it.
 
         Raises:
             GitFailed: it cannot be signed.
@@ -667,11 +658,10 @@ class Bare:
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             raise GitFailed(
-                f"the commit could not be signed, as git is set to here ({self.words(done)}): see commit.gpgsign and "
+                f"the commit could not be signed, as git is set to here ({self.reason(done)}): see commit.gpgsign and "
                 "user.signingkey, or `fleet init --author none`"
             )
-        if (held := self.git("update-ref", NEXT, signed)).code:
-            raise self.trouble(held)
+        self._output("update-ref", NEXT, signed)
         return signed
 
     # --- running git ------------------------------------------------------------------------------------------------
@@ -685,41 +675,52 @@ class Bare:
         self._check()
         return self._run(GIT, arguments, stdin)
 
-    def far(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
-        """Run a command that talks to the far side; one on this machine (``is_near``) is hardly reached by ssh."""
+    def _output(self, *arguments: str) -> bytes:
+        """Return the output of a command that stays on this machine.
+
+        Raises:
+            GitFailed: the command failed; ``GitDamaged`` where no full or broken disk is to blame.
+        """
+        done = self.git(*arguments)
+        if done.code:
+            raise self.failure(done)
+        return done.out
+
+    def run_remote(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
+        """Run a command that connects to a remote; ``is_near``: the remote is on this machine, so ssh is not used."""
         if not is_near:
             self._settle_ssh()
         command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
         done = self._run(command, arguments, is_tied=True)
-        # The user's configuration may turn any address into another one.
+        # The user's configuration may rewrite any address (url.<base>.insteadOf).
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
 
     def scratch(self) -> IO[bytes]:
-        """Return an empty file without a name, for what a command reads."""
+        """Return an empty temporary file without a name, for a command's stdin."""
         try:
             return tempfile.TemporaryFile(dir=self.folder)
         except OSError:  # read-only, or full: the system's own folder may do
             return tempfile.TemporaryFile()
 
-    def words(self, done: Done) -> str:
-        """Return what git said, fit to be shown."""
-        return _words(done.err, self._hidden)
+    def reason(self, done: Done) -> str:
+        """Return the error message of a command, fit to be shown."""
+        return _shown_reason(done.err, self._hidden)
 
-    def trouble(self, done: Done) -> Exception:
-        """Return the error of a failed command: a full or broken disk, which no new mirror mends, or damage."""
+    def failure(self, done: Done) -> Exception:
+        """Return the exception for a failed command: damage, or a disk that is full or broken."""
         kind = GitFailed if _DISK.search(done.err) else GitDamaged
-        return kind(f"{self.folder}: {self.words(done)}")
+        return kind(f"{self.folder}: {self.reason(done)}")
 
     def is_damaged(self, done: Done) -> bool:
-        """Tell whether a command failed because the mirror is damaged. Looks only if git's words hint at it."""
+        """Return whether a command failed because the mirror is damaged; checked where git's message hints at it."""
         if _DISK.search(done.err) or not _DAMAGE.search(done.err):
             return False
         return self.git("fsck", "--no-dangling", "--no-progress").code != 0
 
     def _settle_ssh(self) -> bool:
-        """Let an ssh command in the user's configuration count: ours, in the environment, would win. Tell if one does.
+        """Prefer an ssh command of the user's configuration to ours in the environment, which would win.
 
-        Asked once.
+        Returns whether there is one; True the first time alone.
         """
         if self._is_ssh_settled:
             return False
@@ -742,7 +743,7 @@ class Bare:
 
 
 class _Content(io.RawIOBase):
-    """Content of one blob, on its way from git."""
+    """Content of one blob, read from the output of ``cat-file --batch``."""
 
     def __init__(self, answers: IO[bytes], size: int) -> None:
         self._answers = answers
@@ -750,18 +751,18 @@ class _Content(io.RawIOBase):
 
     @property
     def is_read(self) -> bool:
-        """True once all of it was read."""
+        """True once the whole content was read."""
         return not self._left
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True: it can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what is next of it into a buffer; return how many bytes.
+        """Read into a buffer; return the number of bytes.
 
         Raises:
-            GitDamaged: git has no more, though there should be.
+            GitDamaged: the output ended before the content did.
         """
         block = self._answers.read(min(len(buffer), self._left))
         if self._left and not block:
@@ -823,7 +824,7 @@ def _folders(path: str) -> list[str]:
 
 
 def _is_fit(path: str, mode: str) -> bool:
-    """Tell whether an entry stands at a path that leads nowhere else: no ``..``, and no ``.git`` in any disguise."""
+    """Return whether a path is safe in a tree: no ``..``, and no ``.git`` in any disguise."""
     low = path.casefold()
     if low.isascii() and not low.startswith(".") and not any(odd in low for odd in ("/.", "//", ".git", "git~")):
         return True  # as nearly all are
@@ -837,7 +838,7 @@ def _is_fit(path: str, mode: str) -> bool:
 
 
 def _quoted(path: str) -> bytes:
-    """Return a path as fast-import reads it, whatever is in it."""
+    """Return a path quoted for fast-import."""
     plain = (bytes([each]) if 32 < each < 127 and each not in b'"\\' else b"\\%03o" % each for each in path.encode())
     return b'"' + b"".join(plain) + b'"'
 

@@ -305,7 +305,7 @@ class GitTree:
         """
         self._small.clear()
         if self.head():
-            with _gone(), self._bare.alone():
+            with _gone(), self._bare.locked():
                 self._bare.forget_history()
 
 

@@ -17,7 +17,7 @@ class FilledTree(GitTree):
     """A tree store into which a test puts commits, as a fetch does."""
 
     def put(self, files: dict[str, bytes], on: str) -> str:
-        with _gone(), self._bare.alone():
+        with _gone(), self._bare.locked():
             return self._bare.commit(files, on, message="what a fetch brings")
 
 
@@ -62,7 +62,7 @@ def test_what_is_put_is_read_and_files_are_laid_over_what_was_there(tree: Filled
 )
 def test_what_a_commit_is_known_to_hold_is_what_git_lists(before: dict[str, bytes], after: dict[str, bytes], tmp_path):
     bare = Bare(tmp_path / ".fleet/git")
-    with bare.alone():
+    with bare.locked():
         first = bare.commit(before, "", message="before")
         second = bare.commit(after, first, message="after")
         third = bare.commit({TWO: b"3\n"}, "", message="kept", kept=bare.listing(first))

@@ -263,7 +263,7 @@ def test_a_missing_repository_a_missing_git_and_a_busy_copy_are_all_unavailable(
     with pytest.raises(RemoteUnavailable, match="does not appear to be a git repository"):
         machine(str(tmp_path / "nowhere")).pull("")
     remote = machine(server, timeout_s=0.3)
-    with machine(server)._copy.alone(), pytest.raises(RemoteUnavailable, match="another fleet process"):
+    with machine(server)._copy.locked(), pytest.raises(RemoteUnavailable, match="another fleet process"):
         remote.pull("")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RemoteUnavailable, match="is git installed"):
@@ -829,7 +829,7 @@ def test_a_listing_without_end_is_given_up(server: Server, monkeypatch: pytest.M
     ],
 )
 def test_what_git_says_is_screened(said: str, shown: str):
-    assert store_git._words(said, ["opensesame"]) == shown
+    assert store_git._shown_reason(said, ["opensesame"]) == shown
 
 
 # --- attack 17: addresses and branches ------------------------------------------------------------------------------

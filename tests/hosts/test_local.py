@@ -31,7 +31,7 @@ def test_a_workspace_that_was_taken_away_is_made_again_by_nobody_who_notes_somet
     assert not LocalFolder(str(root)).mark("fired", "Stop", word="claude-code")
     LocalFolder(str(root)).add_line("sidecar.log", {"event": "synced"})
     Ready(str(root), "velma").note_seen("7")
-    with pytest.raises(OSError, match="gone"), Bare(root / ".fleet/git", 1).alone():
+    with pytest.raises(OSError, match="gone"), Bare(root / ".fleet/git", 1).locked():
         pass
     with pytest.raises(DiskError, match="gone"):
         Files(root).replace(root / "clan-learnings/patterns.md", b"")
