@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from shutil import which
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def _init(
     if author == "git" and not Repository(root).identity():
         raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
     for about, question in setup.doubts(root, remote, branch).items():
-        # A script that names another remote means it: it is told, and can be undone.
+        # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
     made = setup.found(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
@@ -93,7 +93,7 @@ def _init(
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
-    # Without a terminal the careful answer holds: `git add .` publishes nothing that nobody asked for.
+    # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
     if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
         done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
@@ -105,14 +105,14 @@ def _init(
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
         echo("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
     elif starting.is_unasked(workspace):
-        _tell_found(workspace)
+        _show_remote(workspace)
     who = "" if ephemeral else workspace.agent(named)
     if who:
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
-        _tell_next(workspace)
-    said = {"workspace": str(workspace.root), "is_new": made.is_new, "agent": who, "did": done}
-    output.show(said | {"remote": sharing.Membership(workspace).shown()}, ())
+        _show_next(workspace)
+    document = {"workspace": str(workspace.root), "is_new": made.is_new, "agent": who, "did": done}
+    output.show(document | {"remote": sharing.Membership(workspace).shown()})
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
@@ -123,8 +123,8 @@ def _another_home(root: Path, *, asks: bool) -> str:
     if not (proposed := setup.proposed_home(root)):
         return ""
     if asks:
-        told = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
-        return str(typer.prompt(told, default=proposed)).strip()
+        question = f"git tracks files of the project's own in {homes.DEFAULT}/. Folder for the agents' files"
+        return str(typer.prompt(question, default=proposed)).strip()
     echo(f"{homes.DEFAULT}/ holds files of the project's own: what fleet keeps for each agent goes into {proposed}/")
     return proposed
 
@@ -140,15 +140,15 @@ def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
     if config.load(root / config.FILE_NAME).share.remote:
         return ""
-    if (found := Repository(root).origin()) and typer.confirm(
-        f"Share lessons through {Address(found).redacted}, on a branch `fleet` of its own?", default=True
+    if (origin := Repository(root).origin()) and typer.confirm(
+        f"Share lessons through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
     ):
-        return found
+        return origin
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
 
 
 def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
-    """Settle once in whose name commits are made; where nobody is asked it is nobody's."""
+    """Settle once whose name commits bear: nobody's, where nobody is asked."""
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
     if not named and asks and share.remote and not is_settled:
@@ -162,18 +162,18 @@ def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
 
 
 def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks: bool) -> None:
-    """Take in what lies here: the files of a project that hold lessons; of past sessions, say what they propose."""
+    """Take in the files of a project that hold lessons, and print how many lessons past sessions propose."""
     if take_in is None and (not asks or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
-    there = moving.preview_import(workspace) if take_in is not False else None
-    if there and (kept := [Path(path) for path, number in there.files.items() if number]):
-        told = ", ".join(each.relative_to(workspace.root).as_posix() for each in kept[:_FILES_SHOWN])
-        more = f" and {len(kept) - _FILES_SHOWN} more" if len(kept) > _FILES_SHOWN else ""
-        lessons = counted(there.patterns + there.discoveries, "lesson")
-        if take_in or typer.confirm(f"Take in {lessons} from {told}{more}?", default=True):
-            done = moving.import_files(workspace, agent, kept)
-            echo(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {told}{more}")
+    preview = moving.preview_import(workspace) if take_in is not False else None
+    if preview and (files := [Path(path) for path, number in preview.files.items() if number]):
+        names = ", ".join(each.relative_to(workspace.root).as_posix() for each in files[:_FILES_SHOWN])
+        names += f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+        lessons = counted(preview.patterns + preview.discoveries, "lesson")
+        if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
+            done = moving.import_files(workspace, agent, files)
+            echo(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {names}")
     if found := moving.proposals(workspace, agent, [], 30).found:
         echo(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
@@ -183,55 +183,53 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
     if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
-        told = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
-        host = CLAUDE_CODE if typer.confirm(told, default=True) else "none"
+        question = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
+        host = CLAUDE_CODE if typer.confirm(question, default=True) else "none"
     if host in ("", "none"):
         return
     changed = any(each.is_other for each in file.install())
     echo(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
 
 
-def _tell_next(workspace: Workspace) -> None:
-    """Name the two commands that come next."""
-    is_called = bool(install.callers(workspace.root)[0])
+def _show_next(workspace: Workspace) -> None:
+    """Print the two commands that come next."""
     first = (
         "`fleet start` shows what a session starts with"
-        if is_called
+        if install.callers(workspace.root)[0]
         else "`fleet install claude-code` lets each session start with what is known"
     )
     echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
 
-def _tell_found(workspace: Workspace) -> None:
-    """Ask the clan what it knows, and say what to do next. Without an answer the workspace stands all the same."""
+def _show_remote(workspace: Workspace) -> None:
+    """Fetch from the clan, and print how much it knows. Without an answer the workspace is usable all the same."""
     try:
         with output.progress("Fetching"):
             done = sharing.fetch(workspace, workspace.agent())
+        trouble = done.why
     except FleetError as why:
-        note(f"the clan's lessons are not here yet: {why}")
+        trouble = str(why)
+    if trouble:
+        note(f"the clan's lessons are not here yet: {trouble}")
         return
-    if done.why:
-        note(f"the clan's lessons are not here yet: {done.why}")
-        return
-    lessons, found = finding.counted(workspace), workspace.discoveries.count()
-    if workspace.tree.head() and (lessons or found):
-        agents = {each for lesson in workspace.patterns.lessons() for each in lesson.agents()}
-        whose = f" from {counted(len(agents), 'agent')}" if agents else ""
-        echo(
-            f"{done.remote} knows {counted(lessons, 'lesson')}{whose} and {counted(found, 'discovery', 'discoveries')}"
-        )
+    lessons, number = finding.counted(workspace), workspace.discoveries.count()
+    if workspace.tree.head() and (lessons or number):
+        agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
+        by = f" from {counted(len(agents), 'agent')}" if agents else ""
+        entries = counted(number, "discovery", "discoveries")
+        echo(f"{done.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{done.remote} answers, and knows nothing yet")
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
-    found = Embeddings(workspace)
-    state, what = found.state, found.hint
+    embeddings = Embeddings(workspace)
+    state, what = embeddings.state, embeddings.hint
     if state == "missing" and is_new:
         echo(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
     question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
     if state == "unagreed" and _is_agreed(question, yes=yes):
-        found.agree()
+        embeddings.agree()
         echo(f"lessons are embedded by {what}")
 
 
@@ -272,7 +270,7 @@ def _install(
         output.show({"plugin": folder}, folder)
         return
     file = _file(project=project, user=user)
-    _tell(
+    _show_changes(
         file.install(dry_run=dry_run),
         f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
         f"{file.path} calls fleet already; nothing was changed",
@@ -294,7 +292,7 @@ def _uninstall(
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
     file = _file(project=project, user=user)
-    _tell(
+    _show_changes(
         file.uninstall(dry_run=dry_run),
         f"{file.path} does not call fleet any more; what was learned stays where it is",
         f"{file.path} does not call fleet; nothing was changed",
@@ -337,34 +335,34 @@ def _ask_to_reflect(host: str) -> None:
     with suppress(NoError), output.opened() as workspace:
         if not client or not session_end.Choice(workspace).is_open:
             return
-        cap = session_end.Choice(workspace).settings
-        told = (
+        limits = session_end.Choice(workspace).settings
+        offer = (
             f"When a session ends, fleet writes down what it taught, by rules of its own, for nothing. {client}'s own "
-            f"model would find more, for at most ${cap.max_usd:g} a session and ${cap.daily_usd:g} a day; it is given "
-            "the session, screened"
+            f"model would find more, for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day; it is "
+            "given the session, screened"
         )
         if not sys.stdin.isatty():
-            note(f"{told}. A person says yes with `fleet reflect --use {client}`")
+            note(f"{offer}. A person agrees with `fleet reflect --use {client}`")
             return
-        is_yes = typer.confirm(f"{told}. May it?", default=False)
+        is_yes = typer.confirm(f"{offer}. May it?", default=False)
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
-def _tell(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
-    """Tell what became of the settings, the first of these files, and of the pages beside them."""
+def _show_changes(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
+    """Show what became of the settings, the first of these files, and of the pages beside them."""
     if dry_run:
-        for each in done:
-            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (each.before, each.after))
-            for line in difflib.unified_diff(old_lines, new_lines, str(each.path), str(each.path), lineterm=""):
+        for file in done:
+            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (file.before, file.after))
+            for line in difflib.unified_diff(old_lines, new_lines, str(file.path), str(file.path), lineterm=""):
                 echo(line)
         note("nothing was changed")
     else:
         echo(new if any(each.is_other for each in done) else old)
-        for each in done[1:]:
-            if each.is_theirs:
-                note(f"{each.path} is not as fleet wrote it: it was left alone")
-            elif each.is_other:
-                echo(f"{'wrote' if each.after else 'took out'} {each.path}")
+        for page in done[1:]:
+            if page.is_theirs:
+                note(f"{page.path} is not as fleet wrote it: it was left alone")
+            elif page.is_other:
+                echo(f"{'wrote' if page.after else 'took out'} {page.path}")
     changed = [str(each.path) for each in done if each.is_other]
     left = [str(each.path) for each in done if each.is_theirs]
     output.show({"changed": changed, "left": left, "dry_run": dry_run}, ())
@@ -390,23 +388,22 @@ def _config(
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
     if (action, bool(name)) not in {("", False), ("get", True), ("set", True)} or (value and action != "set"):
-        told = "`fleet config` lists the settings; `fleet config get KEY`, or `set KEY VALUE`"
-        raise UsageError(f"{told}. Nothing was changed")
+        usage = "`fleet config` lists the settings; `fleet config get KEY`, or `set KEY VALUE`"
+        raise UsageError(f"{usage}. Nothing was changed")
     with output.opened() as workspace:
         if action == "set":
-            ((name, found),) = setup.configure(workspace, {name: value}).items()
-            output.show({"name": name, "value": found}, f"{name} = {config.as_toml(found)}")
+            ((name, parsed),) = setup.configure(workspace, {name: value}).items()
+            output.show({"name": name, "value": parsed}, f"{name} = {config.as_toml(parsed)}")
             return
-        wanted = config.find(name)
-        shown = [each for each in config.settings(workspace.config_file) if each.name in wanted]
-        if output.chosen.as_json:
-            output.echo_json({"settings": [each._asdict() for each in shown]})
-            return
-        if [name] == wanted:
-            for each in shown:
-                echo(each.value if isinstance(each.value, str) else config.as_toml(each.value))
-            return
-        for each in shown:
-            told = output.cleaned("not set" if each.value is None else config.as_toml(each.value))
-            cut = told if len(told) <= _VALUE_CHARS_MAX else f"{told[:_VALUE_CHARS_MAX]}..."
-            output.echo_row((f"{each.name:<32} ", "bold" if each.is_set else ""), (cut, "" if each.is_set else "dim"))
+        names = config.find(name)
+        settings = [each for each in config.settings(workspace.config_file) if each.name in names]
+        rows: list[str] | list[output.Row] = [_setting_row(each) for each in settings]
+        if [name] == names:
+            rows = [each.value if isinstance(each.value, str) else config.as_toml(each.value) for each in settings]
+        output.show({"settings": [each._asdict() for each in settings]}, rows)
+
+
+def _setting_row(setting: Any) -> output.Row:
+    value = output.cleaned("not set" if setting.value is None else config.as_toml(setting.value))
+    value = value if len(value) <= _VALUE_CHARS_MAX else f"{value[:_VALUE_CHARS_MAX]}..."
+    return (f"{setting.name:<32} ", "bold" if setting.is_set else ""), (value, "" if setting.is_set else "dim")

@@ -1,4 +1,4 @@
-"""Commands of upkeep: import, export, backups, upgrade and purge; how a workspace stands, and what is wrong there."""
+"""Commands of upkeep: import, export, backup, upgrade, purge, status, and the checks of ``fleet doctor``."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -51,35 +51,29 @@ def _import(
         )
     with output.opened() as workspace:
         if from_transcripts:
-            who, said = output.agent_in(workspace, agent), "" if dry_run else accepted
-            _propose(workspace, who, paths or [], days, said, asks=not dry_run)
+            who, numbers = output.agent_in(workspace, agent), "" if dry_run else accepted
+            _propose(workspace, who, paths or [], days, numbers, asks=not dry_run)
             return
         files = importer.files_in(workspace, paths or [])
         if dry_run:
             done = importer.Imported.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
-                done = moving.import_files(
-                    workspace, output.agent_in(workspace, agent), files, lambda path: step(path.name)
-                )
-    _tell_import(done, paths or [], is_dry=dry_run, is_verbose=verbose)
+                who = output.agent_in(workspace, agent)
+                done = moving.import_files(workspace, who, files, lambda path: step(path.name))
+    _show_import(done, paths or [], is_dry=dry_run, is_verbose=verbose)
 
 
-def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
-    """Say what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
+def _show_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
+    """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if done.files.get(path) == 0]
-    if output.chosen.as_json:
-        same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
-        found = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
-        found |= {"skipped": dict(sorted(done.skipped.items()))}
-        found |= {"left": [_piece(each) for each in done.pieces if each.left]}
-        output.echo_json(found | ({"taken": [_piece(each) for each in done.pieces if not each.left]} if is_dry else {}))
-    else:
-        _tell_pieces(done, is_dry=is_dry, is_verbose=is_verbose)
-    if done.retired and not output.chosen.as_json:
+    output.show(_import_as_json(done, is_dry=is_dry), _import_rows(done, is_dry=is_dry, is_verbose=is_verbose))
+    if done.skipped and not is_verbose:
+        output.hint("`fleet import --verbose` names each of them with file and line")
+    if done.retired:
         number = counted(len(done.retired), "lesson")
         were = "was" if len(done.retired) == 1 else "were"
-        note(
+        output.hint(
             f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
             f"{done.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
             "`fleet undo RUN` of that run brings back all of them"
@@ -87,81 +81,80 @@ def _tell_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
     if done.redacted:
         note(f"a secret was taken out of {counted(done.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused]
-    _tell_refused([] if is_dry else refused, "bad line", "the others are in")
+    _note_refused([] if is_dry else refused, "bad line", "the others are in")
     if empty or not done.files:
         note(
             f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
-            "`fleet import --dry-run --verbose` says why of every piece"
+            "`fleet import --dry-run --verbose` shows why, for every piece"
         )
         raise typer.Exit(EXIT_NO)
 
 
-def _tell_pieces(done: Imported, *, is_dry: bool, is_verbose: bool) -> None:
-    lessons, found = counted(done.patterns, "lesson"), counted(done.discoveries, "discovery", "discoveries")
+def _import_as_json(done: Imported, *, is_dry: bool) -> dict[str, Any]:
+    same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
+    document = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
+    document |= {"skipped": dict(sorted(done.skipped.items()))}
+    document |= {"left": [_piece_as_json(each) for each in done.pieces if each.left]}
+    return document | ({"taken": [_piece_as_json(each) for each in done.pieces if not each.left]} if is_dry else {})
+
+
+def _piece_as_json(piece: Piece) -> dict[str, Any]:
+    more = {"reason": piece.left} if piece.left else {"category": piece.category}
+    return {"path": piece.path, "line": piece.line, "text": piece.text, **more}
+
+
+def _import_rows(done: Imported, *, is_dry: bool, is_verbose: bool) -> list[str]:
+    lessons, entries = counted(done.patterns, "lesson"), counted(done.discoveries, "discovery", "discoveries")
+    pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in done.pieces]
     if is_dry:
-        for each in done.pieces:
-            if not each.left:
-                category, text = output.cleaned(each.category)[:18], output.cleaned(each.text)[:_LESSON_SHOWN]
-                echo(f"{_place(each):<28}  {category:<18}  {text}")
+        taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.left]
         files = counted(sum(map(bool, done.files.values())), "file")
-        echo(f"{lessons} and {found} would be taken from {files}; nothing was written")
+        rows = [f"{place:<28}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
+        rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
     else:
-        echo(f"{lessons} read, {done.patterns_new:,} new; {found} read, {done.discoveries_new:,} new")
-    for reason, number in sorted(done.skipped.items()):
-        echo(f"{number:,} left out: {reason}")
-    if is_verbose:
-        for each in done.pieces:
-            if each.left:
-                echo(f"{_place(each)}: {each.left}: {output.cleaned(each.text)[:_LESSON_SHOWN]}")
-    elif done.skipped:
-        note("`fleet import --verbose` names each of them with file and line")
-
-
-def _place(each: Piece) -> str:
-    return f"{Path(each.path).name}:{each.line}"
-
-
-def _piece(each: Piece) -> dict[str, Any]:
-    more = {"reason": each.left} if each.left else {"category": each.category}
-    return {"path": each.path, "line": each.line, "text": each.text, **more}
+        rows = [f"{lessons} read, {done.patterns_new:,} new; {entries} read, {done.discoveries_new:,} new"]
+    rows += [f"{number:,} left out: {reason}" for reason, number in sorted(done.skipped.items())]
+    left = [f"{place}: {each.left}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.left]
+    return [*rows, *(left if is_verbose else [])]
 
 
 def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool) -> None:
-    """Show what past sessions propose, and log what is accepted of it, now or by who sits at the terminal."""
+    """Show what past sessions propose, and log what is accepted of it, by the option or at the terminal."""
     offer = moving.proposals(workspace, agent, paths, days)
     for trouble in offer.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
-    rows = [{"number": at, **each._asdict()} for at, each in offer.found.items()]
+    proposals = [{"number": number, **each._asdict()} for number, each in offer.found.items()]
     if not output.chosen.as_json:
-        _tell_proposals(rows, offer.sessions)
+        for row in _proposal_rows(proposals, offer.sessions):
+            echo(row)
         if not offer.sessions and not paths:
             note(f"no session of this project is younger than {days:g} days: `--days` looks further back")
-        if asks and not accepted and rows and sys.stdin.isatty():
+        if asks and not accepted and proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)
     done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
-    told = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
-    output.show({"sessions": offer.sessions, "proposals": rows, "logged": done}, told)
-    if rows and not logged:
+    rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
+    output.show({"sessions": offer.sessions, "proposals": proposals, "logged": done}, rows)
+    if proposals and not logged:
         output.hint(
             "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
         )
 
 
-def _tell_proposals(rows: list[dict[str, Any]], sessions: int) -> None:
-    for each in rows:
+def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[str]:
+    for each in proposals:
         often = f", {each['times']} times" if each["times"] > 1 else ""
-        echo(f"{each['number']:>3}  {each['kind']:<12} {each['text']}")
-        echo(f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}")
-    echo(f"{counted(len(rows), 'proposal')} from {counted(sessions, 'session')}")
+        yield f"{each['number']:>3}  {each['kind']:<12} {each['text']}"
+        yield f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}"
+    yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
 
 
-def _tell_refused(told: list[str], what: str, rest: str) -> None:
-    """Tell of what was not taken, and exit with the code for that."""
-    for each in told[:_REFUSED_SHOWN]:
-        note(each)
-    if told:
-        note(f"{counted(len(told), what)} kept in .fleet/quarantine/; {rest}")
+def _note_refused(refused: list[str], what: str, rest: str) -> None:
+    """Print a note of what was refused, and exit with the code for that."""
+    for reason in refused[:_REFUSED_SHOWN]:
+        note(reason)
+    if refused:
+        note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {rest}")
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -169,21 +162,21 @@ def _tell_refused(told: list[str], what: str, rest: str) -> None:
 def _export(
     as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
 ) -> None:
-    """Print everything this machine knows. All lessons, retired ones too, and all discoveries; JSON unless told."""
+    """Print everything this machine knows: all lessons, retired ones too, and all discoveries; JSON without --md."""
     if output.chosen.as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
             for row in pages.everything(workspace).rstrip("\n").split("\n"):
                 echo(row)
-        else:
-            found = moving.export(workspace)
-            with workspace.snapshot():
-                output.chosen.put(_as_json(found))
+            return
+        parts = moving.export(workspace)
+        with workspace.snapshot():
+            output.chosen.put(_as_json(parts))
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
-    """Return one line of clean JSON; what an iterator yields is never in memory all at once."""
+    """Return one line of clean JSON; the items of an iterator are encoded one by one."""
     return "{" + ",".join(f"{output.as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
 
 
@@ -201,8 +194,8 @@ def _backup(
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
     with output.opened() as workspace:
         done = moving.backup(workspace, target, overwrite=yes)
-        told = f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it"
-        output.show(done._asdict(), told)
+        text = f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it"
+        output.show(done._asdict(), text)
         for path in done.left:
             note(f"left out, since it is no plain file, too large or oddly named: {path}")
         if done.left:
@@ -221,13 +214,13 @@ def _restore_backup(
     with output.opened() as workspace:
         done = moving.restore_backup(workspace, source)
         parts = ((done.lines, "line"), (done.entries, "correction"), (len(done.files), "file"))
-        came = " and ".join(counted(number, one) for number, one in parts if number)
-        rows = [f"{came} came back" if came else "no line, correction or file of it was missing here"]
+        restored = " and ".join(counted(number, one) for number, one in parts if number)
+        rows = [f"{restored} came back" if restored else "no line, correction or file of it was missing here"]
         rows += [f"another version is here; the one of the backup lies beside it: {path}" for path in done.beside]
-        left = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
-        found = {"lines": done.lines, "entries": done.entries, "files": done.files, "beside": done.beside}
-        output.show(found | {"refused": left}, rows)
-        _tell_refused(left, "part", "all else is restored")
+        refused = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
+        document = {"lines": done.lines, "entries": done.entries, "files": done.files, "beside": done.beside}
+        output.show(document | {"refused": refused}, rows)
+        _note_refused(refused, "part", "all else is restored")
 
 
 @app.command("upgrade")
@@ -240,86 +233,79 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 
 @app.command("purge")
 def _purge(
-    wanted: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="Of a lesson or a discovery; a beginning is enough.",
-            autocompletion=output.COMPLETE_IDS,
-        ),
-    ],
+    wanted: Annotated[str, output.id_of("ID", "Of a lesson or a discovery; a beginning is enough.")],
     yes: output.Yes = False,
     agent: output.Agent = "",
 ) -> None:
-    """Overwrite a secret that already went out. Reaches as far as a sync does, and tells what is left to do."""
+    """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
     with output.opened() as workspace:
         wanted = moving.id_to_purge(workspace, wanted)
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
         done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
         places = [{"path": path, "line": line} for path, line in done.remains]
-        found = {"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places}
+        document = {"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places}
         head = f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}"
-        output.show(found, [head, *done.advice(workspace)])
+        output.show(document, [head, *done.advice(workspace)])
         if done.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)
 
 
-# --- how it stands --------------------------------------------------------------------------------------------------
+# --- status and doctor ----------------------------------------------------------------------------------------------
 
 
 @app.command("status")
 def _status(agent: output.Agent = "") -> None:
-    """Tell how this workspace stands. What waits to go out, what was quarantined and why, who is in the clan."""
+    """Show the state of this workspace: what waits to go out, what was quarantined and why, who is in the clan."""
     with output.acting(agent, or_guest=True) as (workspace, who):
-        found = doctor.status(workspace, who)
-        if output.chosen.as_json:
-            output.echo_json(found)
-        else:
-            for label, lines in _sections(found):
-                for at, line in enumerate(filter(None, lines)):
-                    output.echo_row((f"{'' if at else label:<{_LABEL}}", "bold"), (line, ""))
+        status = doctor.status(workspace, who)
+        output.show(status, _status_rows(status))
+
+
+def _status_rows(status: dict[str, Any]) -> Iterator[output.Row]:
+    for label, lines in _sections(status):
+        for index, line in enumerate(filter(None, lines)):
+            yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
 def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what stands behind each label; an empty line, or nothing, is not shown."""
+    """Yield labels with their lines; an empty line is not shown."""
     replica = f" ({found['replica']})" if found["replica"] else ""
     yield "workspace", [found["workspace"]]
     yield "agent", [f"{found['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
     yield "remote", [f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"]
-    yield "last sync", [output.when(found["last_sync"]) or _never(found)]
+    yield "last sync", [output.when(found["last_sync"]) or _no_sync(found)]
     yield "failed", [found["sync_failed"]]
     yield "stale", [found["stale"]]
     yield "paused", [f"{found['paused']}: nothing is shared" if found["paused"] else ""]
     known = counted(found["discoveries"], "discovery", "discoveries")
     yield "known", [f"{counted(found['patterns'], 'lesson')}, {known}"]
-    waiting = found["waiting"]
-    below = [f"{number} in {path}" for path, number in waiting["paths"].items()]
-    yield "to go out", [counted(waiting["lines"], "line"), *below]
+    paths = [f"{number} in {path}" for path, number in found["waiting"]["paths"].items()]
+    yield "to go out", [counted(found["waiting"]["lines"], "line"), *paths]
     yield "clock", [found["clock"], "set it, best by NTP"] if found["clock"] else []
     yield "memory", _memory_lines(found["memory"])
     yield from _decisions(found)
-    yield from _kept_back(found)
+    yield from _left_out(found)
     rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in found["replicas"]]
     yield "replicas", [f"{counted(len(rows), 'replica')} seen", *rows]
 
 
 def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what a person has decided here, and what waits for that."""
-    trust, review, waits = found["trust"], found["review"], found["inbox"]
-    for each in trust["blocked"]:
-        since = f" since {output.when(each['since'])}" if each["since"] else ""
-        yield "blocked", [f"{each['name']}{since}: `fleet unblock {each['name']}` undoes it"]
+    """Yield the decisions of a person here, and what waits for one."""
+    trust, review = found["trust"], found["review"]
+    for block in trust["blocked"]:
+        since = f" since {output.when(block['since'])}" if block["since"] else ""
+        yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
     yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
     opposed, pairs = review["contradictions"], review["pairs"]
     yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
-    if waits["number"]:
-        yield "inbox", [output.pending_decisions(waits)]
+    if found["inbox"]["number"]:
+        yield "inbox", [output.pending_decisions(found["inbox"])]
     for each in found["guards"]:
         yield "guard", [f"{each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"]
 
 
-def _kept_back(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _left_out(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not counted, not read, or not sent, and why."""
     for key, what in (
         ("unfilled", "without a pattern yet"),
@@ -329,12 +315,12 @@ def _kept_back(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     ):
         yield key, [f"{counted(found[key], 'line')} {what}" if found[key] else ""]
     for each in found["edited"]:
-        how = f"`fleet edit {each} --set text=...` says its lesson otherwise"
+        how = f"`fleet edit {each} --set text=...` words its lesson anew"
         yield "edited", [f"an entry since it was counted; {how}"]
     if left := found["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         pieces = counted(len(left), "piece")
-        yield "not taken", [f"{pieces} of {left[0]['path']}, which say nothing to do or to heed", *shown]
+        yield "not taken", [f"{pieces} of {left[0]['path']}, which hold no instruction", *shown]
     for each in found["withheld"]:
         yield "stays here", [f"a line of {each['path']} {each['reason']}"]
     if kept := found["quarantined"]:
@@ -345,8 +331,8 @@ def _kept_back(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
 
 
-def _never(found: dict[str, Any]) -> str:
-    """Say why nothing of the clan may be known here: an empty clan and one that nobody asked look alike."""
+def _no_sync(found: dict[str, Any]) -> str:
+    """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if found["fetched"]:
         return f"never; fetched {output.when(found['fetched'])}, and nothing was sent"
     return "never: what the clan knows is not here yet; `fleet sync` asks" if found["remote"] else "never"
@@ -366,20 +352,21 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
 ) -> None:
-    """Look for what is wrong here. Tells what it means and what to do; exits with 1 if anything is."""
+    """Look for what is wrong here. Shows what it means and what to do; exits with 1 if anything is."""
     with output.opened() as workspace:
         with output.progress("Looking"):
-            worst, found = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
-        told = {each.what for each in found}
-        workspace.warnings = [each for each in workspace.warnings if each not in told]
-        if output.chosen.as_json:
-            output.echo_json({"worst": worst, "findings": [each._asdict() for each in found]})
-        else:
-            for each in found:
-                level, style = ("mended", "green") if each.fixed else (each.level, _LEVELS.get(each.level, ""))
-                output.echo_row((f"{level:<8}", style), (f"{each.check + ':':<12}", ""), (each.what, ""))
-                for part in (each.means, each.do) if each.level != "ok" else ():
-                    if part:
-                        output.echo_row((f"{'':<20}", ""), (part, ""))
+            worst, findings = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
+        shown = {each.what for each in findings}
+        workspace.warnings = [each for each in workspace.warnings if each not in shown]
+        document = {"worst": worst, "findings": [each._asdict() for each in findings]}
+        output.show(document, (row for each in findings for row in _finding_rows(each)))
     if worst in ("warning", "error"):
         raise typer.Exit(EXIT_NO)
+
+
+def _finding_rows(finding: Any) -> Iterator[output.Row]:
+    level, style = ("mended", "green") if finding.fixed else (finding.level, _LEVELS.get(finding.level, ""))
+    yield (f"{level:<8}", style), (f"{finding.check + ':':<12}", ""), (finding.what, "")
+    for part in (finding.means, finding.do) if finding.level != "ok" else ():
+        if part:
+            yield (f"{'':<20}", ""), (part, "")
