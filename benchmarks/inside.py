@@ -21,6 +21,7 @@ from fleet.model.line import Column, Line, encode
 from fleet.reflect import digest, rules
 from fleet.reflect.housekeeping import Mode
 from fleet.store import config
+from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
 from fleet.text import dates, prompts
 
@@ -34,6 +35,7 @@ def _folder(cache: Path, editions: list[Path]) -> Path:
     (root / "fleet.toml").write_text(config.render("", "fleet"))
     shards = root / "clan-learnings" / "patterns.d"
     shards.mkdir(parents=True)
+    shards.with_name(FORMAT).write_bytes(FORMAT_TEXT)
     names = [Path("../patterns.jsonl"), *(Path(f"{name}.jsonl") for name in FULL_REPLICAS[1:])]
     for name, edition in zip(names, editions, strict=False):
         os.link(edition, shards / name)

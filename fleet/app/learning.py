@@ -11,7 +11,6 @@ from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError
 from fleet.model.pattern import Pattern
-from fleet.recall import triggers
 from fleet.store.homes import MEMORY
 from fleet.store.runs import Draft, Field, Runs
 from fleet.store.workspace import Workspace
@@ -29,8 +28,7 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         NoError: there is no lesson ``same``.
         DiskError: it did not reach the disk.
     """
-    if told.trigger:
-        triggers.check(told.trigger, "logged")
+    _check_trigger(told.trigger)
     known = ""
     if same:
         lesson = _find(workspace, same)
@@ -64,6 +62,13 @@ def _log(workspace: Workspace, agent: str, told: Correction, draft: Draft, *, se
     _promote(workspace, agent, logged)
     _note_logged(draft, logged)
     return logged
+
+
+def _check_trigger(trigger: str) -> None:
+    if trigger:
+        from fleet.recall import triggers  # most corrections name none
+
+        triggers.check(trigger, "logged")
 
 
 def _find(workspace: Workspace, prefix: str) -> Pattern:
@@ -113,8 +118,7 @@ def state_lesson(
     another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
     flagged comes before the one that is named.
     """
-    if trigger:
-        triggers.check(trigger, "logged")
+    _check_trigger(trigger)
     known = _find(workspace, same).id if same else ""
     with Runs(workspace).recording(agent, "learn", [workspace.home(agent) / MEMORY]) as draft:
         logged = corrections.Corrections(workspace, agent).state(

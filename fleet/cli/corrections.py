@@ -1,15 +1,14 @@
 """Commands for when something went wrong: log a correction, state a lesson, log a discovery."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from fleet.app import learning
 from fleet.cli import output
-from fleet.learn import signals
-from fleet.learn.corrections import Correction, Logged
+from fleet.learn.corrections import Correction, Corrections, Logged
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Text
 from fleet.model import names
@@ -17,6 +16,9 @@ from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
+
+if TYPE_CHECKING:
+    from fleet.learn.signals import Waiting
 
 _Type = Annotated[
     str,
@@ -128,12 +130,12 @@ def _learn(
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _show_waiting(signals.Signals(workspace, who).waiting(session, everything=every))
+            _show_waiting(Corrections(workspace, who).signals.waiting(session, everything=every))
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
-            _show_dismissed(signals.Signals(workspace, who).dismiss(correction))
+            _show_dismissed(Corrections(workspace, who).signals.dismiss(correction))
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -147,11 +149,11 @@ def _learn(
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
-    waiting = [each for agent in workspace.agents_here() for each in signals.Signals(workspace, agent).waiting()]
+    waiting = [each for agent in workspace.agents_here() for each in Corrections(workspace, agent).signals.waiting()]
     return [(each.id, each.title) for each in waiting]
 
 
-def _show_waiting(waiting: list[signals.Waiting]) -> None:
+def _show_waiting(waiting: "list[Waiting]") -> None:
     document = {"waiting": [{"id": each.id, "when": each.when, "title": each.title} for each in waiting]}
     rows = [f"{each.id}  {each.when or 'no date':<17}  {each.title}" for each in waiting]
     output.show(document, rows or _NONE_WAITS)
@@ -159,7 +161,7 @@ def _show_waiting(waiting: list[signals.Waiting]) -> None:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
 
-def _show_dismissed(dismissed: list[signals.Waiting]) -> None:
+def _show_dismissed(dismissed: "list[Waiting]") -> None:
     document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
     rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
     output.show(document, rows or _NONE_WAITS)

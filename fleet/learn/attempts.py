@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from typing import Any
 
     from fleet.store.config import Attempts
+    from fleet.text.shell import Command
 
     Event = dict[str, Any]
     Root = str | os.PathLike[str]
@@ -241,9 +242,7 @@ class AttemptLog:
         Raises:
             DiskError: it could not be noted.
         """
-        from fleet.text import shell
-
-        ran = shell.Command(command)
+        ran = _parsed_command(command)
         if not ran.only_looks:
             self._open(session, but=ran.family)
 
@@ -269,9 +268,7 @@ class AttemptLog:
         """
         if not self.has_any(session):
             return ""
-        from fleet.text import shell
-
-        ran = shell.Command(command)
+        ran = _parsed_command(command)
         streak = self.state().streaks.get((session, ran.family))
         if streak is None or not streak.said:
             return ""
@@ -289,9 +286,7 @@ class AttemptLog:
         """
         if not self.has_any(session):
             return []
-        from fleet.text import shell
-
-        ran = shell.Command(command)
+        ran = _parsed_command(command)
         family = ran.family
         won = self.state().shown_to_work(session, family)
         if won or (session, family) in self.state().streaks:
@@ -376,9 +371,7 @@ def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blo
     key = _key(command, cwd)
     if key.encode() not in data:  # most commands: nothing need be decoded
         return None
-    from fleet.text import shell
-
-    ran = shell.Command(command)
+    ran = _parsed_command(command)
     streak = _parsed(data).streaks.get((session, ran.family))
     tried = streak.tries.get(key) if streak is not None else None
     if streak is None or tried is None or tried.is_open or streak.count < 2:
@@ -389,6 +382,12 @@ def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blo
     if ran.waits and not ran.is_build(settings.builds):
         return None
     return None if changes.Changes(root).any_since(cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
+
+
+def _parsed_command(command: str) -> Command:
+    from fleet.text.shell import Command  # most hooks ask about nothing that failed
+
+    return Command(command)
 
 
 def _settings(root: Root) -> Attempts:

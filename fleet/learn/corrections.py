@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +22,6 @@ from fleet.learn.counting import (
     reconcile,
 )
 from fleet.learn.inputs import Text, secrets_in
-from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, only, pattern_id
@@ -30,6 +30,9 @@ from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import mentions, screening
 from fleet.text.screening import injected_id
 from fleet.text.similarity import CANDIDATES_MAX, NEAR_MAX, Near, near
+
+if TYPE_CHECKING:
+    from fleet.learn.signals import Signals
 
 _BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
@@ -114,6 +117,13 @@ class Corrections:
         self._workspace = workspace
         self._agent = agent
 
+    @property
+    def signals(self) -> "Signals":
+        """Signals in the agent's log."""
+        from fleet.learn.signals import Signals  # a correction flags nothing
+
+        return Signals(self._workspace, self._agent)
+
     def log(self, told: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> Logged:
         """Log one correction, durable before this returns.
 
@@ -191,7 +201,7 @@ class Corrections:
         bound = self._unfilled_entry(prefix, first)
         target = self._target(said.text, same)
         text = said.text or (target.lesson.text if target.lesson else "")
-        flagged_in, flagged_ms = Signals(self._workspace, self._agent).origin(bound.id)
+        flagged_in, flagged_ms = self.signals.origin(bound.id)
         if not trigger and flagged_ms is not None and bound.entry.trigger:
             # What was refused, or failed, is a step besides those that the words name.
             trigger = ", ".join(filter(None, [mentions.trigger("", text, way.text), bound.entry.trigger]))
@@ -338,7 +348,7 @@ class Corrections:
 
     def _check_unfilled(self, bound: Bound) -> None:
         if bound.entry.is_undone:
-            waits = Signals(self._workspace, self._agent).copy_of(bound.id)
+            waits = self.signals.copy_of(bound.id)
             since = f", and waits for its lesson as {waits} since" if waits else ""
             raise NoError(f"{bound.id} was taken back{since}. Nothing was logged")
         if bound.record is not None:

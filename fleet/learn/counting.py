@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from crdt import clock
-from fleet.learn import corrections_md, signals
+from fleet.learn import corrections_md
 from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
@@ -73,7 +73,9 @@ class CountedLog:
         page = self._workspace.files.read(self.log_file())
         if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
             return 0
-        return len(signals.Signals(self._workspace, self._agent).waiting(days=days))
+        from fleet.learn.signals import Signals  # a correction flags nothing
+
+        return len(Signals(self._workspace, self._agent).waiting(days=days))
 
     def forget_count(self) -> None:
         """Forget how far the log is counted: ``reconcile`` counts all of it again, nothing twice."""

@@ -195,8 +195,12 @@ class Files:
         Raises:
             ValueError: it is not below the root.
         """
-        above = path.parents
-        return list(above[: above.index(self.root)])[::-1]
+        folders: list[Path] = []
+        for folder in path.parents:
+            if folder == self.root:
+                return folders[::-1]
+            folders.append(folder)
+        raise ValueError(f"{path} is not below {self.root}")
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

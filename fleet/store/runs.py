@@ -227,7 +227,7 @@ class Runs:
         """Return the file names of the runs that commands left, by day, the oldest first."""
         names: list[str] = []
         with suppress(OSError):  # there is none yet
-            names = [path.name for path in self._folder.iterdir() if path.name.endswith(_DONE)]
+            names = [name for name in os.listdir(self._folder) if name.endswith(_DONE)]  # noqa: PTH208 - on every command
         return sorted((name for name in names if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
     def note_unrecorded(self, command: str, at: str) -> None:
