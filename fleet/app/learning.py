@@ -17,8 +17,8 @@ from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
 
 
-def correct(workspace: Workspace, agent: str, told: Correction, *, session: str = "", same: str = "") -> Logged:
-    """Log one correction, durable before this returns; promote its lesson if this was the occurrence that it takes.
+def correct(workspace: Workspace, agent: str, correction: Correction, *, session: str = "", same: str = "") -> Logged:
+    """Log one correction, durable before this returns; promote its lesson where this occurrence makes it due.
 
     With ``same``, the beginning of an id, it is another occurrence of that lesson.
 
@@ -28,37 +28,40 @@ def correct(workspace: Workspace, agent: str, told: Correction, *, session: str 
         NoError: there is no lesson ``same``.
         DiskError: it did not reach the disk.
     """
-    _check_trigger(told.trigger)
+    _check_trigger(correction.trigger)
     known = ""
     if same:
         lesson = _find(workspace, same)
-        known, told = lesson.id, msgspec.structs.replace(told, pattern=told.pattern or lesson.text)
+        known, pattern = lesson.id, correction.pattern or lesson.text
+        correction = msgspec.structs.replace(correction, pattern=pattern)
     with Runs(workspace).recording(agent, "correct", [workspace.home(agent) / MEMORY]) as draft:
-        return _log(workspace, agent, told, draft, session=session, same=known)
+        return _log(workspace, agent, correction, draft, session=session, same=known)
 
 
-def correct_all(workspace: Workspace, agent: str, told: Iterable[tuple[Correction, str]]) -> list[Logged]:
-    """Log corrections, each of its session, as one run: one ``fleet undo`` takes back what one command logged.
+def correct_all(workspace: Workspace, agent: str, given: Iterable[tuple[Correction, str]]) -> list[Logged]:
+    """Log corrections, each with its session, as one run that one ``fleet undo`` takes back.
 
     Raises:
-        RefusedError, DiskError: as ``correct``; those before are logged, and the run holds them.
+        RefusedError, DiskError: as ``correct``; those before are logged, and the run has them.
     """
     done: list[Logged] = []
-    trouble: FleetError | None = None
+    error: FleetError | None = None
     with Runs(workspace).recording(agent, "import", [workspace.home(agent) / MEMORY]) as draft:
         try:
-            for each, session in told:
-                done.append(_log(workspace, agent, each, draft, session=session))
+            for correction, session in given:
+                done.append(_log(workspace, agent, correction, draft, session=session))
         except FleetError as why:
-            trouble = why
+            error = why
         draft.summary = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
-    if trouble is not None:
-        raise trouble
+    if error is not None:
+        raise error
     return done
 
 
-def _log(workspace: Workspace, agent: str, told: Correction, draft: Draft, *, session: str, same: str = "") -> Logged:
-    logged = corrections.Corrections(workspace, agent).log(told, session=session, same=same, is_own=True)
+def _log(
+    workspace: Workspace, agent: str, correction: Correction, draft: Draft, *, session: str, same: str = ""
+) -> Logged:
+    logged = corrections.Corrections(workspace, agent).log(correction, session=session, same=same, is_own=True)
     _promote(workspace, agent, logged)
     _note_logged(draft, logged)
     return logged
@@ -86,18 +89,18 @@ def _note_logged(draft: Draft, logged: Logged) -> None:
 
 
 def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
-    """Take a lesson into memory at once if this was the occurrence that it takes."""
+    """Promote a lesson into memory at once where this occurrence makes it due."""
     settings = workspace.config.promotion
     if not logged.entry or workspace.is_guest(agent):
         return
     try:
-        # What says the same counts with it, and what says the opposite keeps it out.
+        # Lessons of the same meaning count with it, and one of the opposite meaning keeps it out.
         alike = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
         if alike or logged.seen >= min(settings.own, settings.clan_seen):
             from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
             logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
-    except FleetError as why:  # it is in the log, whatever the memory says
+    except FleetError as why:  # the correction is durable, whatever is wrong with the memory
         workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")
 
 
@@ -129,24 +132,21 @@ def state_lesson(
     return logged
 
 
-def discover(workspace: Workspace, agent: str, told: Finding, session: str = "") -> tuple[Discovery, bool]:
-    """Log a discovery; return it, and whether it was new.
-
-    Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
-    """
+def discover(workspace: Workspace, agent: str, finding: Finding, session: str = "") -> tuple[Discovery, bool]:
+    """Log a discovery; return it, and whether it was new. Raises as ``Findings.log``."""
     with Runs(workspace).recording(agent, "discover") as draft:
-        entry, is_new = Findings(workspace, agent).log(told)
+        entry, is_new = Findings(workspace, agent).log(finding)
         draft.summary, draft.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
     if is_new and entry.type == "workaround":
-        said = f"Workaround: {entry.problem} — {entry.solution}"
         from fleet.app import observing  # 35 ms that a correction need not spend
 
-        observing.try_observe(workspace, agent, session, "workaround", said)
+        text = f"Workaround: {entry.problem} — {entry.solution}"
+        observing.try_observe(workspace, agent, session, "workaround", text)
     return entry, is_new
 
 
 def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
-    """Take a discovery back, for good: nobody is shown it again."""
+    """Retract a discovery for good: nobody is shown it again."""
     with Runs(workspace).recording(agent, "retract") as draft:
         entry = Findings(workspace, agent).retract(prefix)
         draft.summary, draft.retired = f"took {entry.id} back, for good", [entry.id]

@@ -118,7 +118,7 @@ def test_as_gemini_sends_it():
 
 # --- the echo of one lesson -------------------------------------------------------------------------------------------
 
-SHOWN = [(LESSON, RIGHT)]
+SHOWN = (LESSON, RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -135,23 +135,23 @@ SHOWN = [(LESSON, RIGHT)]
     ],
 )
 def test_what_tells_only_a_shown_lesson_is_an_echo(wrong, right, pattern):
-    assert _is_echo(wrong, right, pattern, SHOWN)
+    assert _is_echo(Correction(wrong, right, pattern), *SHOWN)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right", "pattern", "lessons"),
+    ("wrong", "right", "pattern", "shown"),
     [
         ("I used sed again", RIGHT, LESSON, SHOWN),  # a mistake is told: a relapse, and it counts
         ("sed mangled the slashes", LESSON, LESSON, SHOWN),
         (LESSON, RIGHT, "Prefer awk to sed", SHOWN),
-        (LESSON, RIGHT, LESSON, []),
-        ("", "", LESSON, [("another", "way")]),
+        (LESSON, RIGHT, LESSON, ("", "")),
+        ("", "", LESSON, ("another", "way")),
         (f"{AT_START} and I did not heed it", RIGHT, LESSON, SHOWN),
         ("w", "r", LESSON, SHOWN),
     ],
 )
-def test_what_tells_a_mistake_is_none(wrong, right, pattern, lessons):
-    assert not _is_echo(wrong, right, pattern, lessons)
+def test_what_tells_a_mistake_is_none(wrong, right, pattern, shown):
+    assert not _is_echo(Correction(wrong, right, pattern), *shown)
 
 
 @pytest.fixture
