@@ -67,6 +67,18 @@ class Unread(msgspec.Struct, frozen=True):
     first: int = 1
 
 
+class _Stored(msgspec.Struct, frozen=True, gc=False):
+    """One row as it is: its number, the bytes of its line, and their checksum."""
+
+    number: int
+    data: bytes
+    hash: bytes
+
+    def line(self) -> Line:
+        """Return its line; raise where that is not what was written."""
+        return _decoded(checked(self.data, self.hash))
+
+
 class _Row(NamedTuple):
     """One row to write: its number, None for a new one, the values of its columns, and the words it is searched by."""
 
@@ -76,12 +88,12 @@ class _Row(NamedTuple):
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """Rows as they are, of some ids: id -> (row number, line); and the bases of those in the outbox.
+    """Rows as they are, by id; and the bases of those in the outbox.
 
     What becomes of them is gathered, and written at once: rows, bases, and ids that leave the outbox.
     """
 
-    rows: dict[str, tuple[int, bytes]]
+    rows: dict[str, _Stored]
     bases: dict[str, bytes | None]
     new_rows: list[_Row] = []
     new_bases: dict[str, bytes | None] = {}
@@ -89,7 +101,9 @@ class _Batch(msgspec.Struct, frozen=True):
 
     def base(self, each: str) -> Line | None:
         """Return what the tree has of a record."""
-        raw = self.bases[each] if each in self.bases else self.rows.get(each, (0, None))[1]
+        if each not in self.bases:
+            return self.rows[each].line() if each in self.rows else None
+        raw = self.bases[each]
         return _decoded(raw) if raw else None
 
 
@@ -151,7 +165,7 @@ class Rows:
         pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
         for quick, (path, number, raw) in zip(quick_ids, batch, strict=True):
             row = found.rows.get(quick)
-            if row is not None and row[1] == raw and quick not in pending:
+            if row is not None and row.data == raw and quick not in pending:
                 if in_tree and quick in found.bases:
                     del found.bases[quick]
                     found.covered.append(quick)
@@ -174,12 +188,12 @@ class Rows:
     def _join_pattern(self, each: str, parts: list[tuple[str, Line]], found: _Batch, *, in_tree: bool) -> None:
         """Join what files say of one record, each with its path."""
         row, steps = found.rows.get(each), list[Line]()
-        known = None if row is None else _decoded(row[1])
+        known = None if row is None else row.line()
         for _, part in parts:
             before = steps[-1] if steps else known
             steps.append(part if before is None else line.join(before, part))
         whole, data = steps[-1], line.encode(steps[-1])
-        is_new = row is None or data != row[1]
+        is_new = row is None or data != row.data
         if is_new:
             for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
                 self._note(path, before, part, after, in_tree=in_tree)
@@ -194,7 +208,7 @@ class Rows:
             else:
                 found.new_bases[each] = base_data
         elif not in_tree and is_new and each not in found.bases:
-            found.new_bases[each] = None if row is None else row[1]
+            found.new_bases[each] = None if row is None else row.data
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note what comes into others' columns, for a person to be asked about."""
@@ -306,12 +320,12 @@ class Rows:
     def _batch(self, ids: Iterable[str]) -> _Batch:
         wanted = [each for each in dict.fromkeys(ids) if each]
         found = _Batch({}, {})
-        for each, raw, hash_, number in _select(self.connection, "id, line, hash, rowid FROM pattern WHERE id", wanted):
-            found.rows[each] = (number, checked(raw, hash_))
+        for each, *stored in _select(self.connection, "id, rowid, line, hash FROM pattern WHERE id", wanted):
+            found.rows[each] = _Stored(*stored)
         found.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
         return found
 
-    def _row(self, whole: Line, data: bytes, row: tuple[int, bytes] | None) -> _Row:
+    def _row(self, whole: Line, data: bytes, row: _Stored | None) -> _Row:
         """Return the row of a record, to be written in place of another one, or as a new one."""
         self.changed = True
         folded = pattern.fold(whole, self._policy)
@@ -330,7 +344,7 @@ class Rows:
             *(folded.last_seen, newest, ripens, int(bool(gone or whole.purges())), self._generation),
         )
         more = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
-        return _Row(None if row is None else row[0], values, self._words(text, more))
+        return _Row(None if row is None else row.number, values, self._words(text, more))
 
     def _words(self, text: str, more: str) -> tuple[str, str]:
         return (Words(text).indexed(), Words(more).indexed()) if self._is_searched else ("", "")
@@ -366,8 +380,8 @@ class Rows:
         if base is not None:
             found.new_rows.append(self._row(base, line.encode(base), row))
         else:
-            self.connection.execute("DELETE FROM words WHERE rowid = ?", row[:1])
-            self.connection.execute("DELETE FROM pattern WHERE rowid = ?", row[:1])
+            self.connection.execute("DELETE FROM words WHERE rowid = ?", (row.number,))
+            self.connection.execute("DELETE FROM pattern WHERE rowid = ?", (row.number,))
         found.covered.append(each)
         self._write(found)
 
@@ -389,7 +403,7 @@ class Rows:
         wanted = list(ids)
         for start in range(0, len(wanted), _AT_ONCE):
             batch = self._batch(wanted[start : start + _AT_ONCE])
-            batch.new_rows.extend(self._row(_decoded(row[1]), row[1], row) for row in batch.rows.values())
+            batch.new_rows.extend(self._row(row.line(), row.data, row) for row in batch.rows.values())
             self._write(batch)
 
     def follow(self, policy: Policy) -> None:
@@ -459,7 +473,7 @@ class Rows:
             return None if entry.hash in hashes else raw
         if not isinstance(entry, Line) or entry.id not in marked:
             return raw
-        return line.encode(entry.without_purged(_decoded(self._batch([entry.id]).rows[entry.id][1])))
+        return line.encode(entry.without_purged(self._batch([entry.id]).rows[entry.id].line()))
 
     def unsaid(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
         """Return lines with what rows know, and neither the tree nor these contents of files say: blocks of each."""

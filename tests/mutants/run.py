@@ -235,7 +235,7 @@ MUTANTS = [
     Mutant(
         "what is written here never goes out",
         "fleet/store/rows.py",
-        "            found.new_bases[each] = None if row is None else row[1]\n",
+        "            found.new_bases[each] = None if row is None else row.data\n",
         "            found.new_bases[each] = data\n",
         STORE,
     ),
