@@ -86,8 +86,9 @@ class Words:
         signs each end is a token, so that ``->`` is found in ``|->``.
         """
         words, signed = _cut(self.text)
-        ends = (said[at:] + after for said, after in signed for at in range(min(len(said), _SIGNS_MAX)))
-        return " ".join([*words, *ends])
+        for sign, word in signed:
+            words += [sign[start:] + word for start in range(min(len(sign), _SIGNS_MAX))]
+        return " ".join(words)
 
     def phrases(self) -> list[str]:
         """Return the expressions that find the text literally: a phrase of its words, and each of its signs."""
