@@ -1,27 +1,27 @@
-"""The record of one lesson, as what each writer said: a map from writer to that writer's column.
+"""Record of one lesson: a map from writer to that writer's column, with its join and its JSON lines.
 
 A line is a record or a part of one, in one schema: a delta, and a state when it is complete. The join goes column by
-column and key by key, and never destroys what another writer said:
+column and key by key, and never drops what another writer stated:
 
 * ``add``: the larger stamp. ``rem``: per writer the larger stamp. Together an OR-Set (``pattern.fold``).
 * ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner. The parts
-  of ``seen.undone`` and the like say which occurrences of this column were taken back: by an odd number (``fold``).
+  of ``seen.undone`` and the like say which occurrences of this column are undone: those with an odd number (``fold``).
 * ``first``: a first wording, without a stamp: the larger canonical bytes. The reserved ``at``, the time at which the
-  writer first saw the lesson, is no wording: there the smaller one stays.
+  writer first saw the lesson, is no wording: the smaller one stays.
 * ``set``: an edit, ``[stamp, value]``: the later, and between equal stamps the larger canonical bytes.
 * ``over``: a mark on an edit from the future that this writer replaced: per writer and field the later stamp. The fold
   leaves out what it covers.
-* ``purge``: a mark on a purged value, as ``over``. The join itself drops what a mark covers: an edit whose stamp is not
-  later than the mark, and a first wording whatever the mark's stamp, since it has none of its own. Under the writer
-  ``carried`` stand the hashes of purged carried lines: whoever keeps such lines drops them (``purged_carried``).
-* parts that a newer version invented, which stand beside the others (``Column.unknown``): the larger canonical bytes.
+* ``purge``: a mark on a purged value, joined as ``over``. The join itself drops what a mark covers: an edit whose stamp
+  is not later than the mark, and any first wording, since it has no stamp. Under the writer ``carried`` stand the
+  hashes of purged carried lines, which whoever keeps them drops (``purged_carried``).
+* Parts that a newer version invented (``Column.unknown``): the larger canonical bytes.
 
 Values are compared as canonical bytes, never as decoded ones: to Python ``1 == True``, to a peer it is not. A ``Line``
-and its columns are never changed once they are made: joins share what they can.
+and its columns are immutable once made: joins share what they can.
 
-Bytes become records here and nowhere else. ``decode`` gives a ``Line`` or a ``Carried``, or raises ``BadLineError``,
-which whoever reads a file turns into a ``Refused``. Writing is canonical: one record has one form. JSON readers differ
-about equal keys, NaN, large integers and lone surrogates: whatever they differ about is refused.
+Bytes become records here and nowhere else. ``decode`` returns a ``Line`` or a ``Carried``, or raises ``BadLineError``,
+which a reader of files turns into a ``Refused``. Encoding is canonical: one record has one form. JSON readers differ
+about equal keys, NaN, large integers and lone surrogates, so a line with any of these is refused.
 """
 
 import hashlib
@@ -38,19 +38,19 @@ from fleet.model import limits, names
 from fleet.model.names import PREFIX
 
 AT = "at"
-"""Reserved name among first wordings: when the writer first saw the lesson, where that is before its newest add."""
+"""Reserved name among first wordings: when the writer first saw the lesson, if that is before its newest add."""
 UNDONE = ".undone"
-"""End of the names of parts that say which occurrences of a counter the writer took back: those of an odd number."""
+"""Suffix of a counter's name: its parts say which of the writer's occurrences are undone, those with an odd number."""
 CARRIED = "carried"
-"""Key among purge marks that stands for no writer, but for carried lines by their hash."""
+"""Key among purge marks that is no writer: below it stand the hashes of purged carried lines."""
 
 Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 
 
 class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Column of one writer: all that it said of one lesson. The attributes stand as they are written: sorted.
+    """Column: all that one writer stated of one lesson. The attributes are sorted, as they are encoded.
 
-    ``unknown`` is encoded beside the others, not under this name.
+    ``unknown`` has the parts of a newer version by name; they are encoded beside the others.
     """
 
     add: str = ""
@@ -64,7 +64,7 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     unknown: dict[str, Any] = {}
 
     def first_seen(self) -> str:
-        """Return when its writer first saw the lesson; "" where it does not say."""
+        """Return the stamp at which its writer first saw the lesson; "" for none."""
         at: str = self.first.get(AT, "")
         return min(at, self.add) if at and self.add else at or self.add
 
@@ -81,13 +81,13 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     w: dict[str, Column] = {}
 
     def by_writer(self) -> "dict[str, Line]":
-        """Return a line as one line for each writer, sorted by writer."""
+        """Return one line for each writer, sorted by writer."""
         return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, value) of all that anybody said: every wording and edit, and parts of a newer version.
+        """Yield (name, value) of every wording, edit and unknown part of all writers.
 
-        A counter, and a field that a mark names, comes with None: names are words, too.
+        Names of counters, and of fields that a mark names, come with None: a name may be as secret as a value.
         """
         for column in self.w.values():
             yield from column.first.items()
@@ -98,11 +98,11 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
                 yield from ((field, None) for fields in marks.values() for field in fields)
 
     def is_only_by(self, writers: Container[str]) -> bool:
-        """Tell whether nobody but these writers says anything."""
+        """Return whether no other writer has a column."""
         return all(writer in writers for writer in self.w)
 
     def is_empty(self) -> bool:
-        """Tell whether a line says nothing at all."""
+        """Return whether a line has no column."""
         return not self.w
 
     def add_of(self, writer: str) -> str:
@@ -114,31 +114,31 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return self.w.get(writer, NOTHING).n.get(name, 0)
 
     def part(self, name: str, hash: str) -> int:  # noqa: A002 - the record's own word
-        """Return a count without an owner, also where it was undone; 0 where nobody tells it."""
+        """Return a count without an owner, whether undone or not; 0 for none."""
         return max((column.parts.get(name, {}).get(hash, 0) for column in self.w.values()), default=0)
 
     def undo_count(self, writer: str, name: str, key: str) -> int:
-        """Return how often a writer took an occurrence back, or told it again: odd for one that is taken back."""
+        """Return how often a writer undid or redid an occurrence: odd for one that is undone."""
         return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
     def counted_up_to(self, writer: str) -> str:
         """Return the largest of a writer's add and of the removes of it; "" for neither.
 
-        What it logged up to then is in its totals: a remove copies an add that somebody has seen.
+        Its totals count what it logged up to then: a remove copies an add that somebody has seen.
         """
         return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
 
     def has_removed(self, writer: str, before: "Line | None") -> bool:
-        """Tell whether a writer took a lesson away, by a remove or as retired, beyond what it said before."""
+        """Return whether a writer removed or retired a lesson that its column in an earlier line did not."""
         column = self.w.get(writer, NOTHING)
-        known = before.w.get(writer, NOTHING) if before is not None else NOTHING
-        if any(stamp > known.rem.get(target, "") for target, stamp in column.rem.items()):
+        earlier = before.w.get(writer, NOTHING) if before is not None else NOTHING
+        if any(stamp > earlier.rem.get(target, "") for target, stamp in column.rem.items()):
             return True
         edit = column.set.get("state")
-        return edit is not None and edit[1] == "retired" and edit != known.set.get("state")
+        return edit is not None and edit[1] == "retired" and edit != earlier.set.get("state")
 
     def purges(self) -> dict[tuple[str, str], str]:
-        """Return the purge marks on values: the largest stamp by (writer, field). Their owner does not count."""
+        """Return the purge marks on values: the largest stamp by (writer, field), whoever set it."""
         marks: dict[tuple[str, str], str] = {}
         for column in self.w.values():
             for writer, fields in column.purge.items():
@@ -148,21 +148,23 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
 
     def purged_carried(self) -> set[str]:
         """Return the hashes of the carried lines that were purged with this record."""
-        return {part for column in self.w.values() for part in column.purge.get(CARRIED, ())}
+        return {hash_ for column in self.w.values() for hash_ in column.purge.get(CARRIED, ())}
 
     def split_column(self, writer: str, parts: Iterable[str]) -> "tuple[Line, Line | None]":
-        """Return a line without some parts of one writer's column, and those parts; None where it has none of them."""
+        """Return a line without some parts of one writer's column, and a line of those parts; None for no such part."""
         column = self.w.get(writer, NOTHING)
         taken = Column(**{part: getattr(column, part) for part in parts})
         if taken == NOTHING:
             return self, None
         rest = msgspec.structs.replace(column, **{part: getattr(NOTHING, part) for part in parts})
-        kept = {w: rest if w == writer else each for w, each in self.w.items() if w != writer or rest != NOTHING}
-        return Line(self.id, kept), Line(self.id, {writer: taken})
+        columns = {**self.w, writer: rest}
+        if rest == NOTHING:
+            del columns[writer]
+        return Line(self.id, columns), Line(self.id, {writer: taken})
 
     def without_field(self, field: str) -> "Line":
-        """Return a line without what anybody says of a field."""
-        kept = {
+        """Return a line without the wordings, edits and marks of a field."""
+        columns = {
             writer: msgspec.structs.replace(
                 column,
                 first={name: value for name, value in column.first.items() if name != field},
@@ -175,33 +177,33 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             )
             for writer, column in self.w.items()
         }
-        return Line(self.id, {writer: column for writer, column in kept.items() if column != NOTHING})
+        return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     def without_purged(self, marked: "Line") -> "Line":
-        """Return a line without what the marks in another one cover."""
+        """Return a line without the values that marks in another line cover."""
         return Line(self.id, _without_purged(self.w, marked.purges()))
 
     def repeated_edits(self, marked: "Line", writers: Collection[str]) -> "Line":
-        """Return the edits of some writers that say what a mark in another line covers under another of these names."""
+        """Return the edits of some writers that repeat a value which a mark in another line purges from one of them."""
         marks = {key: stamp for key, stamp in marked.purges().items() if key[0] in writers}
-        found: dict[str, Column] = {}
-        for (name, field), stamp in marks.items():
-            purged = self.w.get(name, NOTHING).set.get(field, ("~", None))
+        columns: dict[str, Column] = {}
+        for (writer, field), stamp in marks.items():
+            purged = self.w.get(writer, NOTHING).set.get(field, ("~", None))
             for other in self.w.keys() & writers if purged[0] <= stamp else ():
                 edit = self.w[other].set.get(field)
                 if edit is not None and edit[1] == purged[1] and edit[0] > marks.get((other, field), ""):
-                    found[other] = _join_columns(found.get(other, NOTHING), Column(set={field: edit}))
-        return Line(self.id, found)
+                    columns[other] = _join_columns(columns.get(other, NOTHING), Column(set={field: edit}))
+        return Line(self.id, columns)
 
     def stamps(self) -> Iterator[str]:
-        """Yield every stamp in a line, marks' too, in no order and more than once."""
+        """Yield every stamp in a line, including those of removes and marks, unordered and with duplicates."""
         for column in self.w.values():
             if column.add:
                 yield column.add
             for stamp, _ in column.set.values():
                 yield stamp
-            for marks in (column.rem, *column.over.values(), *column.purge.values()):
-                yield from marks.values()
+            for stamps in (column.rem, *column.over.values(), *column.purge.values()):
+                yield from stamps.values()
 
     def newest_stamps(self) -> dict[str, str]:
         """Return the largest stamp that each writer issued in a line."""
@@ -213,34 +215,34 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return newest
 
     def wording_writers(self) -> dict[str, str]:
-        """Return the writer whose first wording of each field counts: of who say the largest bytes who saw it first."""
-        found: dict[str, str] = {}
+        """Return the writer of each field's winning first wording: the largest bytes, then who saw the lesson first."""
+        winners: dict[str, str] = {}
         worded = [writer for writer, column in self.w.items() if column.first]
-        for writer in sorted(worded, key=lambda each: (self.w[each].first_seen() or "~", each)):
+        for writer in sorted(worded, key=lambda writer: (self.w[writer].first_seen() or "~", writer)):
             for field, value in self.w[writer].first.items():
-                if field not in found or is_larger(value, self.w[found[field]].first[field]):
-                    found[field] = writer
-        return found
+                if field not in winners or is_larger(value, self.w[winners[field]].first[field]):
+                    winners[field] = writer
+        return winners
 
     def wordings(self) -> list[dict[str, Any]]:
-        """Return what each writer of a line first called its fields."""
+        """Return the first wordings of each writer, field to value."""
         return [column.first for _, column in sorted(self.w.items()) if column.first]
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """A line of a newer version: kept and passed on byte for byte, never folded."""
+    """Line of a newer version: kept and passed on byte for byte, never folded."""
 
     id: str
     raw: bytes
 
     @property
     def hash(self) -> str:
-        """16 hex digits of BLAKE2b over its bytes: what a purge mark names it by."""
+        """16 hex digits of BLAKE2b over its bytes, by which a purge mark refers to it."""
         return hashlib.blake2b(self.raw, digest_size=8).hexdigest()
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A line that cannot be used. Its bytes go to quarantine, the good lines beside it join."""
+    """Line that cannot be used. Its bytes go to quarantine; the good lines beside it are joined."""
 
     path: str
     number: int
@@ -249,13 +251,13 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 NOTHING = Column()
-"""The column of a writer that said nothing."""
+"""Column of a writer that stated nothing."""
 _KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"unknown"}
 _NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
 _VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
-_NAMES_MAX = 4096  # names of writers and fields that are known to be good: most lines name the same ones
+_NAMES_MAX = 4096  # checked names of writers and fields in the cache: most lines have the same ones
 
 _HASH = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -267,7 +269,7 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 class BadLineError(ValueError):
-    """Reason for which one line is refused. A reader of files makes a ``Refused`` of it: a peer's fault is a value."""
+    """Reason why a line is refused. A reader of files turns it into a ``Refused``: a peer's fault is a value."""
 
 
 def canonical(value: object) -> bytes:
@@ -277,7 +279,7 @@ def canonical(value: object) -> bytes:
 
 @lru_cache(maxsize=_NAMES_MAX)
 def _check_name(name: str) -> None:
-    """Check the name of a counter, a field, or an open part.
+    """Check the name of a counter, a field, or an unknown part.
 
     Raises:
         BadLineError: empty, too long, or not printable.
@@ -290,10 +292,10 @@ def check_value(field: str, value: object) -> None:
     """Check one field's value against the limits.
 
     Raises:
-        BadLineError: too long, too deep, or a number that another peer would round.
+        BadLineError: too long, too deep, or a number that another reader would round.
     """
     if type(value) is str:
-        # A character takes at most four bytes: only long texts need to be encoded to know.
+        # A character takes at most four bytes, so only long texts have to be encoded.
         if len(value) * 4 > limits.TEXT_BYTES_MAX and len(value.encode()) > limits.TEXT_BYTES_MAX:
             raise BadLineError(f"'{field}' is longer than {limits.TEXT_BYTES_MAX} bytes")
         return
@@ -321,20 +323,20 @@ def _check_depth(field: str, value: object, depth: int) -> None:
 
 
 _LINE_DEPTH = -5
-"""Depth at which a line's own object is counted: line, ``w``, column, ``set``, [stamp, value], then the value at 0."""
+"""Depth of the line's own object, so that a value in line, ``w``, column, ``set``, [stamp, value] is at depth 0."""
 
 
 def strict_object(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> dict[str, Any]:
-    """Read one JSON object that every peer would read alike and could write back.
+    """Parse one JSON object that every reader parses alike and can write back.
 
     Raises:
-        BadLineError: not JSON, not an object, or JSON that readers differ about: equal keys, NaN, giant numbers,
+        BadLineError: not JSON, not an object, or JSON that readers differ about: equal keys, NaN, large numbers,
             lone surrogates.
     """
     if len(raw) > bytes_max:
         raise BadLineError(f"longer than {bytes_max} bytes")
     try:
-        found = json.loads(
+        parsed = json.loads(
             raw.decode(),
             object_pairs_hook=_no_equal_keys,
             parse_constant=_no_constant,
@@ -349,21 +351,21 @@ def strict_object(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> dict[st
         raise
     except ValueError as why:
         raise BadLineError(f"not JSON: {why}") from why
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise BadLineError("not a JSON object")
     try:
-        canonical(found)
+        canonical(parsed)
     except (UnicodeEncodeError, msgspec.MsgspecError, RecursionError, ValueError) as why:
         raise BadLineError("holds text that cannot be written back, such as half a surrogate pair") from why
-    _check_depth("line", {key: value for key, value in found.items() if not isinstance(value, str)}, _LINE_DEPTH)
-    return found
+    _check_depth("line", {key: value for key, value in parsed.items() if not isinstance(value, str)}, _LINE_DEPTH)
+    return parsed
 
 
 def _no_equal_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise BadLineError("the same key twice: readers differ about which counts")
-    return found
+    return unique
 
 
 def _no_constant(name: str) -> object:
@@ -387,19 +389,19 @@ def _finite_float(digits: str) -> float:
 
 
 def decode(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
-    """Read one line; a whole record, as a database keeps it, may have more bytes than a line of a file.
+    """Decode one line; for a whole record, as the database keeps it, ``bytes_max`` is larger.
 
     Raises:
-        BadLineError: it cannot be used, and why.
+        BadLineError: the reason why it cannot be used.
     """
     return _decode_canonical(raw, bytes_max) or _decode_strictly(raw, bytes_max)
 
 
 def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
-    """Read a line that is in canonical form and within all limits, as nearly all are; None for any other.
+    """Decode a line that is canonical and within all limits, as nearly all are; None for any other.
 
-    A decoder keeps the last of two equal keys, where another peer might keep the first: only what encodes to the very
-    bytes that it came from is taken here. Empty maps, purge marks and open names are looked at strictly.
+    A decoder keeps the last of two equal keys, where another reader may keep the first: only a line that encodes to the
+    same bytes is accepted here. Lines with empty maps, purge marks or unknown names are decoded strictly.
     """
     if len(raw) > bytes_max or b"{}" in raw or b'"purge":' in raw or b'"unknown":' in raw:
         return None
@@ -414,53 +416,53 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
 
 
 def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
-    """Read one line with every check, telling a newer version's line from a broken one.
+    """Decode one line with every check; distinguish a line of a newer version from a broken one.
 
     Raises:
-        BadLineError: it cannot be used, and why.
+        BadLineError: the reason why it cannot be used.
     """
-    found = strict_object(raw, bytes_max)
-    if "w" not in found and len(found.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(found):
+    parsed = strict_object(raw, bytes_max)
+    if "w" not in parsed and len(parsed.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(parsed):
         raise BadLineError("written by fleet 0.1: run `fleet upgrade`")
-    if carried := as_carried(found, raw, PREFIX, _KNOWN_KEYS):
+    if carried := as_carried(parsed, raw, PREFIX, _KNOWN_KEYS):
         return carried
-    columns = found.get("w", {})
+    columns = parsed.get("w", {})
     if not isinstance(columns, dict):
         raise BadLineError("'w' is no object")
-    line = Line(found["id"], {writer: _as_column(writer, said) for writer, said in columns.items()})
+    line = Line(parsed["id"], {writer: _as_column(writer, value) for writer, value in columns.items()})
     _check(line)
     return Line(line.id, _without_purged(line.w, line.purges()))
 
 
 def is_version_1(raw: bytes) -> bool:
-    """Tell a line of fleet 0.1 from others by its keys; what is no JSON object is none."""
+    """Return whether this is a line of fleet 0.1, by its keys."""
     try:
-        found = json.loads(raw)
+        parsed = json.loads(raw)
     except (ValueError, RecursionError):
         return False
     return (
-        isinstance(found, dict)
-        and str(found.get("id", "")).startswith("p-")
-        and _VERSION_1_KEYS.issuperset(found)
-        and len(found.keys() - {"id", "v"}) > 0
-        and found.get("v", 1) == 1
+        isinstance(parsed, dict)
+        and str(parsed.get("id", "")).startswith(PREFIX)
+        and _VERSION_1_KEYS.issuperset(parsed)
+        and len(parsed.keys() - {"id", "v"}) > 0
+        and parsed.get("v", 1) == 1
     )
 
 
-def _as_column(writer: str, said: object) -> Column:
-    """Make a column of JSON. A count of 0 and an empty map say nothing: in canonical form they are not there."""
-    if not isinstance(said, dict):
+def _as_column(writer: str, parsed: object) -> Column:
+    """Return a column from JSON, without counts of 0 and empty maps: they are not canonical."""
+    if not isinstance(parsed, dict):
         raise BadLineError(f"the column of {writer[:60]!r} is no object")
-    known = {part: _without_nothing(part, value) for part, value in said.items() if part in _KNOWN_PARTS}
+    known = {part: _without_empty(part, value) for part, value in parsed.items() if part in _KNOWN_PARTS}
     try:
         column = msgspec.convert(known, Column)
     except msgspec.ValidationError as why:
         raise BadLineError(str(why)) from why
-    column.unknown = {part: value for part, value in said.items() if part not in _KNOWN_PARTS}
+    column.unknown = {part: value for part, value in parsed.items() if part not in _KNOWN_PARTS}
     return column
 
 
-def _without_nothing(part: str, value: Any) -> Any:
+def _without_empty(part: str, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if part == "n":
@@ -478,26 +480,26 @@ def _without_zeros(counts: Any) -> Any:
     return {name: count for name, count in counts.items() if type(count) is not int or count != 0}
 
 
-def as_carried(found: dict[str, Any], raw: bytes, prefix: str, known: frozenset[str]) -> Carried | None:
-    """Return the line as carried when it says that a newer version wrote it: another ``v``, key, or id prefix.
+def as_carried(parsed: dict[str, Any], raw: bytes, prefix: str, known: frozenset[str]) -> Carried | None:
+    """Return a line of a newer version, which has another ``v``, key, or id prefix, as carried; None for one of ours.
 
     Raises:
         BadLineError: it has no valid id to be carried under.
     """
-    line_id = found.get("id")
+    line_id = parsed.get("id")
     if not isinstance(line_id, str) or not names.is_id(line_id):
         raise BadLineError("no valid id")
-    version = found.get("v", _VERSION)
+    version = parsed.get("v", _VERSION)
     is_ours = type(version) is int and version == _VERSION
-    if is_ours and line_id.startswith(prefix) and known.issuperset(found):
+    if is_ours and line_id.startswith(prefix) and known.issuperset(parsed):
         return None
-    if b"\n" in raw or b"\r" in raw:  # byte for byte, it would read back as other lines
+    if b"\n" in raw or b"\r" in raw:  # written byte for byte, it would be read as two lines
         raise BadLineError("a newer version's line with a line break in it")
     return Carried(line_id, raw)
 
 
 def _check(line: Line) -> None:
-    """Check what the types do not say.
+    """Check what the types do not express.
 
     Raises:
         BadLineError: a name, stamp or value is out of bounds.
@@ -506,12 +508,12 @@ def _check(line: Line) -> None:
         raise BadLineError("no valid pattern id")
     for writer, column in line.w.items():
         _check_writer(writer)
-        _check_said(column)
+        _check_column(column)
         if column.over or column.parts or column.purge or column.unknown:
-            _check_rare(column)
+            _check_rare_parts(column)
 
 
-def _check_said(column: Column) -> None:
+def _check_column(column: Column) -> None:
     if column.add:
         _check_stamp(column.add)
     for field, value in column.first.items():
@@ -530,7 +532,7 @@ def _check_said(column: Column) -> None:
         _check_stamp(stamp)
 
 
-def _check_rare(column: Column) -> None:
+def _check_rare_parts(column: Column) -> None:
     for writer, fields in column.over.items():
         _check_writer(writer)
         for field, stamp in fields.items():
@@ -538,8 +540,8 @@ def _check_rare(column: Column) -> None:
             _check_stamp(stamp)
     for name, counts in column.parts.items():
         _check_name(name)
-        for part in counts:
-            _check_hash(part)
+        for hash_ in counts:
+            _check_hash(hash_)
     for writer, fields in column.purge.items():
         if writer != CARRIED:
             _check_writer(writer)
@@ -572,32 +574,31 @@ def _check_hash(text: str) -> None:
 
 
 def encode(line: Line) -> bytes:
-    """Return the canonical bytes of a line, without a newline and whatever their number."""
-    for column in line.w.values():
+    """Return the canonical bytes of a line, of any length, without a newline."""
+    for column in line.w.values():  # not any(): every row that is stored passes here
         if column.unknown:
             return canonical({"id": line.id, "w": {writer: _as_json(each) for writer, each in line.w.items()}})
     return _encoder.encode(line)
 
 
 def _as_json(column: Column) -> dict[str, Any]:
-    said = {part: getattr(column, part) for part in _KNOWN_PARTS}
-    return {part: value for part, value in said.items() if value} | column.unknown
+    return {part: value for part in _KNOWN_PARTS if (value := getattr(column, part))} | column.unknown
 
 
 def split(line: Line) -> list[bytes]:
-    """Return the canonical bytes of a record, as several lines of its id where one would be too long.
+    """Return the canonical bytes of a record, in several lines of its id if one would be too long.
 
-    The lines are in writer order; a column that fits a line stays whole, one that does not is cut between its keys.
-    Thousands of replicas may confirm one lesson.
+    The lines are in writer order; a column that fits a line stays whole, any other is cut between its keys. Thousands
+    of replicas may confirm one lesson.
     """
-    whole = encode(line)
-    if len(whole) <= limits.LINE_BYTES_MAX:
-        return [whole]
+    raw = encode(line)
+    if len(raw) <= limits.LINE_BYTES_MAX:
+        return [raw]
     return [encode(Line(line.id, columns)) for columns in _packed(len(encode(Line(line.id, {"": NOTHING}))), line.w)]
 
 
 def _packed(overhead: int, columns: dict[str, Column]) -> Iterator[dict[str, Column]]:
-    """Fill lines with neighbouring pieces while they fit. Sizes are added up: whatever two pieces share saves bytes."""
+    """Fill lines with neighbouring pieces while they fit. Sizes are upper bounds: pieces of one column share bytes."""
     packed: dict[str, Column] = {}
     size = overhead
     for writer, piece in _pieces(columns, limits.LINE_BYTES_MAX - overhead):
@@ -620,20 +621,20 @@ def _pieces(columns: dict[str, Column], room: int) -> Iterator[tuple[str, Column
 
 
 def _size(writer: str, column: Column) -> int:
-    """Return how many bytes a column takes beside others: ``"writer":{...},``."""
+    """Return the size of a column among others: ``"writer":{...},``."""
     return len(canonical({writer: _as_json(column)}))
 
 
 def _cut(column: Column) -> Iterator[Column]:
-    """Yield a column key by key, in the order in which its keys are written."""
+    """Yield a column key by key, in the order in which its keys are encoded."""
     for part in sorted(Column.__struct_fields__):
-        said = getattr(column, part)
-        pieces: Iterable[Any] = ({key: said[key]} for key in sorted(said))
+        value = getattr(column, part)
+        pieces: Iterable[Any] = ({key: value[key]} for key in sorted(value))
         if part == "add":
-            pieces = filter(None, [said])
+            pieces = filter(None, [value])
         elif part in _NESTED:
-            pieces = ({name: {key: said[name][key]}} for name in sorted(said) for key in sorted(said[name]))
-        yield from (Column(**{part: each}) for each in pieces)
+            pieces = ({name: {key: value[name][key]}} for name in sorted(value) for key in sorted(value[name]))
+        yield from (Column(**{part: piece}) for piece in pieces)
 
 
 # --- join -----------------------------------------------------------------------------------------------------------
@@ -643,7 +644,7 @@ _S = TypeVar("_S", str, int)
 
 
 def join(mine: Line, theirs: Line) -> Line:
-    """Return the join of two lines of one id: commutative, associative, idempotent. It changes neither."""
+    """Return the join of two lines of one id: commutative, associative, idempotent. Neither is changed."""
     columns = dict(mine.w)
     for writer, column in theirs.w.items():
         known = columns.get(writer)
@@ -671,7 +672,7 @@ def _join_columns(mine: Column, theirs: Column) -> Column:
 
 
 def _either(mine: dict[str, _T], theirs: dict[str, _T], join_both: Callable[..., dict[str, _T]]) -> dict[str, _T]:
-    """Return one of two maps if the other is empty, as most are, else their join."""
+    """Return one of two maps if the other is empty, as is usual, else their join."""
     if not theirs:
         return mine
     return join_both(mine, theirs) if mine else theirs
@@ -698,19 +699,19 @@ def _join_parts(mine: dict[str, dict[str, int]], theirs: dict[str, dict[str, int
 
 
 def is_larger(value: object, than: object) -> bool:
-    """Tell whether a value's canonical bytes are the larger ones. Bytes are made only of values that differ."""
+    """Return whether a value's canonical bytes are the larger ones. Equal texts are not encoded."""
     if type(value) is str and type(than) is str and value == than:
         return False
     return canonical(value) > canonical(than)
 
 
 def _is_better(field: str, value: Any, than: Any) -> bool:
-    """Tell whether a first wording replaces another of the same writer."""
+    """Return whether a first wording replaces another of the same writer."""
     return bool(value < than) if field == AT else is_larger(value, than)
 
 
 def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
-    """Tell whether an edit replaces another of the same writer. Bytes are made only to break a tie."""
+    """Return whether an edit replaces another of the same writer. Values are encoded only to break a tie."""
     if edit[0] != than[0]:
         return edit[0] > than[0]
     return not lww.covers(lww.Register(than[0], "", canonical(than[1])), lww.Register(edit[0], "", canonical(edit[1])))
@@ -720,10 +721,10 @@ def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
 
 
 def _without_purged(columns: dict[str, Column], marks: dict[tuple[str, str], str]) -> dict[str, Column]:
-    """Return the columns without what marks cover, and without those that say nothing."""
+    """Return the columns without what marks cover, and without those that are empty then."""
     marked = {writer for writer, _ in marks}
-    kept = {w: _without_marked(w, column, marks) if w in marked else column for w, column in columns.items()}
-    return {writer: column for writer, column in kept.items() if column != NOTHING}
+    rest = {w: _without_marked(w, column, marks) if w in marked else column for w, column in columns.items()}
+    return {writer: column for writer, column in rest.items() if column != NOTHING}
 
 
 def _without_marked(writer: str, column: Column, marks: dict[tuple[str, str], str]) -> Column:
@@ -734,49 +735,48 @@ def _without_marked(writer: str, column: Column, marks: dict[tuple[str, str], st
     )
 
 
-# --- what one line has and another lacks ----------------------------------------------------------------------------
+# --- difference -----------------------------------------------------------------------------------------------------
 
 
-def covers(whole: Line, part: Line) -> bool:
-    """Tell whether joining ``part`` would leave ``whole`` as it is."""
-    return difference(part, whole) is None
+def covers(line: Line, part: Line) -> bool:
+    """Return whether joining ``part`` leaves ``line`` as it is."""
+    return difference(part, line) is None
 
 
-def difference(whole: Line, base: Line | None) -> Line | None:
-    """Return what joining ``whole`` would bring to ``base``: the smallest delta, key by key; None for nothing.
+def difference(line: Line, base: Line | None) -> Line | None:
+    """Return what joining ``line`` adds to ``base``: the smallest delta, key by key; None for nothing.
 
-    ``join(base, minus(whole, base)) == join(base, whole)``. What a mark in ``base`` covers would not come back.
+    ``join(base, difference(line, base)) == join(base, line)``. It has nothing that a mark in ``base`` covers.
     """
     if base is None:
-        return whole if whole.w else None
-    marks = base.purges()
-    news: dict[str, Column] = {}
-    for writer, column in whole.w.items():
+        return line if line.w else None
+    columns: dict[str, Column] = {}
+    for writer, column in line.w.items():
         known = base.w.get(writer)
         if known is not column:
-            news[writer] = column if known is None else _news(column, known)
-    news = _without_purged(news, marks)
-    return Line(whole.id, news) if news else None
+            columns[writer] = column if known is None else _column_difference(column, known)
+    columns = _without_purged(columns, base.purges())
+    return Line(line.id, columns) if columns else None
 
 
-def _news(column: Column, known: Column) -> Column:
-    """Return what a column has beyond another of the same writer."""
+def _column_difference(column: Column, known: Column) -> Column:
+    """Return what a column has and another of the same writer lacks."""
     firsts, unknowns, edits = known.first, known.unknown, known.set
     return Column(
         add=column.add if column.add > known.add else "",
         first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
-        unknown={n: v for n, v in column.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
         n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
         over=_larger(column.over, known.over, ""),
         parts=_larger(column.parts, known.parts, 0),
         purge=_larger(column.purge, known.purge, ""),
         rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},
         set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
+        unknown={n: v for n, v in column.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
     )
 
 
 def _larger(nested: dict[str, dict[str, _S]], known: dict[str, dict[str, _S]], least: _S) -> dict[str, dict[str, _S]]:
-    """Return the stamps, or counts, in maps of maps that are larger than those that are known."""
+    """Return the stamps, or counts, in maps of maps that are larger than the known ones."""
     larger = {
         name: {key: value for key, value in inner.items() if value > known.get(name, {}).get(key, least)}
         for name, inner in nested.items()

@@ -1,18 +1,18 @@
-"""The folds: what a record amounts to, given what is left out here.
+"""Folds of a record: the lesson that it amounts to on this machine.
 
-The join keeps what each writer said (``line``). A fold reads one value from all of it. A lesson is present while some
-writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the largest
-first wording by its bytes, whoever said it (LWW-Register). A counter is the sum of the writers' totals and of the
-parts, a part once however many writers know it (G-Counter); what a writer took back of its own column counts nowhere.
+The join keeps what each writer stated (``line``). A fold computes one value from all of it. A lesson is present while
+some writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the
+first wording with the largest bytes, whoever its writer (LWW-Register). A counter is the sum of the writers' totals and
+of the parts, where a part counts once however many writers know it (G-Counter); occurrences that a writer undid in its
+own column count nowhere.
 
-Policy enters here and nowhere else: this machine's clock, the writers that were blocked here, and what waits for a
-person's yes. Nothing that is pushed may depend on a fold.
+Policy enters here and nowhere else: this machine's clock, the writers that are blocked here, and what is withheld until
+a person decides. Nothing that is pushed may depend on a fold.
 
-Records that somebody called one lesson are folded, too. A merge sets ``merged_into`` of one record
-to the id of another. Both stay as they are, and are joined when they are shown: whoever points to whom, the records
-form a set, and its smallest present id stands for it. So a cycle, made by two opposite merges at once, is a set like
-any other, and an id that is not here yet is a member that shows nothing. A cleared field is an empty text, not null:
-fields hold texts wherever a reader expects one.
+Merged records are folded, too. A merge sets ``merged_into`` of one record to the id of another. Both records stay, and
+are shown as one: the records that are connected by such edges form a set, whatever their direction, and the smallest
+present id stands for it. So a cycle, made by two opposite concurrent merges, is a set like any other, and an id that
+has not arrived yet is a member that shows nothing. A cleared field is an empty text, not null: readers expect texts.
 """
 
 from collections import Counter, defaultdict
@@ -30,25 +30,25 @@ from fleet.model.withheld import Withheld
 
 _FEEDBACK = frozenset({"helped", "hurt"})
 MERGED_INTO = "merged_into"
-"""Field by which one record says that it is the same lesson as another."""
+"""Field of a record that is merged: the id of the other record."""
 REDACTED = "[REDACTED:purged]"
-"""Text in place of each that was purged: a lesson that reads so says nothing."""
+"""Text in place of a purged one; a lesson with this text is not listed."""
 SCOPE, PRIVATE = "scope", "private"
-"""Field that says who knows a lesson, and its value for one that never leaves this machine."""
+"""Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
-"""Beginning of the field that names who logged an imported record: 8 hex digits of the record's hash follow."""
+"""Prefix of the field with the author of an imported record: 8 hex digits of the record's hash follow."""
 
 
 class Policy(NamedTuple):
-    """Policy of this machine: the parts that its folds leave out.
+    """Policy of this machine: what its folds leave out.
 
     Attributes:
         cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
-        blocked: replicas, and agents by their bare names, whose columns are left out, each with since when.
+        blocked: replicas and agents whose columns are left out, each with the day since when.
         earlier: id to a line with the columns that still count, of writers that are blocked from some day on.
-        withheld: id to writer to what is left out of that column until a person here decided.
+        withheld: id to writer to the part of that column which is left out until a person here decides.
         mine: the replicas that write in this folder.
-        versions: a text for each writer and lesson that any of this is about: which of them fold otherwise by now.
+        versions: subject to a text that changes with the policy on it: a writer, an agent or a lesson.
         mark: a text that changes whenever anything but the cut does.
     """
 
@@ -62,48 +62,49 @@ class Policy(NamedTuple):
 
     @classmethod
     def of(cls, mine: frozenset[str], decided: str = "") -> "Policy":
-        """Return the policy of a machine where nothing was decided; ``decided`` changes with every decision."""
+        """Return the policy of a machine that blocks and withholds nothing; ``decided`` counts decisions."""
         versions = {f"{IS_MINE} {name}": "" for name in sorted(mine)}
         return cls(mine=mine, versions=versions, mark=" ".join([decided, *sorted(mine)]).strip())
 
     def blocks(self, writer: str) -> bool:
-        """Tell whether a writer is blocked: nobody is who writes in this folder, whatever a backup brought."""
+        """Return whether a writer is blocked. The replicas of this folder never are, whatever a backup brought."""
         return writer not in self.mine and is_blocked(writer, self.blocked)
 
     def moved(self, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """Return the writers and agents, and the ids of lessons, that count otherwise than with other versions."""
+        """Return the writers and agents, and the ids of lessons, whose version differs from an earlier one."""
         keys = sorted(key for key in before.keys() | self.versions.keys() if before.get(key) != self.versions.get(key))
-        parted = [key.partition(" ") for key in keys]
-        return [name for kind, _, name in parted if kind != IS_HELD], [
-            name for kind, _, name in parted if kind == IS_HELD
-        ]
+        subjects = [key.partition(" ") for key in keys]
+        writers = [name for kind, _, name in subjects if kind != IS_HELD]
+        return writers, [name for kind, _, name in subjects if kind == IS_HELD]
 
 
 IS_MINE, IS_HELD, IS_BLOCKED = "mine", "held", "blocked"
-"""Subject of a version in a policy: a replica of this folder, a lesson with something held back, a blocked name."""
+"""Kinds of subject in ``Policy.versions``: a replica of this folder, a lesson with a withheld part, a blocked name."""
 NO_POLICY = Policy()
+"""Policy that leaves nothing out."""
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One lesson as it reads here.
+    """One lesson, folded from its record.
 
     Attributes:
         fields: folded values by name, sorted.
         edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
-        wording_writers: field to the writer whose first wording counts, of a lesson that its author put into words.
-        adds: every writer's newest add, whether or not it was removed.
+        wording_writers: field to the writer of the winning first wording; empty where the first writer worded nothing.
+        adds: every writer's newest add, removed or not.
         live: the adds that no remove covers.
         totals: counter to writer to that writer's own total.
         parts: counter to hash to a count without an owner.
-        at: when it was first seen; ``clock.ZERO`` where nobody says.
-        late: the largest stamp of an edit that is beyond the cut, "" for none.
-        cut: of the policy it was folded under.
-        loggers: the agents that logged it themselves, imports not counted.
-        by_hand: writer to hash to count of the entries that it told as written by hand: the parts of ``seen`` that are
-            no import.
-        is_published: somebody here put it into a memory, and the clan's state of it is ``published`` by that.
-        kept: fields of a merged set whose edit says what another of its records says in its own words: nobody edited
-            it, a merge kept it.
+        at: when it was first seen; ``clock.ZERO`` if unknown.
+        by: who saw it first.
+        late: the largest stamp of an edit beyond the cut, "" for none.
+        loggers: the agents that logged it themselves; an import is no log.
+        by_hand: writer to hash to count of its entries that were written by hand: the parts of ``seen`` that are no
+            import.
+        cut: the cut of the policy that it was folded under.
+        mine: the replicas of this folder that have a column.
+        is_published: its state is ``published`` by an edit of this folder.
+        kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
     """
 
     id: str
@@ -125,13 +126,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kept: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
-        """Return a field's text; "" where a peer put anything else there."""
-        found = self.fields.get(field)
-        return found if isinstance(found, str) else ""
+        """Return a field's text; "" for a value of another type, which a peer may have set."""
+        value = self.fields.get(field)
+        return value if isinstance(value, str) else ""
 
     @property
     def text(self) -> str:
-        """The lesson itself; "" for a record whose text has not arrived."""
+        """The lesson itself; "" until the text has arrived."""
         return self.value("text")
 
     @property
@@ -156,29 +157,29 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def trigger(self) -> str:
-        """The command, file or tool that it is shown before."""
+        """The command, file or tool before which it is shown."""
         return self.value("trigger")
 
     @property
     def tags(self) -> list[str]:
         """The tags that are texts."""
-        found = self.fields.get("tags")
-        return [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
+        tags = self.fields.get("tags")
+        return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
 
     @property
     def merged_into(self) -> str:
-        """The id that this record is merged into; "" for none, for itself, and for what is no pattern's id."""
+        """The id of the record that it is merged into; "" for none, for itself, and for a value that is no id."""
         into = self.value(MERGED_INTO)
         return into if into != self.id and into.startswith(PREFIX) and names.is_id(into) else ""
 
     @property
     def is_present(self) -> bool:
-        """True where the lesson is in: some add is live."""
+        """True while some add is live."""
         return bool(self.live)
 
     @property
     def is_listed(self) -> bool:
-        """True where the lesson is in and can be read."""
+        """True where the lesson is present and has a text that was not purged."""
         return bool(self.live) and self.text not in ("", REDACTED)
 
     @property
@@ -188,12 +189,12 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def last_seen(self) -> str:
-        """Stamp of the newest live add, else of when it was first seen; "" where all of that is from the future."""
+        """Stamp of the newest live add, else of the first sight; "" if all of these lie in the future."""
         first = self.at if self.at <= self.cut else ""
         return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=first)
 
     def count(self, name: str) -> int:
-        """Return the value of a counter: all totals, and all parts."""
+        """Return the value of a counter: the sum of all totals and parts."""
         return gcounter.value(self.totals.get(name, {})) + gcounter.value(self.parts.get(name, {}))
 
     def own(self, name: str, writer: str) -> int:
@@ -201,24 +202,24 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.totals.get(name, {}).get(writer, 0)
 
     def weight(self, name: str) -> int:
-        """Return what a counter weighs where lessons are ranked: of one writer no more than its sessions can explain.
+        """Return a counter for ranking: of each writer no more than its sessions explain.
 
-        Totals are anybody's claim, and a G-Counter never falls; so is the number of sessions, which is capped as well.
+        A total is its writer's claim and never falls. So is the number of sessions, which is capped as well.
         """
-        met_in = self.totals.get("sessions", {})
+        sessions = self.totals.get("sessions", {})
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
         totals = self.totals.get(name, {})
         capped = [
-            min(total, each_max * min(met_in.get(writer) or 1, limits.WRITER_SESSIONS_MAX))
+            min(total, each_max * min(sessions.get(writer) or 1, limits.WRITER_SESSIONS_MAX))
             for writer, total in totals.items()
         ]
         parts = [min(count, limits.WRITER_SESSIONS_MAX) for count in self.parts.get(name, {}).values()]
         return sum(capped) + min(sum(parts), each_max * limits.WRITER_SESSIONS_MAX)
 
     def seen_by(self, agent: str) -> int:
-        """Return how often one agent logged it itself in this folder, by any of its replicas here or by hand.
+        """Return how often an agent logged it in this folder, under any of its replicas here or by hand.
 
-        What stands under another replica of its name may be anybody's: lines are not signed.
+        Another replica with the agent's name may be anybody's: lines are not signed.
         """
         seen, entries = self.totals.get("seen", {}), dict[str, int]()
         own = [writer for writer in self.mine if names.agent_of(writer) == agent]
@@ -227,29 +228,25 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return sum(seen.get(writer, 0) for writer in own) + sum(entries.values())
 
     def witnesses(self) -> int:
-        """Return how many agents logged it here. Whoever imported a record is none by that."""
+        """Return how many agents logged it; importing a record is no log."""
         return len(self.loggers)
 
     def agents(self) -> list[str]:
-        """Return the names of the agents that logged it, sorted: here, or as an imported record names them."""
+        """Return the names of the agents that logged it and of the authors of imported records, sorted."""
         imports = {author_field(part) for counts in self.parts.values() for part in counts if counts[part]}
         imports &= self.fields.keys()
-        imports |= {author_field(_mark_of(writer)) for writer in self.adds if names.agent_of(writer) == names.IMPORT}
-        told = {self.value(field) for field in imports}
-        return sorted(self.loggers | {name if names.is_agent(name) else names.IMPORT for name in told})
-
-
-def _mark_of(writer: str) -> str:
-    """Return the part of a replica's name that is not its agent's."""
-    return writer.rpartition(".")[2]
+        slots = [writer for writer in self.adds if names.agent_of(writer) == names.IMPORT]
+        imports |= {author_field(slot.rpartition(".")[2]) for slot in slots}
+        authors = {self.value(field) for field in imports}
+        return sorted(self.loggers | {name if names.is_agent(name) else names.IMPORT for name in authors})
 
 
 def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
-    """Return what a record amounts to under a policy."""
-    columns = _trusted(line, policy)
+    """Return the lesson that a record amounts to under a policy."""
+    columns = _counted_columns(line, policy)
     for writer, column in columns.items():
         if column.parts:
-            columns[writer] = _standing(column)
+            columns[writer] = _without_undone(column)
     wording_writers = Line(line.id, columns).wording_writers()
     fields, edited, late = _folded_fields(columns, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
@@ -263,7 +260,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         adds=adds,
         live=orset.live(adds, removed) if removed else adds,
         totals=_totals(columns),
-        parts=_together(column.parts for column in columns.values()),
+        parts=_join_parts(column.parts for column in columns.values()),
         cut=policy.cut,
         at=at,
         by=by,
@@ -275,31 +272,30 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     )
 
 
-def _trusted(line: Line, policy: Policy) -> dict[str, Column]:
-    """Return the columns that count here, by writer in order."""
+def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
+    """Return the columns that count under a policy, sorted by writer."""
     columns = dict(sorted(line.w.items()))
-    if left := policy.withheld.get(line.id):
-        columns = {w: left[w].removed_from(column) if w in left else column for w, column in columns.items()}
+    if withheld := policy.withheld.get(line.id):
+        columns = {w: withheld[w].removed_from(column) if w in withheld else column for w, column in columns.items()}
     if policy.blocked:
-        found = policy.earlier.get(line.id)
-        earlier = found.without_purged(line).w if found is not None else {}
-        counted = {w: earlier.get(w) if policy.blocks(w) else column for w, column in columns.items()}
-        kept = {writer: column for writer, column in counted.items() if column is not None}
-        columns = kept | _vouched_words(line, kept)
+        before = policy.earlier.get(line.id)
+        earlier = before.without_purged(line).w if before is not None else {}
+        chosen = {w: earlier.get(w) if policy.blocks(w) else column for w, column in columns.items()}
+        columns = {writer: column for writer, column in chosen.items() if column is not None}
+        columns |= _confirmed_words(line, columns)
     return columns
 
 
-def _vouched_words(line: Line, kept: Mapping[str, Column]) -> dict[str, Column]:
-    """Return the words of a lesson from the column of whoever is blocked, where nobody else had to say them again.
+def _confirmed_words(line: Line, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the text of a lesson from a blocked writer's column, if others logged the lesson and none of them has it.
 
-    Whoever else logged it met just these words: the id is their hash. Who only brought the lesson back, by a restore or
-    an undo, counts nothing and met nothing.
+    They met these very words, since the id is their hash, and had no need to repeat them. A restore or an undo is no
+    log: it counts nothing.
     """
-    if not any(column.add and (column.n or column.parts) for column in kept.values()) or any(
-        "text" in {**c.first, **c.set} for c in kept.values()
-    ):
+    is_logged = any(column.add and (column.n or column.parts) for column in columns.values())
+    if not is_logged or any("text" in column.first or "text" in column.set for column in columns.values()):
         return {}
-    for writer in sorted(line.w.keys() - kept.keys()):
+    for writer in sorted(line.w.keys() - columns.keys()):
         text = line.w[writer].first.get("text")
         if isinstance(text, str) and names.normalise(text) and names.pattern_id(text) == line.id:
             return {writer: Column(first={"text": text})}
@@ -307,14 +303,14 @@ def _vouched_words(line: Line, kept: Mapping[str, Column]) -> dict[str, Column]:
 
 
 def is_blocked(writer: str, blocked: Container[str]) -> bool:
-    """Tell whether a replica is blocked, or its agent."""
+    """Return whether a replica, or its agent, is blocked."""
     return writer in blocked or names.agent_of(writer) in blocked
 
 
 def _folded_fields(
     columns: Mapping[str, Column], wording_writers: Mapping[str, str], cut: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
-    """Return the fields, the evidence of those that were edited, and the largest stamp beyond the cut."""
+    """Return the fields, (stamp, writer) of those that were edited, and the largest stamp beyond the cut."""
     replaced = _replaced(columns)
     values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
@@ -326,7 +322,7 @@ def _folded_fields(
             if stamp > cut:
                 late = max(late, stamp)
                 continue
-            # A writer has one edit of a field, so that no tie is left for the value to break.
+            # A writer has one edit of a field, so the value never has to break a tie.
             register = lww.Register(stamp, writer, b"")
             if field not in registers or not lww.covers(registers[field], register):
                 registers[field] = register
@@ -337,7 +333,7 @@ def _folded_fields(
 
 
 def _replaced(columns: Mapping[str, Column]) -> dict[tuple[str, str], str]:
-    """Return up to which stamp a writer's edit of a field was replaced while it was in the future."""
+    """Return the ``over`` marks: the stamp up to which a writer's edit of a field is replaced."""
     marks: dict[tuple[str, str], str] = {}
     for column in columns.values():
         for writer, fields in column.over.items():
@@ -354,44 +350,44 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
     return removed
 
 
-def is_undone_before_sent(news: Line, told: Line | None, mine: Container[str]) -> bool:
-    """Tell whether news of a lesson say no more than what we stated and undid before anybody was told any of it.
+def is_undone_before_sent(news: Line, base: Line | None, mine: Container[str]) -> bool:
+    """Return whether what others lack of a lesson is no more than what we stated and undid before they had any of it.
 
     Args:
-        news: what of the lesson others lack.
-        told: what they have of it.
-        mine: the replicas that write here. Of a column that was told in part, what undoes that part is news.
+        news: what others lack.
+        base: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
+        mine: the replicas that write here.
     """
     columns = news.w.values()
-    if not news.is_only_by(mine) or (told is not None and not told.w.keys().isdisjoint(news.w)):
+    if not news.is_only_by(mine) or (base is not None and not base.w.keys().isdisjoint(news.w)):
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
-    if told is not None and any(_is_about_others(column, news.w) for column in columns):
+    if base is not None and any(_is_about_others(column, news.w) for column in columns):
         return False
-    known, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
-    return was_seen and bool(known.adds) and not known.live and not known.count("seen")
+    lesson, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
+    return was_seen and bool(lesson.adds) and not lesson.live and not lesson.count("seen")
 
 
 def _is_about_others(column: Column, own: Container[str]) -> bool:
-    """Tell whether a column says something of what others stated: an edit, a remove, or what it was worth."""
-    is_judged = not _FEEDBACK.isdisjoint(column.n)
-    return bool(column.set or column.over) or is_judged or any(writer not in own for writer in column.rem)
+    """Return whether a column edits, removes or rates what other writers stated."""
+    is_rated = not _FEEDBACK.isdisjoint(column.n)
+    return bool(column.set or column.over) or is_rated or any(writer not in own for writer in column.rem)
 
 
-def _standing(column: Column) -> Column:
-    """Return a column without the occurrences that its writer took back: their parts are 0, or the total is less."""
+def _without_undone(column: Column) -> Column:
+    """Return a column without the occurrences that its writer undid: their parts are 0, or the total is smaller."""
     if not any(name.endswith(UNDONE) for name in column.parts):
         return column
     totals = dict(column.n)
     parts = {name: dict(counts) for name, counts in column.parts.items() if not name.endswith(UNDONE)}
     for undone in column.parts.keys() - parts.keys():
         name = undone.removesuffix(UNDONE)
-        told = parts.get(name, {})
-        gone = [key for key, number in column.parts[undone].items() if number % 2]
-        told.update((key, 0) for key in gone if key in told)
+        counts = parts.get(name, {})
+        keys = [key for key, number in column.parts[undone].items() if number % 2]
+        counts.update((key, 0) for key in keys if key in counts)
         if name in totals:
-            totals[name] = max(0, totals[name] - sum(key not in told for key in gone))
+            totals[name] = max(0, totals[name] - sum(key not in counts for key in keys))
     return msgspec.structs.replace(column, n=totals, parts=parts)
 
 
@@ -399,13 +395,13 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     totals: dict[str, dict[str, int]] = {}
     for writer, column in columns.items():
         for name, total in column.n.items():
-            if total:  # else all of it was undone
+            if total:  # else all occurrences are undone
                 totals.setdefault(name, {})[writer] = total
     return totals
 
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
-    """Return the smallest (stamp, writer) of what each writer says of when it first saw the lesson."""
+    """Return the smallest (stamp, writer) of all writers' first sights of the lesson."""
     seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
     return min(seen, default=(clock.ZERO, ""))
 
@@ -416,127 +412,124 @@ def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
 
 
 def _has_logged(column: Column) -> bool:
-    """Tell whether a writer logged the lesson itself: an add with nothing but imported records beside it is none."""
+    """Return whether a writer logged the lesson itself: an add beside imported records alone is no log."""
     if "seen" in column.n and (column.n["seen"] or not _own_entries(column)):
         return bool(column.n["seen"])
     return bool(column.add) and (not column.parts.get("seen") or bool(_own_entries(column)))
 
 
 def _own_entries(column: Column) -> dict[str, int]:
-    """Return the parts of ``seen`` that are entries written by hand."""
+    """Return the parts of ``seen`` that are no import: entries written by hand."""
     seen = column.parts.get("seen", {})
     return {part: n for part, n in seen.items() if n and author_field(part) not in column.first}
 
 
 def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for writer, column in columns.items():
-        if column.parts and names.agent_of(writer) != names.IMPORT and (entries := _own_entries(column)):
-            found[writer] = entries
-    return found
+    return {
+        writer: entries
+        for writer, column in columns.items()
+        if column.parts and names.agent_of(writer) != names.IMPORT and (entries := _own_entries(column))
+    }
 
 
 def author_field(part: str) -> str:
-    """Return the field that names who logged an imported record, by the record's hash."""
+    """Return the name of the field with an imported record's author, by the record's hash."""
     return AUTHOR_OF_IMPORT + part[:8]
 
 
 # --- merged lessons -------------------------------------------------------------------------------------------------
 
 
-def _representative(patterns: Iterable[Pattern]) -> Pattern:
-    """Return the record that stands for a set: the smallest id that is listed.
-
-    In a set that is retired as a whole, the smallest with a text.
-    """
-    return min(patterns, key=lambda pattern: (not pattern.is_listed, not pattern.text, pattern.id))
-
-
 def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Pattern:
     """Return one lesson made of a set's records, for showing: it is never written. A single one is itself.
 
-    It bears the id and words of the ``speaker``, or else of the smallest id that is listed. Counters add up, also
-    within one replica, which may have counted for both; a part counts once. A lesson is in while any of its records
-    is. Fields that the speaker lacks come from the smallest id that has them. Tags are joined.
+    It has the id and words of the ``speaker``: by default the smallest id that is listed, or in a set that is retired
+    as a whole, the smallest with a text. Counters add up, also within one replica, which may have counted for both; a
+    part counts once. A lesson is present while any of its records is. Fields that the speaker lacks come from the
+    smallest id that has them. Tags are joined.
     """
     if len(patterns) == 1:
         return patterns[0]
-    first = speaker or _representative(patterns)
+    first = speaker or min(patterns, key=lambda pattern: (not pattern.is_listed, not pattern.text, pattern.id))
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
-    fields, edited = _united_fields(members)
-    at, by = min(((each.at, each.by) for each in members if each.at != clock.ZERO), default=(clock.ZERO, ""))
+    fields, edited = _merged_fields(members)
+    at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
-    for each in members:
-        adds, live = orset.join(adds, each.adds), orset.join(live, each.live)
+    for member in members:
+        adds, live = orset.join(adds, member.adds), orset.join(live, member.live)
     return Pattern(
         id=first.id,
         fields=fields,
         edited=edited,
-        wording_writers={field: writer for each in reversed(members) for field, writer in each.wording_writers.items()},
+        wording_writers={
+            field: writer for member in reversed(members) for field, writer in member.wording_writers.items()
+        },
         adds=adds,
         live=live,
-        totals=_added(each.totals for each in members),
-        parts=_together(each.parts for each in members),
+        totals=_sum(member.totals for member in members),
+        parts=_join_parts(member.parts for member in members),
         cut=first.cut,
         at=at,
         by=by,
-        late=max(each.late for each in members),
-        loggers=frozenset().union(*(each.loggers for each in members)),
-        by_hand=_together(each.by_hand for each in members),
-        mine=frozenset().union(*(each.mine for each in members)),
+        late=max(member.late for member in members),
+        loggers=frozenset().union(*(member.loggers for member in members)),
+        by_hand=_join_parts(member.by_hand for member in members),
+        mine=frozenset().union(*(member.mine for member in members)),
         is_published=first.is_published,
-        kept=frozenset(field for field in first.edited if any(_words(each, field, first) for each in members[1:])),
+        kept=frozenset(
+            field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
+        ),
     )
 
 
-def _words(record: Pattern, field: str, like: Pattern) -> bool:
-    """Tell whether the first wording of a record's field is what another one says."""
-    return field in record.fields and field not in record.edited and record.fields[field] == like.fields[field]
+def _has_wording(record: Pattern, field: str, other: Pattern) -> bool:
+    """Return whether a record's first wording of a field is another record's value."""
+    return field in record.fields and field not in record.edited and record.fields[field] == other.fields[field]
 
 
-def _united_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+def _merged_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
     fields: dict[str, Any] = {}
     edited: dict[str, tuple[str, str]] = {}
-    for each in members:
-        for field in each.fields.keys() - fields.keys() - {MERGED_INTO}:
-            fields[field] = each.fields[field]
-            if field in each.edited:
-                edited[field] = each.edited[field]
-    if tags := dict.fromkeys(tag for each in members for tag in each.tags):
+    for member in members:
+        for field in member.fields.keys() - fields.keys() - {MERGED_INTO}:
+            fields[field] = member.fields[field]
+            if field in member.edited:
+                edited[field] = member.edited[field]
+    if tags := dict.fromkeys(tag for member in members for tag in member.tags):
         fields["tags"] = list(tags)[: limits.TAGS_MAX]
     return dict(sorted(fields.items())), edited
 
 
-def _added(all_totals: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    added: dict[str, Counter[str]] = defaultdict(Counter)
+def _sum(all_totals: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
     for totals in all_totals:
         for name, counts in totals.items():
-            added[name].update(counts)
-    return {name: dict(counts) for name, counts in added.items()}
+            sums[name].update(counts)
+    return {name: dict(counts) for name, counts in sums.items()}
 
 
-def _together(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    together: dict[str, dict[str, int]] = {}
+def _join_parts(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    joined: dict[str, dict[str, int]] = {}
     for parts in all_parts:
         for name, counts in parts.items():
-            together[name] = gcounter.join(together.get(name, {}), counts)
-    return together
+            joined[name] = gcounter.join(joined.get(name, {}), counts)
+    return joined
 
 
 class Merges:
-    """Merged lessons.
+    """Graph of the merged records.
 
     Args:
-        pointing: tells which record is merged into which.
+        edges: id of a record to the id that it is merged into.
     """
 
-    def __init__(self, pointing: Mapping[str, str]) -> None:
-        self._pointing = pointing
+    def __init__(self, edges: Mapping[str, str]) -> None:
+        self._edges = edges
 
     @staticmethod
     def connected(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-        """Return the sets of names that hang together by pairs, each sorted (union-find)."""
+        """Return the connected components of an undirected graph, each sorted (union-find)."""
         root: dict[str, str] = {}
 
         def find(member: str) -> str:
@@ -554,16 +547,15 @@ class Merges:
         return list(grouped.values())
 
     def groups(self) -> list[list[str]]:
-        """Return the merged sets, each sorted, ids that are not here among them."""
-        return self.connected(self._pointing.items())
+        """Return the merged sets, each sorted, including ids whose records have not arrived."""
+        return self.connected(self._edges.items())
 
     def merging(self, here: Container[str], one: str, other: str) -> tuple[str, str]:
-        """Return which record has to point to which, so that two lessons are one.
+        """Return the edge, as (source, target), that merges two lessons.
 
-        The larger id points to the smaller. Where one of them points elsewhere already, the end of its chain does,
-        since a field holds one id: overwriting it would take a third record out of the set.
-
-        Of two ends, one whose record is ``here`` points.
+        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a
+        field has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record
+        is ``here`` is the source.
 
         Raises:
             NoError: they are one lesson already.
@@ -579,35 +571,34 @@ class Merges:
         return source, self._end(into)
 
     def unmerging(self, pattern_id: str) -> list[str]:
-        """Return the records whose pointing has to be cleared to undo a merge.
+        """Return the records whose edge has to be cleared to undo a merge.
 
-        That is what this record was merged into, or else what was merged into it. What was merged into it before stays
-        with it, as it was before the merge.
+        That is the record itself, or if it points nowhere, those that point to it. In the first case, records that
+        were merged into it before stay with it.
 
         Raises:
             NoError: it is not merged.
         """
-        pointing = self._pointing
-        into_it = sorted(member for member, into in pointing.items() if into == pattern_id)
-        cleared = [pattern_id] if pattern_id in pointing else into_it
+        sources = sorted(source for source, target in self._edges.items() if target == pattern_id)
+        cleared = [pattern_id] if pattern_id in self._edges else sources
         if not cleared:
             raise NoError(f"{pattern_id} is not merged with another; nothing was changed")
         cycle = self._cycle(pattern_id)
-        if pattern_id in cycle:  # the way back has to go as well
-            cleared += [member for member in cycle if pointing[member] == pattern_id and member not in cleared]
+        if pattern_id in cycle:  # else the edge back still connects them
+            cleared += [member for member in cycle if self._edges[member] == pattern_id and member not in cleared]
         return cleared
 
     def _end(self, group: Iterable[str]) -> str:
-        """Return the one that points nowhere; in a cycle, which has none, the largest: it can be spared there."""
+        """Return the member without an edge; in a cycle, where each has one, the largest, whose edge is redundant."""
         members = sorted(group)
-        free = next((member for member in members if member not in self._pointing), "")
-        return free or max(self._cycle(members[0]))
+        end = next((member for member in members if member not in self._edges), "")
+        return end or max(self._cycle(members[0]))
 
     def _cycle(self, start: str) -> list[str]:
-        """Return the ids of the cycle that a walk from here ends in; none, if it ends at one that points nowhere."""
-        seen: dict[str, int] = {}
-        at = start
-        while at in self._pointing and at not in seen:
-            seen[at] = len(seen)
-            at = self._pointing[at]
-        return list(seen)[seen[at] :] if at in seen else []
+        """Return the ids of the cycle that a walk from ``start`` ends in; none for a walk that ends."""
+        path: dict[str, int] = {}
+        node = start
+        while node in self._edges and node not in path:
+            path[node] = len(path)
+            node = self._edges[node]
+        return list(path)[path[node] :] if node in path else []
