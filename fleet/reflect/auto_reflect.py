@@ -1,18 +1,19 @@
-"""Pages of auto-reflect, read in every known form: the scratchpad, the daily logs, and ``AGENTS.md``. Pure.
+"""Pages of auto-reflect in every known form: the scratchpad, the daily logs, and ``AGENTS.md``. Pure.
 
-A change gives a new text in which every other line is as it was. Lines that fleet did not write are never moved or
-taken out; of those it wrote, rows that were promoted leave their table, and observations go to the daily logs when the
-page grows beyond ``LINES_MAX``. Into ``AGENTS.md`` goes one rule at a time. Where it cannot be put without guessing, or
-the file would become longer than it may be, nothing is written, and the reason says so.
+A change returns a new text in which every other line is as it was. Lines that fleet did not write are never moved or
+removed; of those it wrote, promoted rows leave their table, and observations go to the daily logs when the page grows
+beyond ``LINES_MAX``. One rule at a time goes into ``AGENTS.md``. Where its place would be a guess, or the file would
+become too long, nothing is written, and the error has the reason.
 
-A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session. A block of ours names its
-session, and the moment, in a comment under its heading. A block without one is a session of its own, as it says: told
-apart by its day and heading, never by counting files.
+A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session. A block of fleet's has a
+comment with its session and time under its heading. A block without one is a session of its own, told apart by its day
+and heading, never by counting files.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
@@ -22,7 +23,7 @@ from fleet.text.markdown import HEADING, Page, Part, Row, rows
 
 FILE = ".agents.local.md"
 LINES_MAX = 300
-"""Above so many lines the scratchpad's auto part is compressed."""
+"""Lines above which the scratchpad's observations are compressed."""
 LINES_LEFT = 200
 SUGGEST, AUTO, OFF = "suggest", "auto", "off"
 OBSERVATIONS = "Session Observations (auto)"
@@ -45,7 +46,7 @@ TEMPLATE = """\
 _DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
 _DIRECTIVE_LINES = 10
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
-_ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?:[ \t]*(?:[—–:|-]+)[ \t]*(?P<topic>.*))?"
+_ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?!\d)[ \t]*[—–:|-]*[ \t]*(?P<topic>.*)"
 _LABEL = (
     r"(?i)[*_]{0,2}(?P<label>done|worked|did(?:n['’]?t| not) work|decided|learned)"
     r"(?:[ \t]{0,4}[*_]{0,2}[ \t]{0,4}:[*_]{0,2}(?P<rest>.*)|[*_]{0,2})"
@@ -65,7 +66,7 @@ _KINDS = {"done": "done", "worked": "worked", "decided": "decided", "learned": "
 
 
 class Entry(NamedTuple):
-    """A row of a section that somebody may promote: what it is, what more is to say, its category, and its line."""
+    """Row that may be promoted, with the number of its line."""
 
     category: str
     item: str
@@ -76,7 +77,7 @@ class Entry(NamedTuple):
     def listed(cls, page: Page, *titles: str) -> "list[Entry]":
         """Return the entries of the sections of these titles, or of the page.
 
-        They are rows of a table, pipe lines, bullets; in a code fence and in brackets or not.
+        Entries are rows of a table, pipe lines or bullets, also in a code fence or in brackets.
         """
         entries: list[Entry] = []
         category = ""
@@ -85,7 +86,7 @@ class Entry(NamedTuple):
         for at, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
-                category = _category(heading[2])
+                category = _NAMED.get(re.sub(r"[^a-z]+", "", heading[2].casefold()).rstrip("s"), "")
                 continue
             after = candidates[at + 1].text.strip() if at + 1 < len(candidates) else ""
             if (
@@ -94,7 +95,7 @@ class Entry(NamedTuple):
                 or re.fullmatch(_RULE, text)
                 or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
             ):
-                continue  # a table's header row is no entry
+                continue  # neither is a table's header row an entry
             if (entry := _entry(text, category)) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries
@@ -104,39 +105,35 @@ class Entry(NamedTuple):
 
 
 class Scratchpad:
-    """The text of a scratchpad: what it says, and what it becomes."""
+    """Scratchpad, given as its text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def mode(self) -> str:
-        """Return how promotion works here, as the first lines say: "suggest" (where none is said), "auto" or "off"."""
+        """Return the mode of promotion in the directive: "suggest" (the default), "auto" or "off"."""
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
-        found = (
-            match[1].lower() for row in first for each in row.comments if (match := re.fullmatch(_DIRECTIVE, each))
-        )
-        wanted = next(found, SUGGEST)
-        return wanted if wanted in (SUGGEST, AUTO, OFF) else SUGGEST
+        directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
+        mode = next((match[1].lower() for match in directives if match), SUGGEST)
+        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
 
     def is_daily(self) -> bool:
-        """Return whether the page was migrated: what happens goes to the daily logs alone."""
+        """Return whether the page was migrated: observations go to the daily logs alone."""
         return DAILY in self._text
 
     def statements(self) -> list[Statement]:
-        """Return what sessions said: observations, and the entries of the session log."""
+        """Return the observations, and the entries of the session log."""
         page = Page.parse(self._text)
-        seen = [row for section in page.named(OBSERVATIONS) for row in page.inside(section)]
-        return [
-            *Statement.observed(seen),
-            *(each for section in page.named(SESSION_LOG) for each in _statements_of_log(page.inside(section))),
-        ]
+        observed = Statement.observed(row for section in page.named(OBSERVATIONS) for row in page.inside(section))
+        logged = (_statements_of_log(page.inside(section)) for section in page.named(SESSION_LOG))
+        return [*observed, *chain.from_iterable(logged)]
 
     def ready(self) -> list[Entry]:
-        """Return the rows that wait under ``## Ready to Promote``, in whatever form they stand."""
+        """Return the rows under ``## Ready to Promote``, in any known form."""
         return Entry.listed(Page.parse(self._text), READY)
 
     def appended_observation(self, line: str) -> str:
-        """Return what is appended for one more observation; for the first one, the page itself."""
+        """Return the text to append for an observation; for the first one, the page itself."""
         if not self._text:
             return f"{TEMPLATE}{line}\n"
         page = Page.parse(self._text)
@@ -148,34 +145,31 @@ class Scratchpad:
 
     def with_rows(self, fresh_rows: Iterable[Entry]) -> str:
         """Return the page with more rows under ``## Ready to Promote``."""
-        made = [_as_row(each.category, each.item, each.detail) for each in fresh_rows]
-        return _with_rows(self._text or TEMPLATE, READY, _READY_HEAD, made)
+        lines = [_as_row(each.category, each.item, each.detail) for each in fresh_rows]
+        return _with_rows(self._text or TEMPLATE, READY, _READY_HEAD, lines)
 
     def without(self, entry: Entry) -> str:
-        """Return the page without one row of ``## Ready to Promote``; as it is where the row is not there."""
+        """Return the page without one row of ``## Ready to Promote``, where it has it."""
         page = Page.parse(self._text)
-        wanted = entry._replace(number=0)
-        gone = next((each.number - 1 for each in Entry.listed(page, READY) if each._replace(number=0) == wanted), None)
-        return self._text if gone is None else page.without([gone])
+        same = (each.number - 1 for each in Entry.listed(page, READY) if each[:-1] == entry[:-1])
+        return page.without([*islice(same, 1)])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
         """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
-        made = _as_row(day, entry.category, entry.item, section, evidence)
-        return _with_rows(self.without(entry), PROMOTED, _PROMOTED_HEAD, [made])
+        row = _as_row(day, entry.category, entry.item, section, evidence)
+        return _with_rows(self.without(entry), PROMOTED, _PROMOTED_HEAD, [row])
 
     def promoted_items(self) -> list[str]:
         """Return the items of the rows under ``## Auto-Promoted``."""
         page = Page.parse(self._text)
-        listed = [
-            row for section in page.named(PROMOTED) for row in page.inside(section) if row.text.strip().startswith("|")
-        ]
-        cells = [Page.cells(row.text) for row in listed if not re.fullmatch(_RULE, row.text.strip())]
-        return [each[2] for each in cells if len(each) >= 3 and each[0].casefold() != "date"]
+        lines = [row.text.strip() for section in page.named(PROMOTED) for row in page.inside(section)]
+        table = [Page.cells(line) for line in lines if line.startswith("|") and not re.fullmatch(_RULE, line)]
+        return [cells[2] for cells in table if len(cells) >= 3 and cells[0].casefold() != "date"]
 
     def compressed(self, day: str) -> tuple[str, list[str]]:
-        """Return the page with its oldest observations moved out, and those lines; as it is at ``LINES_MAX`` or below.
+        """Return the page without its oldest observations, and those lines; as it is at ``LINES_MAX`` or below.
 
-        Only lines whose comment says that fleet wrote them: a person's own stay.
+        Only lines that fleet wrote, by their comment, go.
         """
         page = Page.parse(self._text)
         if len(page.lines) <= LINES_MAX:
@@ -196,16 +190,24 @@ class Scratchpad:
         return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [summary]), taken
 
 
+def session_entry(row: Row) -> tuple[str, str] | None:
+    """Return the day and the topic of the heading that begins an entry of a session log; None for another row."""
+    heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
+    entry = re.fullmatch(_ENTRY, heading[2].strip()) if heading else None
+    if entry is None:
+        return None
+    return f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}", entry["topic"].strip()
+
+
 def _statements_of_log(found: Iterable[Row]) -> list[Statement]:
-    """Return what the entries of a session log say, line by line."""
+    """Return the statements of a session log, a line each."""
     statements: list[Statement] = []
     session = at = kind = ""
     for row in found:
         heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
-        entry = re.fullmatch(_ENTRY, (heading[2] if heading else "").strip())
-        if entry:
-            at = f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}"
-            session = f"@log {at} {(entry['topic'] or '').strip()}"
+        if entry := session_entry(row):
+            at, topic = entry
+            session = f"@log {at} {topic}"
             kind = ""
         elif heading:
             kind = _labelled(heading[2])[0] or kind
@@ -221,7 +223,7 @@ def _statements_of_log(found: Iterable[Row]) -> list[Statement]:
 
 
 def _labelled(line: str) -> tuple[str, str]:
-    """Return the kind that a line of a session's entry is labelled with, "" for none, and what it says."""
+    """Return the kind that labels a line of a session's entry, "" for none, and the rest of the line."""
     match = re.fullmatch(_BULLET, line.rstrip())
     text = (match["text"] if match else line).strip()
     label = re.fullmatch(_LABEL, text)
@@ -248,30 +250,22 @@ def _entry(text: str, category: str) -> Entry | None:
 _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie": BOUNDARY}
 
 
-def _category(title: str) -> str:
-    return _NAMED.get(re.sub(r"[^a-z]+", "", title.casefold()).rstrip("s"), "")
-
-
-def _cell(text: str) -> str:
-    """Return a text as a cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|").replace("`", "'")
-
-
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
 def _as_row(*cells: str) -> str:
-    return f"| {' | '.join(_cell(each) for each in cells)} |"
+    clean = (" ".join(each.split()).replace("|", "\\|").replace("`", "'") for each in cells)
+    return f"| {' | '.join(clean)} |"
 
 
-def _with_rows(text: str, title: str, head: Sequence[str], made: Sequence[str]) -> str:
-    """Return the page with more rows under a title: in the table there, or in one of its own."""
+def _with_rows(text: str, title: str, head: Sequence[str], lines: Sequence[str]) -> str:
+    """Return the page with more rows in the table under a title, or in a new one there."""
     page = Page.parse(text).with_section(title, before=(SESSION_LOG, COMPRESSION_LOG, OBSERVATIONS))
     section = page.named(title)[-1]
     last = page.content_end(section) - 1
     is_table = page.lines[last].lstrip().startswith("|")
     gap = [""] if last > section.heading and not is_table else []
-    return page.inserted(section, made if is_table else [*gap, *head, *made])
+    return page.inserted(section, lines if is_table else [*gap, *head, *lines])
 
 
 AGENTS_FILE = "AGENTS.md"
@@ -286,15 +280,15 @@ _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git
 
 
 class AgentsFile:
-    """The text of ``AGENTS.md``: its rules, and what it becomes."""
+    """``AGENTS.md``, given as its text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def with_rule(self, rule: Entry) -> tuple[str, str]:
-        """Return the file with one rule more in the section of its category, and the heading of that.
+        """Return the file with one more rule in the section of its category, and the heading of that.
 
-        A section that it lacks is added behind the last one of its kind, else at the end.
+        A missing section is added behind the last one of its kind, else at the end.
 
         Raises:
             RefusedError: the file holds a conflict, is no text, or would become too long.
@@ -305,30 +299,30 @@ class AgentsFile:
         if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
             raise _refused("is no UTF-8 text", rule)
         page, title = Page.parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
-        made = [f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"]
+        line = f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"
         section = next((each for each in page.sections if _is_for(each.title, title)), None)
         if section is None:
             kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
             last = kin[-1] if kin else Part("", 3, -1, len(page.lines))
             heading = f"{'#' * last.level} {title}"
-            whole = page.inserted(last, ["", heading, "", *made], _end_of_own(page, last) if kin else 0)
+            after = page.inserted(last, ["", heading, "", line], _end_of_own(page, last) if kin else 0)
         else:
             heading, end = f"{'#' * section.level} {section.title}", _end_of_own(page, section)
             last_line = page.lines[page.content_end(section._replace(end=end)) - 1].lstrip()
-            gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would go on what stands there
-            whole = page.inserted(section, [*gap, *made], end)
-        if (lines := len(whole.splitlines())) > AGENTS_LINES_MAX:
+            gap = [] if last_line[:1] in ("-", "*", "+", "#") else [""]  # else it would continue the paragraph there
+            after = page.inserted(section, [*gap, line], end)
+        if (lines := len(after.splitlines())) > AGENTS_LINES_MAX:
             raise _refused(f"would have {lines} lines, and {AGENTS_LINES_MAX} is the most that it may have", rule)
-        return whole, heading
+        return after, heading
 
     def rules(self) -> list[str]:
-        """Return what the rules of the file say, to know them again."""
+        """Return the texts of the rules."""
         return [f"{each.item} {each.detail}".strip() for each in Entry.listed(Page.parse(self._text))]
 
     def with_daily_logs(self) -> str:
-        """Return the file with the daily log named wherever its memory section names the scratchpad.
+        """Return the file with the daily log named instead of the scratchpad.
 
-        What is about the directive, about rows that wait, or about git stays: those are in the scratchpad still.
+        Lines about the directive, the rows that wait, or git stay: those are in the scratchpad still.
         """
         return "".join(
             line if any(each in line.casefold() for each in _STAYS) else re.sub(_NAME, DAILY_LOG_NAME, line)
@@ -346,7 +340,7 @@ def _is_for(heading: str, title: str) -> bool:
 
 
 def _end_of_own(page: Page, section: Part) -> int:
-    """Return the line where a section's own rows end: at its first heading below."""
+    """Return the line where a section's own rows end, at its first subheading."""
     below = [each.heading for each in page.sections if section.heading < each.heading < section.end]
     return min([*below, section.end])
 
@@ -356,7 +350,7 @@ def _end_of_own(page: Page, section: Part) -> int:
 LOGS = ".agents/logs"
 LOG_DAYS = 7
 LOG_BYTES_MAX = 1024 * 1024
-"""So much of one day's log is read."""
+"""Bytes of one day's log that are read."""
 
 _LOG_TITLES = {
     "done": "What Changed",
@@ -366,9 +360,9 @@ _LOG_TITLES = {
     "decided": "Decisions Made",
     "observed": "Observations (auto)",
 }
-"""Heading of each kind of thing that a block says, in their order."""
+"""Heading of each kind of statement of a block, in their order."""
 _GATHERED = "## Session 00:00 UTC"
-"""Heading of a block of lines that were moved here: of no session of its own, at no time that is known."""
+"""Heading of a block of lines that were moved here: of no session, at an unknown time."""
 _LOG_FILE = r"(\d{4}-\d{2}-\d{2})\.md"
 _LOG_SESSION = r"(?i)##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*"
 _NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
@@ -378,9 +372,9 @@ class Block(NamedTuple):
     """One session's block of a daily log.
 
     Attributes:
-        at: the minute, or the day where it tells no time.
-        stamp: the moment to the second, "" in a block that fleet did not write.
-        is_whole: it says more than what was observed.
+        at: the minute, or the day alone.
+        stamp: the time to the second, "" in a block that fleet did not write.
+        is_whole: it has more than observations.
     """
 
     session: str
@@ -391,14 +385,14 @@ class Block(NamedTuple):
 
     @property
     def sessions(self) -> frozenset[str]:
-        """Keys of the sessions that it is about: its own, or in one that only gathers observations, theirs."""
+        """Keys of its sessions: its own, or those of the observations that it only gathers."""
         if not self.session.startswith("@") or self.is_whole:
             return frozenset((self.session,))
         return frozenset(each.session for each in self.statements)
 
     @property
     def ends_ms(self) -> int:
-        """The moment it was written at the latest, milliseconds since 1970; 0 when it is not known."""
+        """Latest possible time of writing, milliseconds since 1970; 0 for unknown."""
         if self.stamp:
             return dates.to_ms(self.stamp) or 0
         found = dates.to_ms(self.at) or 0
@@ -406,7 +400,7 @@ class Block(NamedTuple):
 
 
 class DailyLog:
-    """One day's log: its blocks, and what is appended for another."""
+    """One day's log, given as its text."""
 
     def __init__(self, day: str, text: str = "") -> None:
         self.path = f"{LOGS}/{day}.md"
@@ -414,17 +408,17 @@ class DailyLog:
 
     @staticmethod
     def day_of(path: str) -> str:
-        """Return the day of a log, by its file's name; "" for another file."""
+        """Return the day in the name of a log's file; "" for another file."""
         found = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
         return found[1] if found and dates.to_ms(found[1]) is not None else ""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]]) -> str:
-        """Return what is appended for a session's block.
+        """Return the text to append for a session's block.
 
-        ``whose``: with the moment, in UTC, to the second.
-        ``told``: kind (done, worked, failed, learned, decided) to texts; observed: lines as they are to stand.
+        ``whose``: with the time, in UTC, to the second.
+        ``by_kind``: texts of done, worked, failed, learned, decided; of observed, whole lines.
         """
         lines = [f"## Session {whose.at[11:16]} UTC", "", whose.comment(), ""]
         for kind, title in _LOG_TITLES.items():
@@ -433,7 +427,7 @@ class DailyLog:
         return self._title_or_gap() + "\n".join(lines) + "\n"
 
     def appended_observation(self, whose: Whose, line: str) -> str:
-        """Return what is appended for an observation: the line alone where its session's observations are the last."""
+        """Return the text to append for an observation: the line alone where its session's observations are last."""
         last = self._text[self._text.rfind("\n## ") + 1 :]
         at = last.rfind("\n### ")
         if (
@@ -445,7 +439,7 @@ class DailyLog:
         return self.appended_block(whose, {"observed": (line,)})
 
     def appended_lines(self, lines: Iterable[str], *, is_observed: bool) -> str:
-        """Return what is appended for lines that were moved here, as they stood."""
+        """Return the text to append for lines that are moved here unchanged."""
         title = [f"### {_LOG_TITLES['observed']}", ""] if is_observed else []
         return self._title_or_gap() + "\n".join([_GATHERED, "", *title, *lines, ""]) + "\n"
 
@@ -457,17 +451,17 @@ class DailyLog:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def blocks(self) -> list[Block]:
-        """Return the sessions' blocks, in their order."""
+        """Return the sessions' blocks."""
         page = Page.parse(self._text[:LOG_BYTES_MAX])
         found: list[Block] = []
-        met = Counter[str]()
+        seen = Counter[str]()
         by_place = {row.number - 1: row for row in page.rows}
         for section in page.sections:
             heading = by_place[section.heading]
             if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
-            met[title := heading.text.strip().lstrip("# ")] += 1
-            unnamed = f"@block {self._day} {title}{f' {met[title]}' if met[title] > 1 else ''}"
+            seen[title := heading.text.strip().lstrip("# ")] += 1
+            unnamed = f"@block {self._day} {title}{f' {seen[title]}' if seen[title] > 1 else ''}"
             found.append(self._block(unnamed, match["time"] or "", [heading, *page.inside(section)]))
         return found
 
@@ -482,7 +476,7 @@ class DailyLog:
 
 
 def _statements_of_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Statement], set[str]]:
-    """Return what the rows of a block say, and of what kinds that is."""
+    """Return the statements of a block, and their kinds."""
     statements: list[Statement] = []
     kinds: set[str] = set()
     kind, observed = "", list[Row]()

@@ -1,13 +1,12 @@
-"""Consolidation of daily logs into topics: the lock file, the three gates, and the four phases that make a plan. Pure.
+"""Consolidation of daily logs into topics: the lock file, the three gates, and the four phases of a plan. Pure.
 
-Orient reads the index and the topic files, gather the daily logs, consolidate merges what they say into topics, prune
-and index brings the index up to date. The result is a plan, the texts of files as they are to be: nothing is written
-here, no file is ever removed, and the same input gives the same plan; after it was carried out, an empty one.
+Orient reads the index and the topic files, gather the daily logs, consolidate merges their statements into topics,
+prune and index updates the index. The result is a plan, the new texts of files: nothing is written here, no file is
+ever removed, and the same input gives the same plan; once it was applied, an empty one.
 
-A topic file of ``.agents/topics`` is front matter, a title, and What, Where, Why, Example, History. Of one that is
-there, only its History grows and its day of change moves; everything else is as its writers left it. The index,
-``.agents/local.md``, is one line for each topic, between the lines that people put there. A monolithic scratchpad is
-migrated to all of these.
+A topic file of ``.agents/topics`` is front matter, a title, and What, Where, Why, Example, History. Of an existing one
+only the History grows and the day of change moves. The index, ``.agents/local.md``, has one line for each topic,
+between the lines that people put there. A monolithic scratchpad is migrated to all of these.
 """
 
 import json
@@ -30,9 +29,9 @@ LOCK = homes.LOCK
 HOURS_MIN = 24
 SESSIONS_MIN = 5
 STALE_MINUTES = 30
-"""A lock that is older by anything is stale."""
+"""A lock that is older is stale."""
 RECURRED_MIN = 2
-"""Separate sessions in which something must have come up to become a topic."""
+"""Separate sessions of a recurrence that becomes a topic."""
 AUTO, FORCE = "auto-consolidation", "force-consolidation"
 
 _HOUR_MS = 3_600_000
@@ -76,9 +75,8 @@ class Lock(NamedTuple):
     """Content of a lock file.
 
     Attributes:
-        last_ms: when was consolidated last, milliseconds since 1970; 0: never, or nobody knows.
-        by: who holds it, "" for nobody.
-        at_ms: since when, 0 where it is free or does not say.
+        last_ms: time of the last consolidation, milliseconds since 1970; 0: never, or unknown.
+        by: its holder, "" for nobody; ``at_ms``: since when, 0 for unknown.
         trouble: why it cannot be read, "" where it can.
     """
 
@@ -89,9 +87,9 @@ class Lock(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes) -> "Lock":
-        """Return what a lock file says, in every known form: milliseconds or seconds, floats, times, keys left out.
+        """Return a lock file in any known form: milliseconds or seconds, floats, times, keys left out.
 
-        Never raises. A file that cannot be read is in ``trouble``, and open to nobody who does not force it.
+        Never raises: why a file cannot be read is in ``trouble``, and only force passes that.
         """
         if not data.strip():
             return cls() if not data else cls(trouble="is empty")
@@ -101,7 +99,7 @@ class Lock(NamedTuple):
             return cls(trouble="holds no JSON, or half of it")
         if not isinstance(found, dict):
             return cls(trouble="holds no JSON object")
-        if found and found.keys().isdisjoint(_FIELDS):  # somebody's own: it may be held, and nobody could tell
+        if found and found.keys().isdisjoint(_FIELDS):  # another tool's: it may be held, and nobody could tell
             return cls(trouble=f"has none of the fields {', '.join(_FIELDS)}")
         last, by, at = (found.get(name) for name in _FIELDS)
         if last is not None and not _ms(last) and last not in (0, ""):
@@ -111,22 +109,19 @@ class Lock(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """True where somebody took it and did not give it back."""
+        """True where it was taken and not released."""
         return bool(self.by or self.at_ms)
 
     def last_before(self, now_ms: int) -> int:
-        """Return when was consolidated last; 0 for never, and by a clock a day ahead: that must close no gate."""
+        """Return the last consolidation; 0 for never, and for a time a day ahead, which must close no gate."""
         return self.last_ms if 0 < self.last_ms <= now_ms + HOURS_MIN * _HOUR_MS else 0
 
     def is_live(self, now_ms: int) -> bool:
-        """Return whether its holder may still be at work.
-
-        A lock of the future is as stale as an old one: a clock was wrong, and nobody holds it for so long.
-        """
+        """Return whether its holder may still be at work; a lock of the future is as stale as an old one."""
         return self.is_taken and abs(now_ms - self.at_ms) <= STALE_MINUTES * _MINUTE_MS
 
     def render(self) -> bytes:
-        """Return the bytes of the file, as they are documented."""
+        """Return the bytes of the file."""
         fields = zip(_FIELDS, (self.last_ms or None, self.by or None, self.at_ms or None), strict=True)
         return json.dumps(dict(fields)).encode() + b"\n"
 
@@ -147,8 +142,8 @@ class Gates(NamedTuple):
 
     Attributes:
         hours: since the last one; None: there was none.
-        holder: who holds the lock, "" for nobody.
-        trouble: why nobody can tell, "" for nothing.
+        holder: of the lock, "" for nobody.
+        trouble: why the lock file cannot be read.
     """
 
     hours: float | None
@@ -158,10 +153,7 @@ class Gates(NamedTuple):
 
     @classmethod
     def of(cls, lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
-        """Return how the gates stand.
-
-        ``own``: the key of the session that asks: it has not ended yet, and does not count.
-        """
+        """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
         sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
@@ -189,12 +181,12 @@ class Gates(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic file as it was read.
+    """Parsed topic file.
 
     Attributes:
-        type: pattern, gotcha or preference; "" where the front matter does not say.
-        texts: what it says, a text for each thing: its title and What; or the entries of a list.
-        sessions: keys of the sessions that its History names.
+        type: pattern, gotcha, preference, or "".
+        texts: its title and What; or the entries of a list.
+        sessions: keys of the sessions in its History.
         trouble: why it is left as it is, "" for nothing.
     """
 
@@ -208,7 +200,7 @@ class Topic(NamedTuple):
 
     @classmethod
     def read(cls, path: str, data: bytes) -> "Topic":
-        """Return a topic file, taken apart. Never raises: what stands in the way is in ``trouble``."""
+        """Return a parsed topic file. Never raises: an obstacle is in ``trouble``."""
         if len(data) > FILE_BYTES_MAX:
             return cls(path, trouble=f"is larger than the {FILE_BYTES_MAX:,} bytes that are read")
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -233,16 +225,13 @@ class Topic(NamedTuple):
 
     @property
     def seen(self) -> str:
-        """In how many sessions, as a pointer says it; "" where none is named."""
+        """Number of sessions in the form of a pointer; "" for none."""
         count = len(self.sessions)
         return f"(seen {count} session{'' if count == 1 else 's'})" if count else ""
 
     @staticmethod
     def fresh(found: Recurrence, taken: Collection[str]) -> tuple[str, str]:
-        """Return the path and the text of a new topic file about something that recurred.
-
-        ``taken``: paths of the others.
-        """
+        """Return the path and the text of a new topic file for a recurrence; ``taken``: paths of the others."""
         spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
         first, *later = found.sessions
         days = {each.session: each.at[:10] for each in reversed(found.statements)}
@@ -262,7 +251,7 @@ class Topic(NamedTuple):
         return _free_path(_title_of(found.text), taken), text
 
     def merged(self, text: str, statements: Iterable[Statement]) -> str:
-        """Return the file's text with a History line for each session that it does not name yet."""
+        """Return the file's text with a History line for each new session."""
         firsts: dict[str, str] = {}
         for each in sorted(statements, key=lambda each: (each.at, each.session)):
             firsts.setdefault(_mark(each.session), each.at[:10])
@@ -302,7 +291,7 @@ def _sessions(page: Page) -> list[str]:
 
 
 def _free_path(title: str, taken: Collection[str]) -> str:
-    """Return the path of a new topic file, which none of the others has."""
+    """Return a free path for a new topic file."""
     words = re.sub(r"[^\w]+", "-", title.casefold()).strip("-_")
     name = words if len(words) <= _SLUG_CHARS_MAX else words[:_SLUG_CHARS_MAX].rpartition("-")[0] or words[:20]
     path, number = f"{FOLDER}/{name or 'topic'}.md", 2
@@ -312,13 +301,13 @@ def _free_path(title: str, taken: Collection[str]) -> str:
 
 
 def _title_of(text: str) -> str:
-    """Return the title of what a text says: its first clause."""
+    """Return the first clause of a text as a title."""
     first = re.split(r"\s[—–]\s|;\s", text, maxsplit=1)[0].strip().rstrip(".")
     return fitting(first[:1].upper() + first[1:] if "`" not in first[:2] else first, _TITLE_CHARS_MAX)
 
 
 def _type_of(found: Recurrence) -> str:
-    """Return the type of the topic that something recurring becomes."""
+    """Return the type of a recurrence's topic."""
     kinds = {each.kind for each in found.statements}
     likes = says(found.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
     if "decided" in kinds or likes:
@@ -355,7 +344,7 @@ def _with_updated(lines: list[str], day: str) -> list[str]:
 
 
 class _Indexed(NamedTuple):
-    """The index as it is to be, and its pointers that went: stale, contradicted, or for lack of room."""
+    """New text of the index, its dropped pointers, and the number of topics without room."""
 
     text: str
     dropped: tuple[str, ...] = ()
@@ -365,8 +354,8 @@ class _Indexed(NamedTuple):
 def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
     """Return the index with one pointer for each topic, within its limits.
 
-    ``topics``: all of them; those in trouble keep the pointer they have.
-    ``contradicted``: paths of the topics that a newer one says the opposite of.
+    ``topics``: all of them; those with trouble keep their pointer.
+    ``contradicted``: paths of the topics that a newer one contradicts.
     """
     known = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
     kept: list[str] = []
@@ -378,12 +367,12 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
             dropped.append(title)
             continue
         pointed.add(path)
-        # The words of a pointer are as somebody wrote them; only the number is as it is now.
+        # Only the number of a pointer is updated; its words may be a person's.
         seen = known[path].seen if path in known else ""
         kept.append(_SEEN.sub(seen, line, count=1) if seen else line)
     while not _has_room(kept) and (at := _first_to_drop(kept, known)) is not None:
         dropped.append(_pointed_to(kept.pop(at))[0])
-    # Those that more sessions met are first in line where there is no room for all.
+    # Where there is no room for all, topics of more sessions come first.
     rest = [each for path, each in known.items() if path not in pointed and not each.trouble]
     left_out = 0
     for each in sorted(rest, key=lambda each: (-len(each.sessions), each.path)):
@@ -425,7 +414,7 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
 
 
 def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
-    """Return the pointer to drop first: the one that the fewest sessions met, the oldest of equals."""
+    """Return the pointer to drop first: that of the fewest sessions, of equals the oldest."""
     found = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
     candidates = [(len(each.sessions), each.updated, -at, at) for at, each in found if each is not None]
     return min(candidates)[-1] if candidates else None
@@ -438,10 +427,10 @@ class Plan(NamedTuple):
     """Plan of a consolidation.
 
     Attributes:
-        files: path to the text that it is to have, of those alone that change.
-        phases: the four, by name: what it read, changed and left, in words.
+        files: new text of each changed file, by path.
+        phases: report of each of the four, by name.
         merged: titles of topics that have more sessions now.
-        flagged: what reads as a directive: kept in the logs, and no topic by itself.
+        flagged: recurrences that read as directives: kept in the logs, and no topics by themselves.
     """
 
     files: dict[str, str]
@@ -459,11 +448,11 @@ class Plan(NamedTuple):
         absolute: Callable[[str, str], str],
         taken_back: Sequence[str] = (),
     ) -> "Plan":
-        """Return what these daily logs change about the topics and the index.
+        """Return the changes of the topics and the index by these daily logs.
 
-        ``absolute``: returns a text with its relative dates made absolute, given the day it was said. They are made so
-            before anything is compared: what became a topic would be a new one each time else.
-        ``taken_back``: texts of topics that somebody took back: what says the same does not become one again.
+        ``absolute``: returns a text with absolute dates, given its day. They are made absolute before texts are
+            compared: else a topic would be a new one each time.
+        ``taken_back``: texts of topics that were undone: a text that says the same becomes none again.
         """
         known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
         numbered = [(path, text) for path, each in known.items() for text in each.texts]
@@ -509,7 +498,7 @@ def _merged(
     matched: Mapping[int, Sequence[Statement]],
     files: Mapping[str, bytes],
 ) -> dict[str, str]:
-    """Return the topics that more sessions have met, as they are to be."""
+    """Return the new texts of the topics that have more sessions now."""
     by_topic: dict[str, list[Statement]] = {}
     for number, statements in matched.items():
         if number < len(numbered):
@@ -521,7 +510,7 @@ def _merged(
 
 
 def _contradicted(known: Iterable[Topic]) -> set[str]:
-    """Return the paths of the topics that a newer one says the opposite of."""
+    """Return the paths of the topics that a newer one contradicts."""
     single = [each for each in known if 0 < len(each.texts) <= 2]
     found = set()
     for pair in similarity.alike(tuple(each.texts[-1] for each in single)):
@@ -531,32 +520,23 @@ def _contradicted(known: Iterable[Topic]) -> set[str]:
     return found
 
 
-# --- what is worth keeping --------------------------------------------------------------------------------------------
+# --- gathering ------------------------------------------------------------------------------------------------------
 
 
 def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]:
-    """Return what the logs say that may be worth a topic, and how much was skipped for which reason."""
-    kept: list[Statement] = []
-    skipped: dict[str, int] = {}
-    for block in blocks:
-        for each in block.statements:
-            if why := _skip_reason(each):
-                skipped[why] = skipped.get(why, 0) + 1
-            else:
-                kept.append(each)
-    return kept, skipped
+    """Return the statements that may become topics, and the number of those skipped for each reason."""
+    judged = [(each, _skip_reason(each)) for block in blocks for each in block.statements]
+    return [each for each, why in judged if not why], Counter(why for _, why in judged if why)
 
 
 def _skip_reason(statement: Statement) -> str:
-    """Return why an entry of a daily log is not worth a topic; "" for one that may be."""
+    """Return why an entry of a daily log becomes no topic; "" for one that may."""
     if statement.has_secret:
         return "a secret"
-    if statement.kind in ("done", "commit"):
+    if statement.kind in ("done", "commit") or (says(statement.text, "once") and not says(statement.text, "transient")):
         return "a one-time event"
     if says(statement.text, "transient"):
         return "a transient state"
-    if says(statement.text, "once"):
-        return "a one-time event"
     if _is_snippet(statement.text):
         return "a code snippet"
     return ""
@@ -576,22 +556,17 @@ def _is_snippet(text: str) -> bool:
 BACKUP = ".agents.local.md.backup"
 
 _STAYS = (auto_reflect.READY, auto_reflect.PROMOTED)
-_ENTRY = re.compile(r"#{1,6}[ \t]+(?:session[ \t:]+)?\[?(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})\]?(?!\d).*", re.IGNORECASE)
 _TYPE_OF = {"preference": "preference", "gotcha": "gotcha", "dead end": "gotcha", "boundarie": "gotcha"}
 
 
 class Migration:
-    """Migration of a monolithic scratchpad.
+    """Plan of the migration of a monolithic scratchpad.
 
-    Attributes:
-        files: path to the text that it is to have; none where it was migrated already, and holds nothing more to move.
+    ``files``: new text of each file, by path; none where there is nothing to move.
     """
 
     def __init__(self, text: str, now: Mapping[str, str], today: str) -> None:
-        """Plan what goes where.
-
-        ``now``: path to text of the daily logs, the topic files and the index that are there.
-        """
+        """Plan the new files; ``now``: texts of the daily logs, the topic files and the index, by path."""
         self._page, self._now, self._today = Page.parse(text), now, today
         self.files: dict[str, str] = {}
         self._more = Counter[str]()  # lines that daily logs have more, by path
@@ -610,25 +585,25 @@ class Migration:
 
     @property
     def report(self) -> list[str]:
-        """Report, a line for each file: how many lines it has, or how many more."""
+        """Report: the number of lines, or of additional lines, of each file."""
         sizes = {path: f"{len(text.splitlines())} lines" for path, text in self.files.items()}
         sizes |= {path: f"{number} lines more" for path, number in self._more.items()}
         return [f"{path}: {size}" for path, size in sizes.items()]
 
     def lost(self) -> list[str]:
-        """Return the lines of the old file that are in no new one: of a plan that may be carried out, none."""
+        """Return the lines of the old file that are in no new one; a plan with such lines must not be applied."""
         new = {line.strip() for text in self.files.values() for line in text.splitlines()}
         return [each.strip() for each in self._page.lines if each.strip() and each.strip() not in new]
 
     def _is_to_move(self, section: Part) -> bool:
-        """Return whether a section goes elsewhere: all but a page's title, and the rows that wait or were promoted."""
+        """Return whether a section moves: all but a page's title, and the rows that wait or were promoted."""
         if any(section in self._page.named(title) for title in _STAYS):
             return False
         logs = (auto_reflect.SESSION_LOG, auto_reflect.OBSERVATIONS)
         return section.level > 1 or any(section in self._page.named(title) for title in logs)
 
     def _move(self, section: Part) -> str:
-        """Put the lines of a section where they go; return its heading for the index, and a pointer to them."""
+        """Put the lines of a section into their files; return its heading for the index, and a pointer to them."""
         lines = [line.rstrip("\r\n") for line in self._page.lines[section.heading : section.end]]
         rest, days = lines[1:], list[str]()
         for title, part in ((auto_reflect.SESSION_LOG, _by_entry), (auto_reflect.OBSERVATIONS, _by_day)):
@@ -656,12 +631,11 @@ _Parted = tuple[list[str], list[tuple[str, list[str]]]]
 
 def _by_entry(lines: list[str]) -> _Parted:
     """Return the lines of a session log that belong to no entry, and its entries, each with its day."""
-    code = {row.number - 1 for row in rows("\n".join(lines)) if row.is_code}
+    begins = {row.number - 1: entry[0] for row in rows("\n".join(lines)) if (entry := auto_reflect.session_entry(row))}
     rest, found = list[str](), list[tuple[str, list[str]]]()
     for at, line in enumerate(lines):
-        match = _ENTRY.fullmatch(line.strip()) if at not in code else None
-        if match:
-            found.append((f"{match[1]}-{int(match[2]):02}-{int(match[3]):02}", []))
+        if at in begins:
+            found.append((begins[at], []))
         (found[-1][1] if found else rest).append(line)
     return rest, found
 
@@ -676,7 +650,7 @@ def _by_day(lines: list[str]) -> _Parted:
 
 
 def _as_it_stood(title: str, lines: list[str], today: str) -> str:
-    """Return a topic file with these lines as they stood."""
+    """Return a topic file with these lines unchanged."""
     key = re.sub(r"[^a-z ]+", "", title.casefold()).strip().removesuffix("s")
     top = _front(_TYPE_OF.get(key, "pattern"), today, today)
     body = "\n".join(lines).strip("\n")
