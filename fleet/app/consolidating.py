@@ -115,7 +115,7 @@ class _Migrated(NamedTuple):
     diff: str
 
 
-# --- a session's end -------------------------------------------------------------------------------------------------
+# --- a session's end ------------------------------------------------------------------------------------------------
 
 
 def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closed:
@@ -195,7 +195,7 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
     return workspace.files.lock(workspace.local / "locks" / "scratchpad.lock", _LOCK_WAIT_S)
 
 
-# --- what several sessions said --------------------------------------------------------------------------------------
+# --- what several sessions said -------------------------------------------------------------------------------------
 
 
 def suggest(workspace: Workspace, agent: str) -> _Suggested:
@@ -397,7 +397,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
     return len(moved)
 
 
-# --- consolidation ---------------------------------------------------------------------------------------------------
+# --- consolidation --------------------------------------------------------------------------------------------------
 
 
 def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
@@ -563,7 +563,7 @@ def _lock(workspace: Workspace) -> Lock:
     return Lock.read(workspace.files.read(path))
 
 
-# --- migration --------------------------------------------------------------------------------------------------------
+# --- migration ------------------------------------------------------------------------------------------------------
 
 
 def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migrated:
@@ -644,7 +644,7 @@ def _begin_to_count(workspace: Workspace) -> None:
         workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
 
 
-# --- what they share -------------------------------------------------------------------------------------------------
+# --- what they share ------------------------------------------------------------------------------------------------
 
 
 def _text(workspace: Workspace, path: str) -> str:

@@ -206,7 +206,7 @@ def _of_promotion(workspace: Workspace, waiting: promotion.Waiting) -> Item:
     )
 
 
-# --- a decision ------------------------------------------------------------------------------------------------------
+# --- a decision -----------------------------------------------------------------------------------------------------
 
 
 def _find(workspace: Workspace, prefix: str) -> Entry:

@@ -90,7 +90,7 @@ class _History(NamedTuple):
     troubles: list[str]
 
 
-# --- who is asked -----------------------------------------------------------------------------------------------------
+# --- who is asked ---------------------------------------------------------------------------------------------------
 
 
 class Choice:
@@ -170,7 +170,7 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     yield "ok", f"{summary}{f'; {deferred:,} deferred to a later day' if deferred else ''}"
 
 
-# --- one session ------------------------------------------------------------------------------------------------------
+# --- one session ----------------------------------------------------------------------------------------------------
 
 
 def reflect(
@@ -349,7 +349,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest
     return answer
 
 
-# --- sessions that ended, and those of the past --------------------------------------------------------------------
+# --- sessions that ended, and those of the past ---------------------------------------------------------------------
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:

@@ -226,7 +226,7 @@ def _fingerprint(workspace: Workspace, agent: str) -> str:
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-# --- the phases -------------------------------------------------------------------------------------------------------
+# --- the phases -----------------------------------------------------------------------------------------------------
 
 
 def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -359,7 +359,7 @@ PHASES: dict[str, _Act] = {
 """Phases of a sleep, in this order."""
 
 
-# --- after a host's events --------------------------------------------------------------------------------------------
+# --- after a host's events ------------------------------------------------------------------------------------------
 
 
 def make_ready(call: Call) -> str:

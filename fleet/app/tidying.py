@@ -134,7 +134,7 @@ def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: b
     return done
 
 
-# --- the notebook -----------------------------------------------------------------------------------------------------
+# --- the notebook ---------------------------------------------------------------------------------------------------
 
 
 class _Line(NamedTuple):
@@ -322,7 +322,7 @@ def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-# --- applying ---------------------------------------------------------------------------------------------------------
+# --- applying -------------------------------------------------------------------------------------------------------
 
 
 def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Run:

@@ -68,7 +68,7 @@ _WHERE_MAX = 8
 _SECTIONS = {"pattern": "Patterns", "gotcha": "Gotchas", "preference": "Preferences"}
 
 
-# --- the lock file ----------------------------------------------------------------------------------------------------
+# --- the lock file --------------------------------------------------------------------------------------------------
 
 
 class Lock(NamedTuple):
@@ -420,7 +420,7 @@ def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
     return min(candidates)[-1] if candidates else None
 
 
-# --- the phases -------------------------------------------------------------------------------------------------------
+# --- the phases -----------------------------------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):

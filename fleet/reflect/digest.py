@@ -1,15 +1,14 @@
-"""Digest of a session: what a reflector reads of a transcript, screened, within a budget of tokens.
+"""Digest of a session for a reflector: its transcript, screened, within a budget of tokens.
 
-The first and the last tenth are whole. Of what is between, the person's words come first, then what was refused and
-stopped, failures with the success that came next, what the agent concluded, what else it said, what it called; the
-output of tools is dropped first. What was left out is said. Every row has the number of its line in the transcript.
+The first and the last tenth are whole. Between them the person's words come first, then refused and stopped calls,
+failures with the next success, conclusions of the agent, its other words, its calls; the output of tools is dropped
+first. The digest counts what it leaves out. Every row has the number of its line in the transcript. All of it is
+untrusted text: nothing here acts on it, and host frames in it are made inert.
 
-All of it is somebody else's text: nothing here acts on it, and no host's frame in it is left alive.
-
-The same session tells what supports a reflector's words (``Support``). What a document says, or a tool's output,
-supports nothing: it may have been written so that an agent remembers it. A statement is supported where its quotation
-stands in what a person typed (or in a failure that was mended), and its own words are those of the person or of the
-commands, not rather those of something that was only read. In doubt it is not supported, and waits for a person.
+The session also supports a reflector's statements (``Support``). Documents and the output of tools support nothing:
+they may have been written so that an agent remembers them. A statement is supported where its quotation is part of
+what a person typed (or of a failure that was fixed), and its own words are those of the person or of the commands,
+rather than those of a text that was only read. In doubt it is not supported, and waits for a person.
 """
 
 import re
@@ -28,7 +27,7 @@ from fleet.text.similarity import is_stop
 TOKENS_MAX = 24_000
 _EDGE_SHARE = 0.1
 _EDGE_BUDGET_SHARE = 0.3
-"""So much of the budget the first tenth may take, and the last one."""
+"""Share of the budget for the first tenth, and for the last one."""
 _HEAD_TOKENS = 120
 _WHOLE_CHARS_MAX = 6_000
 _RANKS = {
@@ -42,11 +41,11 @@ _RANKS = {
     "host": ("messages of the host", 300),
     "output": ("outputs of tools", 400),
 }
-"""Kinds of rows in a session, the most telling first: the name of each, and how much of one is kept, characters."""
+"""Kinds of rows, the most telling first: the plural name, and the characters kept of one."""
 
 
 class Digest(NamedTuple):
-    """Text for a reflector: rows of ``[line] who: what``, and in a sentence what there was no room for, or ""."""
+    """Text for a reflector: rows of ``[line] who: what``, and a sentence about what did not fit, or ""."""
 
     text: str
     tokens: int
@@ -64,7 +63,7 @@ class Digest(NamedTuple):
             room -= int(tokens_max * _EDGE_BUDGET_SHARE) - left
         between = [number for number in range(len(rows)) if number not in kept]
         for rank in _RANKS:
-            # The newest first: what a session came to stands near its end.
+            # The newest first: the result of a session is near its end.
             wanted = [number for number in reversed(between) if rows[number].rank == rank]
             room = _take(rows, wanted, room, kept, is_whole=False)
         left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
@@ -82,7 +81,7 @@ class _Row(NamedTuple):
 
 
 def _tokens(text: str) -> int:
-    """Return about how many tokens a text is: four letters each, and one for each sign beyond ASCII."""
+    """Return the approximate tokens of a text: one for four ASCII characters, one for each other."""
     if text.isascii():
         return len(text) // 4 + 1
     wide = sum(char > "\x7f" for char in text)
@@ -90,7 +89,7 @@ def _tokens(text: str) -> int:
 
 
 def _take(rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], *, is_whole: bool) -> int:
-    """Keep what there is room for; return the room that is left. In a part that is to be whole, output goes first."""
+    """Keep the rows that fit; return the room that is left. In a part that is to be whole, output is dropped first."""
     order = list(_RANKS)
     ranked = sorted(wanted, key=lambda number: order.index(rows[number].rank)) if is_whole else wanted
     for number in ranked:
@@ -106,7 +105,7 @@ def _take(rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int
 
 
 def _shown(row: _Row, chars_max: int) -> str:
-    """Return a row as it is read: screened first, then cut."""
+    """Return a row as text, screened first, then cut."""
     clean = screening.screen(row.text, home=str(Path.home())).text
     text = "\n    ".join(line.rstrip() for line in clean.strip().split("\n") if line.strip())
     if len(text) > chars_max:
@@ -137,7 +136,7 @@ def _rows(events: Sequence[Event]) -> list[_Row]:
 
 
 def _conclude(rows: list[_Row]) -> None:
-    """Mark the last thing that the agent said before a person speaks: what it concluded."""
+    """Rank the agent's last words before a person speaks as its conclusion."""
     if rows and rows[-1].rank == "agent":
         rows[-1] = rows[-1]._replace(rank="concluded")
 
@@ -163,10 +162,10 @@ def _result(event: Event, call: Event | None, failing: set[str]) -> _Row:
 
 _QUOTE_WORDS_MIN = 3
 _LESSON_SHARE_MIN = 0.34
-"""So much of a lesson's words stand in its quotation, or in the commands around it."""
+"""Share of a lesson's words that its quotation, or the commands around it, must have."""
 _NOTE_SHARE_MIN = 0.5
 _READ_SHARE_MAX = 0.6
-"""A statement of which more stands in one place that was only read is what that place says."""
+"""Share of a statement's words from which on it may be copied from a text that was only read."""
 _WINDOW_WORDS = 60
 _pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
 _BLOCK = re.compile(
@@ -177,7 +176,7 @@ _ENDS_PASTE = re.compile(r"^(?:-{3,}|={3,})\s*$")
 
 
 class Support:
-    """Support that a session gives to statements, read once."""
+    """Support for statements in a session."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         typed, read, done = list[str](), list[str](), list[str]()
@@ -234,7 +233,7 @@ class Support:
         return self._only_read(words, [*self._read, *self._printed])
 
     def _only_read(self, words: set[str], places: Iterable[set[str]]) -> str:
-        """Return that a statement is rather what something says that was only read, "" where it is not."""
+        """Return that a statement is closer to a text that was only read than to the person's words; "" otherwise."""
         own = _share(words, set(_stems(self._said)))
         most = max((_share(words, window) for window in places), default=0.0)
         return "it is what a document or a tool's output says" if most > max(own, _READ_SHARE_MAX) else ""
@@ -246,9 +245,9 @@ def wants_to_be_obeyed(text: str) -> bool:
 
 
 def unpasted(prompt: str) -> str:
-    """Return a prompt up to what was pasted into it; a paragraph that announces something is the last of theirs.
+    """Return the person's own words in a prompt, up to a paste or the paragraph that announces one.
 
-    Another agent's message, code in fences, quoted lines and what a host put in are not theirs either.
+    Another agent's message, code in fences, quoted lines and a host's text are left out.
     """
     if Prompt(prompt).own_words()[0]:
         return ""
@@ -282,7 +281,7 @@ def runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
 
 
 def _mended(ran: Iterable[tuple[Event, Event]]) -> set[str]:
-    """Return the families of commands that failed and worked later."""
+    """Return the families of commands that failed and succeeded later."""
     failing, mended = set[str](), set[str]()
     for call, result in ran:
         family = shell.Command(call.about).family
@@ -294,7 +293,7 @@ def _mended(ran: Iterable[tuple[Event, Event]]) -> set[str]:
 
 
 def _windows(text: str) -> Iterator[set[str]]:
-    """Yield the words of a text, so many at a time, each half of them twice."""
+    """Yield overlapping windows of the words of a text."""
     words = list(_stems(text))
     step = _WINDOW_WORDS // 2
     for at in range(0, max(1, len(words) - step), step):
@@ -306,12 +305,12 @@ def _share(words: set[str], among: Iterable[str]) -> float:
 
 
 def _flat(text: str) -> str:
-    """Return the words of a text alone: how it is set, quoted or broken into lines says nothing."""
+    """Return the words of a text, without its punctuation and line breaks."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _stems(text: str) -> Iterator[str]:
-    """Yield the telling words of a text by their beginnings; of scripts without spaces, each pair of signs."""
+    """Yield the prefixes of the words of a text, without stop words; of scripts without spaces, each bigram."""
     for word in re.findall(r"\w+", text.lower()):
         if word.isascii() or all(map(is_letter, word)):
             if len(word) > 2 and not is_stop(word):

@@ -350,7 +350,7 @@ def _with_notes(page: Page, fresh: Sequence[str], agent: str) -> str:
     return page.with_lines(len(page.lines), [*gap, f"## {_NOTES}", *fresh])
 
 
-# --- the user model, and the next checks ------------------------------------------------------------------------------
+# --- the user model, and the next checks ----------------------------------------------------------------------------
 
 
 class UserModel:

@@ -1,9 +1,8 @@
-"""Observations: one line about one thing that happened in a session, in the format of auto-reflect. Pure.
+"""Observations: lines about single events of a session, in the format of auto-reflect. Pure.
 
 ``- 2026-03-18T14:32Z | Fixed circular import in utils/auth.ts <!-- tank 8c53a2ca -->``: minute, words, and in a comment
-whose session it was: the agent, and the session's mark, which is short and always the same for one session. The whole
-line has under ``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those that lie closer together than
-``IDLE_MINUTES`` are taken for one session.
+the agent and the mark of its session, which is short and always the same for one session. A line has under
+``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those within ``IDLE_MINUTES`` are one session.
 """
 
 import re
@@ -21,11 +20,11 @@ from fleet.text.markdown import Row
 
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
-"""Every line has fewer."""
+"""A line has fewer."""
 IDLE_MINUTES = 30
 GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
 FLAG = "directive"
-"""The word in an observation's comment that says: this reads as a directive."""
+"""Word in the comment of an observation that reads as a directive."""
 
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _MINUTE_MS = 60_000
@@ -42,7 +41,7 @@ _COMMENT = (
 
 
 class Whose(NamedTuple):
-    """The agent and the mark of the session that a comment names, and the moment, "" where it tells none."""
+    """Agent and session mark in a comment, and the time, "" for none."""
 
     agent: str
     mark: str = ""
@@ -50,27 +49,27 @@ class Whose(NamedTuple):
 
     @classmethod
     def of(cls, agent: str, session: str, at_ms: int = 0) -> "Whose":
-        """Return what names a session by its agent and its id, and a moment to the second."""
+        """Return the name of a session by its agent and its id, with a time to the second."""
         at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
         return cls(agent, _session_mark(session), at)
 
     @classmethod
     def named_on(cls, row: Row) -> "Whose | None":
-        """Return the agent and session that the comments on a line name; None where none does."""
+        """Return the session that a comment on a line names; None for none."""
         found = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
         return cls(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
 
     @property
     def key(self) -> str:
-        """Key of the session in what is read."""
+        """Key of the session."""
         return f"{self.agent} {self.mark}".strip()
 
     def comment(self, flag: str = "") -> str:
-        """Return the comment that says whose something is."""
+        """Return the comment that names the session."""
         return f"<!-- {' '.join(filter(None, (self.agent, self.mark, self.at, flag)))} -->"
 
     def line(self, at_ms: int, kind: str, text: str) -> tuple[str, bool]:
-        """Return an observation of this session as a line without its end, and whether words were cut off it."""
+        """Return an observation of this session as a line without its end, and whether it was shortened."""
         words = clean(text)
         flag = FLAG if is_directive(words) else ""
         words = _labelled(kind, words)
@@ -81,12 +80,12 @@ class Whose(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One thing that an entry of a scratchpad or a log says.
+    """Statement of an entry in a scratchpad or a log.
 
     Attributes:
         at: the minute, ``2026-03-18T14:32Z``, or the day alone.
-        session: a key of it: ``agent mark`` of a known one; ``@...`` of one that can only be told by the time.
-        kind: of ``KINDS``; or done, worked, failed, decided, learned; "" when it is not known.
+        session: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
+        kind: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
     """
 
     text: str
@@ -106,7 +105,7 @@ class Statement(NamedTuple):
 
     @classmethod
     def observed(cls, found: Iterable[Row]) -> "list[Statement]":
-        """Return the observations among the lines of a page, in their order, each with its session."""
+        """Return the observations among the lines of a page, each with its session."""
         read: list[tuple[int, Statement]] = []
         for each in found:
             if (match := re.fullmatch(_LINE, each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
@@ -120,7 +119,7 @@ class Statement(NamedTuple):
 
 
 def _session_mark(session: str) -> str:
-    """Return the short name of a session: itself where it is short, the end of a UUID, else a hash; "" for none."""
+    """Return the mark of a session: its id where that is short, the end of a UUID, else a hash; "" for none."""
     if not session:
         return ""
     if re.fullmatch(_UUID, session):
@@ -131,18 +130,18 @@ def _session_mark(session: str) -> str:
 
 
 def minute(at_ms: int) -> str:
-    """Return a moment to the minute, as an observation has it."""
+    """Return a time to the minute, in the form of an observation."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def clean(text: str) -> str:
-    """Return words as one line of a page: no secret, no hidden mark, nothing that is a comment or a table's bar."""
+    """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
     line = screening.readable(text[:_WORDS_CHARS_MAX])
     return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
 
 
 def fitting(text: str, chars_max: int) -> str:
-    """Return a text that has at most so many characters, cut behind a word where it is longer."""
+    """Return a text of at most so many characters, cut behind a word where it is longer."""
     if len(text) <= chars_max:
         return text
     head = text[: max(chars_max - 1, 1)]
@@ -160,7 +159,7 @@ def _labelled(kind: str, text: str) -> str:
 
 
 def _with_sessions(read: list[tuple[int, Statement]]) -> list[Statement]:
-    """Return the observations, those without a session by the time that lies between them."""
+    """Return the observations, those without a session assigned to one by the time between them."""
     named: dict[int, str] = {}
     last = first = 0
     for at in sorted((n for n, (_, each) in enumerate(read) if not each.session), key=lambda n: (read[n][0], n)):
@@ -173,7 +172,7 @@ def _with_sessions(read: list[tuple[int, Statement]]) -> list[Statement]:
 
 
 def _kind_of(text: str) -> str:
-    """Return the kind that an observation's first words tell of, "" for none."""
+    """Return the kind of an observation by its first words, "" for none."""
     lower = text.casefold()
     for kind, labels in _words("labels").items():
         if any(re.match(rf"{re.escape(label.casefold())}\b", lower) for label in labels):
@@ -182,7 +181,7 @@ def _kind_of(text: str) -> str:
 
 
 def without_label(text: str) -> str:
-    """Return an observation without the label of its kind, and without a mark that it happened again."""
+    """Return an observation without the label of its kind, and without a mark of repetition."""
     for label, *_ in _words("labels").values():
         if text.startswith(f"{label}: "):
             text = text.removeprefix(f"{label}: ")
@@ -198,7 +197,7 @@ def _again() -> re.Pattern[str]:
     )
 
 
-# --- what it amounts to -----------------------------------------------------------------------------------------------
+# --- classification -------------------------------------------------------------------------------------------------
 
 
 def is_directive(text: str) -> bool:
@@ -208,7 +207,7 @@ def is_directive(text: str) -> bool:
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
-    """Return the category of something that was said: by its words, else by how it was come upon."""
+    """Return the category of a statement: by its words, else by the kinds of its occurrences."""
     for category in (BOUNDARY, GOTCHA):
         if says(text, "categories", category.casefold()):
             return category
@@ -217,7 +216,7 @@ def category_of(text: str, kinds: Iterable[str] = ()) -> str:
 
 
 def says(text: str, table: str, phrases: str = "phrases") -> bool:
-    """Return whether a text holds a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
+    """Return whether a text has a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
     lower = _lower(text)
     return _phrases(table, phrases).search(lower) is not None or any(each.search(lower) for each in _patterns(table))
 

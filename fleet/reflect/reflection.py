@@ -1,14 +1,14 @@
-"""Reflection on a session: who is asked, and the JSON of the seed, recovered from whatever a model wrote around it.
+"""Reflection on a session: the reflectors, and the parser that recovers JSON from whatever a model wrote around it.
 
-Beside the seed's fields there is ``lessons``: each with the quotation that supports it, and how. Recovery knows
-strings: a brace inside one opens and closes nothing. Of several objects the largest valid one counts; of an object
-that breaks off, what was said until then.
+Beside the seed's fields there is ``lessons``, each with the quotation that supports it. Recovery is aware of strings:
+a brace inside one opens and closes nothing. Of several objects the largest valid one counts; of one that breaks off,
+its part.
 
-A reflector is a host's own client, any command, or an endpoint: what is asked is on standard input, the answer on
-standard output. One that hangs, dies or prints without end is stopped, with all that it started, and becomes an answer
+A reflector is a host's own client, any command, or an endpoint: the prompt is on standard input, the answer on
+standard output. One that hangs, dies or prints without end is stopped, with all its children, and results in an answer
 with its trouble: nothing is raised. It runs in an empty folder with fleet turned off, so that it reads no project's
-instructions and no hook of ours hears it. ``claude`` is called so that it has no tools, hooks, memory or session file
-(as measured, see docs/reflection.md).
+instructions and triggers no hook. ``claude`` is called without tools, hooks, memory or session file (as measured, see
+docs/reflection.md).
 """
 
 import json
@@ -37,7 +37,7 @@ _MENDED_MAX = 3
 _CUTS_MAX = 9
 _DEPTH_MAX = 32
 _LIST_MAX = 50
-_FIELDS_DEPTH = 3  # a list in an object in the reflection; what is nested deeper is no field of it
+_FIELDS_DEPTH = 3  # a list in an object in the reflection; no field is nested deeper
 _SLUG = re.compile(r"[a-z][a-z0-9-]{1,49}")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],]|"', re.DOTALL)
 
@@ -48,11 +48,10 @@ Outcome = Literal["success", "partial", "failure"]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """A lesson that a session taught.
+    """Lesson of a session.
 
     Attributes:
-        text: the lesson, so that it helps elsewhere.
-        wrong: what was done, refused or failing.
+        wrong: the done, refused or failing action.
         quote: words of the session that support it.
         by: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
         line: number of the transcript's line with the quotation; 0 for unknown.
@@ -84,17 +83,14 @@ class Reflection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Parsed(NamedTuple):
-    """Outcome of reading an answer: the reflection in it, if there is one; why there is none, or what was lost."""
+    """Parsed answer: its reflection, if there is one; why there is none, or what was lost."""
 
     reflection: Reflection | None
     trouble: str = ""
 
 
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
-    """Return the reflection that an answer holds.
-
-    ``banned``: words of which one, anywhere in the reflection, rejects all of it.
-    """
+    """Return the reflection in an answer; a banned word anywhere rejects all of it."""
     answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
     for found, trouble in _readings(answer):
@@ -122,16 +118,16 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
     return found[0] if found else ""
 
 
-# --- recovery ---------------------------------------------------------------------------------------------------------
+# --- recovery -------------------------------------------------------------------------------------------------------
 
 _Objects = list[tuple[int, dict[str, Any]]]
 """JSON objects, each with its size."""
 
 
 def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
-    """Yield what an answer may hold, the best reading first, and what was lost in it."""
+    """Yield the possible readings of an answer, the best first, each with what was lost in it."""
     yield _objects(answer), ""
-    yield _objects(re.sub(r",(\s*[}\]])", r"\1", answer)), ""  # what models write most
+    yield _objects(re.sub(r",(\s*[}\]])", r"\1", answer)), ""  # the commonest fault of models
     begins = islice(re.finditer(r"\{", answer), _MENDED_MAX)
     broken = [(len(answer) - each.start(), _broken_off(answer[each.start() :])) for each in begins]
     trouble = "the answer breaks off; what was said until then was read"
@@ -153,9 +149,9 @@ def _objects(answer: str) -> _Objects:
 
 
 def _broken_off(text: str) -> dict[str, Any] | None:
-    """Return an object that does not end, closed where the text does; else before one of its last members.
+    """Return an object that does not end, closed at the end of the text, or before one of its last members.
 
-    A string that has no end is left out: half a note says something else, perhaps.
+    A string without an end is left out: half a note may say something else.
     """
     stack, cuts = list[str](), deque[tuple[int, str]](maxlen=_CUTS_MAX)
     for found in _TOKEN.finditer(text):
@@ -179,15 +175,11 @@ def _broken_off(text: str) -> dict[str, Any] | None:
     return None
 
 
-# --- validation -------------------------------------------------------------------------------------------------------
+# --- validation -----------------------------------------------------------------------------------------------------
 
 
 def _validated(found: dict[str, Any]) -> Reflection:
-    """Return the reflection that an object is, normalised.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return an object as a normalised reflection; raise ValueError where it is none."""
     more = {"next_check_at": _moment(found.get("next_check_at")), "lessons": list(_lessons(found.get("lessons")))}
     reflection = msgspec.convert(_tidied(found) | more, Reflection)
     if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
@@ -197,7 +189,7 @@ def _validated(found: dict[str, Any]) -> Reflection:
 
 
 def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
-    """Return a value of JSON with every text in it trimmed, and without what is empty then."""
+    """Return a JSON value with its texts trimmed, and without empty ones."""
     if isinstance(value, str):
         return _clean(value)
     if isinstance(value, list) and depth:
@@ -209,7 +201,7 @@ def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
 
 
 def _moment(value: Any) -> str | None:
-    """Return a moment in ISO 8601, UTC; None for what is none."""
+    """Return a time in ISO 8601, UTC; None for a value that is none."""
     try:
         moment = datetime.fromisoformat(value.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -218,7 +210,7 @@ def _moment(value: Any) -> str | None:
 
 
 def _lessons(value: Any) -> Iterator[Lesson]:
-    """Yield the lessons of a reflection; one without words is none. The seed knows no such field: nothing rejects."""
+    """Yield the lessons of a reflection that have words; as the seed has no such field, none of them rejects it."""
     for each in value[:_LIST_MAX] if isinstance(value, list) else ():
         fields = each if isinstance(each, dict) else {"text": each}  # a model's short form
         given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
@@ -233,7 +225,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().strip()
 
 
-# --- who is asked -----------------------------------------------------------------------------------------------------
+# --- reflectors -----------------------------------------------------------------------------------------------------
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 _TOKENS_OUT_MAX = 4_096
@@ -241,16 +233,13 @@ _USD = "USD"
 _SETTINGS = '{"disableAllHooks":true,"autoMemoryEnabled":false}'
 
 SYSTEM, _, _SHAPE = (Path(__file__).with_name("data") / "prompt.txt").read_text("utf-8").rstrip().partition("\n\n")
-"""What a reflector is, and the answer that it is asked for."""
+"""System prompt of a reflector, and the shape of its answer."""
 
 
 class Answer(NamedTuple):
-    """Answer of a reflector as it came.
+    """Answer of a reflector.
 
-    Attributes:
-        text: its words; "" where there are none.
-        trouble: why there are none, in a sentence.
-        usd: what it cost; None where nobody said.
+    ``text``: "" for none; ``trouble``: the reason for that, in a sentence; ``usd``: its cost, None for unknown.
     """
 
     text: str = ""
@@ -262,20 +251,17 @@ class Answer(NamedTuple):
 
 
 def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
-    """Return what a reflector is asked about a session."""
-    known_lessons = (
-        f"\n\nKnown already, say nothing of it anew:\n{chr(10).join(f'- {inert(each)}' for each in known)}"
-        if known
-        else ""
-    )
+    """Return the prompt about a session."""
+    listed = "\n".join(f"- {inert(each)}" for each in known)
+    known_lessons = f"\n\nKnown already, say nothing of it anew:\n{listed}" if known else ""
     return f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
 
 
 def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
-    """Return what a reflector says of a session; whatever goes wrong with it is its trouble. Never raises for it.
+    """Return the answer of a reflector about a session; a failure is its trouble, and never raised.
 
-    ``mark``: drawn at random, between which the digest stands.
-    ``known``: lessons that it is not to say anew.
+    ``mark``: a random tag around the digest.
+    ``known``: lessons that it is not to repeat.
     """
     asked = _prompt(digest, mark, known)
     if reflector == "endpoint":
@@ -293,11 +279,11 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     return _run(words, prompt, settings.wait_s, read)
 
 
-# --- a process --------------------------------------------------------------------------------------------------------
+# --- a process ------------------------------------------------------------------------------------------------------
 
 
 def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
-    """Run a command with the prompt on its standard input; return what it says."""
+    """Run a command with the prompt on its standard input; return its answer."""
     environment = {**os.environ, "FLEET_DISABLED": "1"}
     until, trouble = time.monotonic() + wait_s, ""
     with tempfile.TemporaryDirectory(prefix="fleet-reflect-") as folder, tempfile.TemporaryFile() as file:
@@ -323,12 +309,11 @@ def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], 
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
         trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
-    if trouble:  # an object that breaks off may still be read: what was said is kept beside it
-        return answer._replace(trouble=trouble)
-    return answer
+    # An object that breaks off may still be parsed: the text is kept beside the trouble.
+    return answer._replace(trouble=trouble) if trouble else answer
 
 
-# --- what clients print -----------------------------------------------------------------------------------------------
+# --- output of clients ----------------------------------------------------------------------------------------------
 
 
 def _read_claude(out: str) -> Answer:
@@ -393,7 +378,7 @@ _CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
 
 
 def _plain(out: str) -> Answer:
-    """Return what a command printed, with what it says of itself beside the reflection: cost_usd, model, tokens."""
+    """Return the output of a command as an answer, with the cost_usd, model and tokens that it reports."""
     if not out.strip():
         return Answer(trouble="the command printed nothing")
     found = _json(out)
@@ -407,14 +392,14 @@ def _plain(out: str) -> Answer:
 
 
 def _priced(answer: Answer, settings: Reflect) -> Answer:
-    """Return an answer with its cost, where the prices are known and it did not say."""
+    """Return an answer with its cost, where the prices are known and it has none."""
     prices = (settings.usd_per_million_in, settings.usd_per_million_out)
     if answer.usd is not None or not any(prices) or not answer.tokens_in:
         return answer
     return answer._replace(usd=(answer.tokens_in * prices[0] + answer.tokens_out * prices[1]) / 1_000_000)
 
 
-# --- endpoints --------------------------------------------------------------------------------------------------------
+# --- endpoints ------------------------------------------------------------------------------------------------------
 
 
 def _from_endpoint(settings: Reflect, asked: str) -> Answer:
@@ -430,7 +415,7 @@ def _from_endpoint(settings: Reflect, asked: str) -> Answer:
 
 
 def _reached(settings: Reflect, key: str) -> dict[str, Any]:
-    """Return how a client reaches an endpoint."""
+    """Return the arguments of a client for an endpoint."""
     return {"base_url": settings.url, "api_key": key or "none", "timeout": settings.wait_s, "max_retries": 1}
 
 
@@ -450,7 +435,7 @@ def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
         messages=[{"role": "user", "content": asked}],
     )
     text = "".join(block.text for block in response.content if block.type == "text")
-    return _worded(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
+    return _answer(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
 
 
 def _openai(settings: Reflect, key: str, asked: str) -> Answer:
@@ -469,17 +454,15 @@ def _openai(settings: Reflect, key: str, asked: str) -> Answer:
     text = (response.choices[0].message.content if response.choices else "") or ""
     usage = response.usage
     read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return _worded(text, read, written, response.model or "")
+    return _answer(text, read, written, response.model or "")
 
 
-def _worded(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
+def _answer(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
     return Answer(text, "" if text else "an answer without words", None, tokens_in, tokens_out, model)
 
 
 def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping[str, Sequence[str]]) -> int:
-    """Tell Honcho what was observed of people, as conclusions of the agent's about each; return how many.
-
-    They are the agent's own conclusions, and not those that Honcho derives from messages.
+    """Send observations of people to Honcho, as conclusions of the agent's about each; return their number.
 
     Raises:
         ImportError: its SDK is not installed.

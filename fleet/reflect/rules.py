@@ -1,9 +1,9 @@
-"""Rule-based reflector: what a session teaches by its form alone, offline and for nothing.
+"""Rule-based reflector: lessons of a session by its form alone, offline and for nothing.
 
-Taken are rejected calls with their words, corrections, standing orders, a failing command with its fix, sequences of
-three commands that repeat, "I wish I had ...", slow commands that come again, and files that are read again and again.
-A lesson is what somebody said, or what a command said, in one line; nothing here words one anew. Proposals are ranked:
-what lays down how something is done comes before what only asks.
+Its sources: rejected calls with their words, corrections, standing orders, a failing command with its fix, repeated
+sequences of three commands, "I wish I had ...", repeated slow commands, and files that are read again and again. A
+lesson is a quotation of a person or a command, in one line; none is worded anew. Proposals are ranked: rules come
+before mere requests.
 """
 
 import re
@@ -23,7 +23,7 @@ from fleet.text.prompts import Event, Prompt, Session
 from fleet.text.signals import PRAISE, detect, objections
 
 LESSON_MIN = 3
-"""Worth of a proposal from which on it is a lesson of a reflection."""
+"""Score of a proposal from which on it is a lesson of a reflection."""
 LESSONS_MAX = 8
 _TEXT_CHARS_MAX = 300
 _ABOUT_CHARS_MAX = 160
@@ -33,7 +33,7 @@ _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure"
 
 _pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
 _POINTING_WORDS_MAX = 8
-"""So short a remark that points at something holds for nothing else."""
+"""A remark that points at something and has fewer words is no rule."""
 _PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
 _MISSING = re.compile(
     r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
@@ -49,14 +49,14 @@ _EDITS = frozenset(("Edit", "Write", "MultiEdit"))
 
 
 class Proposal(NamedTuple):
-    """A lesson that a past session may teach.
+    """Possible lesson of a past session.
 
     Attributes:
         id: ``t-`` and 8 hex, the same whenever the session is read.
         kind: rejection, interruption, correction, standing, failure, missing or memory.
-        text: of the lesson, in the words of who said it.
-        wrong: what was refused, done or failing.
-        session: the host's id of it.
+        text: a quotation.
+        wrong: the refused, done or failing action.
+        session: its host's id.
         line: number of the transcript's line with the words; 0 for unknown.
     """
 
@@ -85,9 +85,9 @@ class Proposal(NamedTuple):
         line: int = 0,
         quote: str = "",
     ) -> "Proposal":
-        """Return a proposal, screened, in one line each, and ranked by how much of a rule is in it.
+        """Return a proposal with its fields screened, in one line each, and a score for how much of a rule it is.
 
-        ``quote``: the words that support it, where they are not those of ``said``.
+        ``quote``: the words that support it, by default its own.
         """
         text, wrong = _line(excerpt, _TEXT_CHARS_MAX), _line(about, _ABOUT_CHARS_MAX)
         words = len(text.split())
@@ -110,13 +110,13 @@ class Proposal(NamedTuple):
 
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:
-        """Return what a lesson of a session is known by in the log, so that it is logged once: ``t-`` and 8 hex."""
+        """Return the mark of a session's lesson in the log, so that it is logged once: ``t-`` and 8 hex."""
         identity = f"{session}\0{kind}\0{normalise(text)}"
         return f"t-{blake2b(identity.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 def reflect(session: Session) -> Reflection:
-    """Return what a session teaches by its form."""
+    """Return the reflection on a session by its form."""
     found = propose([session])
     lessons = [each for each in found if each.worth >= LESSON_MIN][:LESSONS_MAX]
     skill = _sequence(session) or _slow(session) or _wish(session)
@@ -137,11 +137,11 @@ def _lesson(each: Proposal) -> Lesson:
     return Lesson(text=each.text, wrong=each.wrong, right=each.text, quote=each.quote, by=by, line=each.line)
 
 
-# --- lessons ----------------------------------------------------------------------------------------------------------
+# --- lessons --------------------------------------------------------------------------------------------------------
 
 
 def propose(sessions: Iterable[Session]) -> list[Proposal]:
-    """Return what sessions propose, best first; of what was said alike in several, one, with how often."""
+    """Return the proposals of sessions, best first; one that several sessions have is there once, with its number."""
     found: dict[str, Proposal] = {}
     for session in sessions:
         for each in (*_objected(session), *_failed(session), *_was_missing(session)):
@@ -180,7 +180,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
 
 
 def _standing(session: str, event: Event) -> Iterator[Proposal]:
-    """Yield the sentences of a prompt that hold beyond its task: standing orders, and what lays something down."""
+    """Yield the sentences of a prompt that hold beyond its task: standing orders and rules."""
     sender, typed = Prompt(unpasted(event.text)).own_words()
     for found in () if sender else _SENTENCE.finditer(typed):
         sentence = found[0].strip()
@@ -194,7 +194,7 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
 
 
 def _failed(session: Session) -> Iterator[Proposal]:
-    """Yield the builds that failed alike more than once, with what was done before they passed."""
+    """Yield the builds that failed alike more than once, with the last step before they passed."""
     calls: dict[str, Event] = {}
     red: dict[str, dict[str, list[str]]] = {}
     last = ""
@@ -224,7 +224,7 @@ def _failed(session: Session) -> Iterator[Proposal]:
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
-    """Yield what a command lacked, with the command that provided it and after which nothing lacked it any more."""
+    """Yield the files or tools that a command lacked, with the later command that provided them."""
     ran = list(runs(session.events))
     known_names: set[str] = set()
     for number, (call, result) in enumerate(ran):
@@ -249,7 +249,7 @@ def _line(text: str, chars_max: int) -> str:
     return screening.shortened(clean, chars_max)
 
 
-# --- skills, notes and the outcome ------------------------------------------------------------------------------------
+# --- skills, notes and the outcome ----------------------------------------------------------------------------------
 
 
 def _sequence(session: Session) -> tuple[str, str, str] | None:
@@ -303,7 +303,7 @@ def _wish(session: Session) -> tuple[str, str, str] | None:
 
 
 def _notes(session: Session) -> Iterator[str]:
-    """Yield what is read again and again: its gist belongs into the notes."""
+    """Yield a note for each file that is read again and again."""
     reads = Counter(event.about for event in session.events if event.kind == "call" and event.tool == "Read")
     edited = {event.about for event in session.events if event.kind == "call" and event.tool in _EDITS}
     for path, times in reads.most_common(3):

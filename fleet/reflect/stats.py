@@ -248,7 +248,7 @@ def _week(day: int) -> str:
     return f"{year}-W{week:02d}"
 
 
-# --- for a terminal: plain text and blocks, no colour ----------------------------------------------------------------
+# --- for a terminal: plain text and blocks, no colour ---------------------------------------------------------------
 
 
 def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]:
