@@ -2,7 +2,7 @@
 
 What counts is each file's *change* time (ctime), not its modification time: it moves with every write, and also with
 what leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A
-folder's tells that something in it was deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the
+folder's moves when something in it is deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the
 safe side. Standard library only, for the hook's sake.
 """
 
@@ -43,13 +43,13 @@ _OWN_AT_THE_ROOT = frozenset(_words(".agents.local.md .agents"))
 
 
 class Changes:
-    """The files of a workspace, as far as their times tell what changed."""
+    """The files of a workspace, and which of them changed, by their times."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = root
 
     def any_since(self, cwd: str, since_ns: int) -> bool:
-        """Tell whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
+        """Return whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
 
         A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
         ``moment``).
@@ -70,7 +70,7 @@ class Changes:
         return any(walk.has_change(folder) for folder in folders)
 
     def is_own(self, path: str) -> bool:
-        """Tell whether a path is fleet's own: what is logged there changes nothing about what failed."""
+        """Return whether a path is fleet's own: what is logged there changes nothing about what failed."""
         below = os.path.relpath(os.path.realpath(path), os.path.realpath(self._root))
         parts = below.split(os.sep)
         if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
@@ -83,7 +83,7 @@ class Changes:
         """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
 
         Args:
-            paths: of files and folders below the root. A folder's size says nothing.
+            paths: of files and folders below the root. A folder's size is taken as 0.
         """
         found: dict[str, list[int]] = {}
         for path in paths:
@@ -137,9 +137,9 @@ class _Walk:
 
     def has_change(self, folder: str) -> bool:
         """Walk down from a folder. What cannot be read is passed over."""
-        waiting = [folder]
-        while waiting:
-            path = waiting.pop()
+        pending = [folder]
+        while pending:
+            path = pending.pop()
             if time.monotonic() > self.until:
                 return True
             try:
@@ -153,7 +153,7 @@ class _Walk:
                         if self._is_skipped(path, entry.name):
                             continue
                         if entry.is_dir(follow_symlinks=False):
-                            waiting.append(entry.path)
+                            pending.append(entry.path)
                         elif entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
                             return True
             except OSError:
@@ -166,7 +166,7 @@ class _Walk:
         return os.path.dirname(folder) == self.homes and homes.is_own([name])
 
     def _is_our_doing(self, folder: str) -> bool:
-        """Tell whether a folder's own time says nothing: fleet replaces files in there, or made a folder in it."""
+        """Return whether a folder's time moved by fleet alone: it replaces files there, or made a folder in it."""
         if self.homes in (folder, os.path.dirname(folder)):
             return True
         ours = [_CLAN, ".fleet", *_OWN_AT_THE_ROOT] if folder == self.root else []
@@ -176,7 +176,7 @@ class _Walk:
 
 
 def _was_made_last(folder: str, name: str) -> bool:
-    """Tell whether the last entry that came to a folder, or left it, was this one."""
+    """Return whether the last entry that came to a folder, or left it, was this one."""
     try:
         made = os.lstat(os.path.join(folder, name)).st_ctime_ns
     except OSError:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from functools import cache
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, chain, groupby, islice
 from pathlib import Path
 from urllib.parse import quote
 
@@ -40,7 +40,7 @@ _ASIDE = frozenset(
 _GENERAL_WEIGHT = 0.25
 _WORD_CHARS_MIN = 3
 _HOLDERS_MAX = 10_000
-_ASKED_MIN = 2
+_LOOKED_UP_MIN = 2
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
 
 
@@ -76,22 +76,22 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     connection.execute("CREATE VIRTUAL TABLE temp.known USING fts5vocab ('main', 'words', 'col')")
     lessons = _lessons(connection)
     stems = _stems(connection, [*words, *_general()])
-    asked = frozenset(stems[word] for word in words)
-    weights = _Weights(_frequency(connection, asked), frozenset(stems[word] for word in _general()), lessons)
-    telling = asked - weights.general
+    prompt = frozenset(stems[word] for word in words)
+    weights = _Weights(_frequency(connection, prompt), frozenset(stems[word] for word in _general()), lessons)
+    telling = prompt - weights.general
     terms = {stem: f'"{word}"' for word, stem in stems.items() if stem in telling}
     holders = {term: weights.frequency.get(stem, 0) for stem, term in terms.items()}
     query = "SELECT p.id, p.line, w.text FROM pattern p JOIN words w ON w.rowid = p.rowid WHERE p.rowid = ?"
     chosen = sharing(connection, holders, _CANDIDATES_MAX, "listed AND NOT retired")
     rows = [connection.execute(query, (each,)).fetchone() for each in chosen]
-    told = [_telling(text) for _, _, text in rows]
-    stems = _stems(connection, [word for each in told for word in each])
-    said = [frozenset(stems[word] for word in each) for each in told]
-    weights.frequency.update(_frequency(connection, frozenset().union(*said) - asked))
-    scored = [Relevant(row[0], row[1], weights.score(asked, each)) for row, each in zip(rows, said, strict=True)]
-    best = max((each.score for each in scored), default=0.0)
+    lesson_words = [_telling(text) for _, _, text in rows]
+    stems = _stems(connection, chain.from_iterable(lesson_words))
+    documents = [frozenset(stems[word] for word in each) for each in lesson_words]
+    weights.frequency.update(_frequency(connection, frozenset().union(*documents) - prompt))
+    scored = [Relevant(row[0], row[1], weights.score(prompt, each)) for row, each in zip(rows, documents, strict=True)]
+    best = max((hit.score for hit in scored), default=0.0)
     least = max(SCORE_MIN, best * _AS_GOOD)
-    return sorted((each for each in scored if each.score >= least), key=lambda each: -each.score)
+    return sorted((hit for hit in scored if hit.score >= least), key=lambda hit: -hit.score)
 
 
 def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: int, where: str) -> list[int]:
@@ -107,26 +107,26 @@ def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: i
         weight = math.log((lessons + 1) / (holders[term] + 0.5))  # inverse document frequency
         for (number,) in connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f"{{text}} : {term}",)):
             points[number] = points.get(number, 0.0) + weight
-    asked = f"""
+    query = f"""
         SELECT rowid FROM pattern WHERE rowid IN (SELECT value FROM json_each(?)) AND {where}
         ORDER BY length(text), last DESC, id DESC LIMIT ?"""  # noqa: S608
     found: list[int] = []
     for _, equals in groupby(sorted(points, key=points.__getitem__, reverse=True), points.__getitem__):
-        found += [number for (number,) in connection.execute(asked, (str(list(equals)), count - len(found)))]
+        found += [number for (number,) in connection.execute(query, (str(list(equals)), count - len(found)))]
         if len(found) >= count:
             break
     return found
 
 
 def _rarest(holders: Mapping[str, int]) -> list[str]:
-    """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_ASKED_MIN`` at least.
+    """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_LOOKED_UP_MIN`` at least.
 
-    What every other lesson says tells hardly anything, and costs most. So a large clan costs hardly more than one of
-    some thousand lessons.
+    Frequent words separate lessons least, and cost most. So a large clan costs hardly more than one of some thousand
+    lessons.
     """
     known = sorted((count, term) for term, count in holders.items() if count)
     sums = list(accumulate(count for count, _ in known))
-    return [term for at, (_, term) in enumerate(known) if at < _ASKED_MIN or sums[at] <= _HOLDERS_MAX]
+    return [term for at, (_, term) in enumerate(known) if at < _LOOKED_UP_MIN or sums[at] <= _HOLDERS_MAX]
 
 
 def _lessons(connection: sqlite3.Connection) -> int:
@@ -149,21 +149,23 @@ class _Weights(msgspec.Struct, frozen=True):
             for stem in stems
         )
 
-    def score(self, asked: frozenset[str], said: frozenset[str]) -> float:
-        """Return how much a prompt and a lesson say the same, from 0 to 1."""
-        shared = asked & said
+    def score(self, prompt: frozenset[str], document: frozenset[str]) -> float:
+        """Return the similarity of a prompt and a lesson by their stems, from 0 to 1."""
+        shared = prompt & document
         common = self.of(shared)
         if len(shared - self.general) < _SHARED_MIN or common < _RARE_MIN * math.log(self.lessons + 1):
             return 0.0
-        return common / math.sqrt(self.of(asked) * self.of(said))
+        return common / math.sqrt(self.of(prompt) * self.of(document))
 
 
 def _telling(text: str) -> list[str]:
     """Return the words of a text that tell something, as the index has them, each once."""
-    return list(dict.fromkeys(word.casefold() for word in similarity.Words(text).indexed().split() if _tells(word)))
+    return list(
+        dict.fromkeys(word.casefold() for word in similarity.Words(text).indexed().split() if _is_telling(word))
+    )
 
 
-def _tells(word: str) -> bool:
+def _is_telling(word: str) -> bool:
     is_long = len(word) >= _WORD_CHARS_MIN if word.isascii() else word[:1].isalpha()  # a sign's letter is none
     return is_long and not word.isdigit() and not similarity.is_stop(word) and word.casefold() not in _ASIDE
 
@@ -172,17 +174,17 @@ def _stems(connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, st
     """Return the stem of each word, as the full-text index has it."""
     given = list(dict.fromkeys(words))
     tokenizer = similarity.TOKENIZER
-    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.said USING fts5 (text, tokenize = '{tokenizer}')")
-    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.stem USING fts5vocab ('temp', 'said', 'instance')")
-    connection.execute("DELETE FROM temp.said")
-    connection.executemany("INSERT INTO temp.said (rowid, text) VALUES (?, ?)", enumerate(given, 1))
+    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.given USING fts5 (text, tokenize = '{tokenizer}')")
+    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.stem USING fts5vocab ('temp', 'given', 'instance')")
+    connection.execute("DELETE FROM temp.given")
+    connection.executemany("INSERT INTO temp.given (rowid, text) VALUES (?, ?)", enumerate(given, 1))
     found = {given[number - 1]: str(stem) for number, stem in connection.execute("SELECT doc, term FROM temp.stem")}
     return {word: found.get(word, word) for word in given}
 
 
 def _frequency(connection: sqlite3.Connection, stems: Iterable[str]) -> dict[str, int]:
-    asked = "SELECT doc FROM temp.known WHERE term = ? AND col = 'text'"
-    rows = ((stem, connection.execute(asked, (stem,)).fetchone()) for stem in islice(stems, 2_000))
+    query = "SELECT doc FROM temp.known WHERE term = ? AND col = 'text'"
+    rows = ((stem, connection.execute(query, (stem,)).fetchone()) for stem in islice(stems, 2_000))
     return {stem: int(row[0]) for stem, row in rows if row}
 
 

@@ -23,12 +23,12 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
-_LEFT = "-left"  # behind a kind: a person said that it stays out, and is not asked again
+_LEFT = "-left"  # behind a kind: a person left it out for good, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
 
 
 class _Blocked(NamedTuple):
-    """A replica, or an agent, that is folded out here: since when ("" for all it ever said), and when that was said."""
+    """A replica, or an agent, that is folded out here: since which stamp ("" for all), and when that was decided."""
 
     name: str
     since: Stamp
@@ -50,10 +50,10 @@ class Trust:
         """
         plain = Policy.of(mine, self._state.get(DECIDED))
         if plain.mark != self._policy.mark:
-            self._policy = self._loaded(plain)
+            self._policy = self._load(plain)
         return self._policy
 
-    def _loaded(self, plain: Policy) -> Policy:
+    def _load(self, plain: Policy) -> Policy:
         blocked = self.blocked()
         withheld: dict[str, dict[str, str]] = defaultdict(dict)
         versions = dict(plain.versions)
@@ -67,8 +67,8 @@ class Trust:
         versions |= {f"{IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
         return plain._replace(
             blocked={each.name: each.since for each in blocked},
-            earlier=_Late(earlier, _line),
-            withheld=_Late(withheld, _parts),
+            earlier=_Lazy(earlier, _line),
+            withheld=_Lazy(withheld, _parts),
             versions=versions,
         )
 
@@ -79,10 +79,7 @@ class Trust:
         return [_Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
 
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
-        """Fold a replica, or an agent, out from now on.
-
-        Since a stamp, "" for all it ever said; the columns of ``earlier`` still count.
-        """
+        """Fold a replica, or an agent, out since a stamp, "" for always; the columns of ``earlier`` still count."""
         rows = [(_EARLIER, name, each.id, codec.encode(each).decode(), at) for each in earlier]
         self._change(_all_about(name), [(_BLOCKED, name, "", since, at), *rows])
 
@@ -151,9 +148,9 @@ class Trust:
     def _rows(self, *kinds: str) -> list[tuple[str, str, str, str, str]]:
         if not self._state.exists:
             return []
-        asked = f"SELECT kind, name, id, value, at FROM trust WHERE kind IN ({', '.join('?' * len(kinds))})"  # noqa: S608
+        query = f"SELECT kind, name, id, value, at FROM trust WHERE kind IN ({', '.join('?' * len(kinds))})"  # noqa: S608
         try:
-            return self._state.connection().execute(f"{asked} ORDER BY kind, name, id", kinds).fetchall()
+            return self._state.connection().execute(f"{query} ORDER BY kind, name, id", kinds).fetchall()
         except sqlite3.OperationalError:  # read-only, and of an earlier version
             return []
 
@@ -191,18 +188,18 @@ def _sentence(kind: str, group: str, number: int) -> str:
     )
 
 
-class _Late(dict[str, T]):
-    """Values by id, of which most are never looked at: each is made of what is kept when it is asked for."""
+class _Lazy(dict[str, T]):
+    """Values by id, of which most are never looked up: each is parsed when it is."""
 
-    def __init__(self, kept: Mapping[str, S], made: Callable[[str, S], T]) -> None:
+    def __init__(self, texts: Mapping[str, S], parse: Callable[[str, S], T]) -> None:
         super().__init__()
-        self._kept = kept
-        self._made = made
+        self._texts = texts
+        self._parse = parse
 
     def get(self, each: str, default: Any = None) -> Any:
         """Return the value of one id."""
-        if each not in self and each in self._kept:
-            self[each] = self._made(each, self._kept[each])
+        if each not in self and each in self._texts:
+            self[each] = self._parse(each, self._texts[each])
         return super().get(each, default)
 
 
