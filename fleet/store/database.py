@@ -80,7 +80,7 @@ TROUBLE: tuple[type[Exception], ...] = (
     AttributeError,  # a value of another kind than was written
     LookupError,
 )
-# None of these says that the file is damaged: making it anew would help nobody.
+# None of these means that the file is damaged: making it anew would help nobody.
 _NO_DAMAGE = frozenset(
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
@@ -99,7 +99,7 @@ _UNWRITABLE = frozenset(
 
 
 class _DamagedError(sqlite3.DatabaseError):
-    """A row is not what was written: SQLite itself does not notice that (36 of 60 changed pages)."""
+    """Error of a row that is not what was written: SQLite itself does not notice that (36 of 60 changed pages)."""
 
 
 class Database:
@@ -128,7 +128,7 @@ class Database:
     def open(self) -> sqlite3.Connection:
         """Return the open connection; tables are made where there are none.
 
-        A file that was replaced since is opened anew: a long-lived process must not go on with a deleted one.
+        A file that was replaced since is opened again: a long-lived process must not go on with a deleted one.
         """
         if not self.is_open:
             self.close()
@@ -184,16 +184,16 @@ class Database:
             self._connection = None
 
     def examined(self) -> str:
-        """Return what SQLite finds wrong with the file, "" for nothing, or for none. Changes nothing."""
+        """Return the first error that SQLite finds in the file, "" for none, or for no file. Changes nothing."""
         if not self.exists:
             return ""
         quoted = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         try:
             with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
-                said = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
+                result = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
         except TROUBLE as why:
             return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
-        return "" if said == "ok" else said.splitlines()[0]
+        return "" if result == "ok" else result.splitlines()[0]
 
     def delete(self) -> None:
         """Delete the file with what SQLite keeps beside it, always all three."""
@@ -216,8 +216,8 @@ def without_indexes(connection: sqlite3.Connection) -> Iterator[None]:
 
     Row by row, an index of what comes in no order costs more than all else that SQLite does.
     """
-    asked = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-    indexes = connection.execute(asked).fetchall()
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+    indexes = connection.execute(query).fetchall()
     for name, _ in indexes:
         connection.execute(f"DROP INDEX {name}")
     yield
@@ -255,12 +255,12 @@ def checked(line: object, hash_: object) -> bytes:
 
 
 def is_unwritable(why: Exception) -> bool:
-    """Tell whether a database may only be read here, or not even opened: then one in memory serves."""
+    """Return whether a database may only be read here, or not even opened: then one in memory serves."""
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF in _UNWRITABLE
 
 
 def is_damage(why: Exception) -> bool:
-    """Tell whether a new file may help, and not only another time or another disk."""
+    """Return whether a new file may help, and not only another time or another disk."""
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
@@ -301,7 +301,7 @@ class Pause(NamedTuple):
     until: str
 
     def __str__(self) -> str:
-        """Say until when."""
+        """Return until when it holds, for a message."""
         return f"until {self.until[:16].replace('T', ' ')}Z" if self.until else "until `fleet resume`"
 
 
@@ -309,7 +309,7 @@ class Local:
     """The local database of one workspace, opened when it is first asked.
 
     Args:
-        machine: returns the fingerprint of this machine, for which a yes was said.
+        machine: returns the fingerprint of this machine, for which consents hold.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class Local:
             try:
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
             except sqlite3.Error as why:
-                raise _told(self.path, why) from why
+                raise _error(self.path, why) from why
         return self._connection
 
     @property
@@ -351,7 +351,7 @@ class Local:
             return False
 
     def in_one_go(self, act: Callable[[], object]) -> None:
-        """Do some writing, all of it or nothing."""
+        """Write in one transaction: all of it or nothing."""
         connection = self.connection()
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -376,27 +376,27 @@ class Local:
         )
 
     def agrees(self, kind: str, value: str) -> bool:
-        """Tell whether somebody on this machine agreed to this very value; the kinds are in ``fleet.store.consent``."""
+        """Return whether somebody on this machine agreed to this value; the kinds are in ``fleet.store.consent``."""
         return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self._here(value)) is not None
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
         if not self.exists:
             return []
-        asked = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
-        rows = self._done(lambda: self.connection().execute(asked, (kind,)).fetchall())
+        query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
+        rows = self._done(lambda: self.connection().execute(query, (kind,)).fetchall())
         return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
-        """Note a person's yes to a value, with ``alone`` in place of any other of its kind."""
-        gone = [(kind,)] if alone else []
+        """Record a person's consent to a value, with ``alone`` in place of any other of its kind."""
+        replaced = [(kind,)] if alone else []
         row = (kind, self._here(value), at)
         self._write(
-            ("DELETE FROM consent WHERE kind = ?", gone), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
+            ("DELETE FROM consent WHERE kind = ?", replaced), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
         )
 
     def disagree(self, kind: str, value: str = "") -> None:
-        """Withdraw a yes to one value, or every yes of a kind."""
+        """Withdraw the consent to one value, or every consent of a kind."""
         self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self._here(value))]))
 
     def _here(self, value: str) -> str:
@@ -404,14 +404,14 @@ class Local:
         return f"{self._machine()} {value}"
 
     def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:
-        """Tell whether one of these lessons was shown to this agent, here, before a point in time.
+        """Return whether one of these lessons was shown to this agent, here, before a point in time.
 
         False where nothing can be read: an exposure measures, and a correction does not wait for it.
         """
         wanted = list(dict.fromkeys(ids))
-        asked = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
+        query = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
         try:
-            return self._read(asked.format(", ".join("?" * len(wanted))), agent, before_ms, *wanted) is not None
+            return self._read(query.format(", ".join("?" * len(wanted))), agent, before_ms, *wanted) is not None
         except FleetError:
             return False
 
@@ -439,11 +439,11 @@ class Local:
             self._connection.close()
             self._connection = None
 
-    def _read(self, asked: str, *values: str | int) -> tuple[Any, ...] | None:
+    def _read(self, query: str, *values: str | int) -> tuple[Any, ...] | None:
         if self._connection is None and not self.exists:
             return None
-        found: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(asked, values).fetchone())
-        return found
+        row: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(query, values).fetchone())
+        return row
 
     def _write(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
         def write() -> None:
@@ -456,7 +456,7 @@ class Local:
         try:
             return act()
         except sqlite3.Error as why:
-            raise _told(self.path, why) from why
+            raise _error(self.path, why) from why
 
 
 def _link_on(path: Path) -> Path | None:
@@ -487,12 +487,13 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     return connection
 
 
-def _told(path: Path, why: sqlite3.Error) -> FleetError:
+def _error(path: Path, why: sqlite3.Error) -> FleetError:
+    """Return the error that tells a person why the local database cannot be used."""
     if "locked" in str(why):
         return BusyError(f"{path} is used by another process; run the command again")
-    told = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
+    message = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
     if is_unwritable(why):
         return DiskError(
-            f"{told}. The disk is full, or this user may not read and write there: `fleet doctor` tells which"
+            f"{message}. The disk is full, or this user may not read and write there: `fleet doctor` tells which"
         )
-    return FleetError(f"{told}. If the file is damaged, rename it: fleet asks again for what was agreed to")
+    return FleetError(f"{message}. If the file is damaged, rename it: fleet asks again for what was agreed to")

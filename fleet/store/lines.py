@@ -3,7 +3,7 @@
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
 reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
 
-Also append-only files of an agent's own, a JSON line for each thing that was decided, paid or said (``JsonLines``).
+Also append-only files of an agent's own, with a JSON line for each decision, cost or note (``JsonLines``).
 """
 
 import binascii
@@ -61,7 +61,7 @@ KINDS = (PATTERNS, DISCOVERIES)
 
 
 class Read(msgspec.Struct):
-    """Reader of lines, and what it came upon besides good ones.
+    """Reader of lines, and the bad ones that it met.
 
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
@@ -80,7 +80,7 @@ class Read(msgspec.Struct):
         return len(self.refused) >= limits.REFUSED_KEPT_MAX or self._bytes >= limits.REFUSED_BYTES_MAX
 
     def refuse(self, refused: Refused) -> None:
-        """Note a refused line: a file full of them must not fill the memory."""
+        """Keep a refused line, as far as memory allows: a file full of them must not fill it."""
         self.count += 1
         if not self.is_full:
             self.refused.append(refused)
@@ -108,24 +108,24 @@ class Read(msgspec.Struct):
                     yield number, raw
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
-        """Return what one line says; None for one that is refused, which is noted."""
+        """Return the entry that one line holds; None for one that is refused, which is noted."""
         try:
-            found: Entry = kind.decode(raw)
+            entry: Entry = kind.decode(raw)
         except BadLineError as why:
             self.refuse(Refused(path, number, str(why), raw[: limits.LINE_BYTES_MAX]))
             return None
-        return found
+        return entry
 
     def entries(self, kind: Kind, data: Iterable[bytes], path: str) -> Iterator[tuple[bytes, Entry]]:
         """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted."""
         for number, raw in self.raw_lines(data, path):
-            found = self.entry(kind, raw, path, number)
-            if found is not None:
-                yield raw, found
+            entry = self.entry(kind, raw, path, number)
+            if entry is not None:
+                yield raw, entry
 
 
 class _Oversize(msgspec.Struct, frozen=True):
-    """A line too long to be one: how long, and how it begins."""
+    """A line beyond the limit: its length, and its first bytes."""
 
     length: int
     head: bytes
@@ -187,7 +187,7 @@ class Quarantine:
         self._path = path
 
     def keep(self, refused: Iterable[Refused], at: str) -> int:
-        """Keep what is not there yet; return how many lines were new. A full disk or quarantine never stops reading."""
+        """Keep the lines that are new; return how many. A full disk or quarantine never stops reading."""
         wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in refused}  # as they are kept
         if not wanted:
             return 0
@@ -218,8 +218,8 @@ def _key(path: str, raw: bytes) -> bytes:
 
 def _encode(refused: Refused, at: str) -> bytes:
     raw = binascii.b2a_base64(refused.raw[: limits.LINE_BYTES_MAX], newline=False).decode()
-    found = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
-    return json.dumps(found, ensure_ascii=True, sort_keys=True).encode() + b"\n"
+    kept = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
+    return json.dumps(kept, ensure_ascii=True, sort_keys=True).encode() + b"\n"
 
 
 # --- an agent's own append-only files -------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ _CUT = " … (cut)"
 
 
 class JsonLines:
-    """An append-only file of an agent's own, a JSON line for each thing that was decided, paid or said."""
+    """An append-only file of an agent's own, with a JSON line for each decision, cost or note."""
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files, self._path = files, path
@@ -237,7 +237,7 @@ class JsonLines:
     def read(self, line: type[T]) -> Iterator[T]:
         """Yield the lines that are of this type (a struct, or a union of tagged ones), oldest first.
 
-        What a crash tore, somebody spoiled, or a newer version wrote is passed over and costs nothing but itself.
+        A line that a crash tore, somebody spoiled, or a newer version wrote is passed over.
         """
         decoder = msgspec.json.Decoder(line)
         for raw in self._files.read(self._path).splitlines():

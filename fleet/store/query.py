@@ -80,8 +80,8 @@ class _Table:
         """Return the ids that begin so, sorted."""
         if not prefix.isascii():  # no id does, and SQLite would choke on bytes of a shell that are no text
             return []
-        asked = f"SELECT id FROM {self._name} WHERE id >= ? AND id < ? ORDER BY id"
-        return [row[0] for row in self._rows(asked, prefix, f"{prefix}~")]
+        query = f"SELECT id FROM {self._name} WHERE id >= ? AND id < ? ORDER BY id"
+        return [row[0] for row in self._rows(query, prefix, f"{prefix}~")]
 
     def short(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
@@ -89,11 +89,11 @@ class _Table:
 
     def changed(self, since: int) -> list[str]:
         """Return the ids of what came, or changed, after a generation."""
-        # Sorted here: asked for in order, SQLite goes through all ids instead of the few of these generations.
+        # Sorted here: query for in order, SQLite goes through all ids instead of the few of these generations.
         return sorted(row[0] for row in self._rows(f"SELECT id FROM {self._name} WHERE generation > ?", since))
 
-    def _rows(self, asked: str, *values: object) -> list[Any]:
-        return self._ingest.ask(lambda it: it.execute(asked, values).fetchall())
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        return self._ingest.ask(lambda it: it.execute(query, values).fetchall())
 
 
 class Patterns(_Table):
@@ -117,16 +117,16 @@ class Patterns(_Table):
 
     def changed_behind(self, generation: int, row: int, count: int) -> dict[str, tuple[int, int]]:
         """Return the first records that changed after a place, by id: each with its place, a generation and a row."""
-        asked = (
+        query = (
             "SELECT id, generation, rowid FROM pattern WHERE generation >= ? AND (generation, rowid) > (?, ?) "
             "ORDER BY generation, rowid LIMIT ?"
         )
-        return {each: tuple(place) for each, *place in self._rows(asked, generation, generation, row, count)}
+        return {each: tuple(place) for each, *place in self._rows(query, generation, generation, row, count)}
 
     def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
         """Yield what the tree has of some records, each with its id; None for nothing."""
-        asked = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
-        rows = self._ingest.ask(lambda it: [(each, *it.execute(asked, (each,)).fetchone()) for each in ids])
+        query = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
+        rows = self._ingest.ask(lambda it: [(each, *it.execute(query, (each,)).fetchone()) for each in ids])
         for each, raw, hash_, waits, base in rows:
             data = base if waits else checked(raw, hash_)
             found = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
@@ -140,8 +140,8 @@ class Patterns(_Table):
     def group(self, each: str) -> list[str]:
         """Return the ids of all records that are one lesson with this one, itself included, sorted."""
         members = self.groups().get(each, [each])
-        asked = "SELECT id FROM pattern WHERE id = ?"
-        return self._ingest.ask(lambda it: [row[0] for one in members for row in it.execute(asked, (one,))])
+        query = "SELECT id FROM pattern WHERE id = ?"
+        return self._ingest.ask(lambda it: [row[0] for one in members for row in it.execute(query, (one,))])
 
     def lesson(self, each: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
@@ -160,15 +160,15 @@ class Patterns(_Table):
         """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
         made = pattern_id(text)
         # The index leaves out what is empty: without saying so again, all rows would be read.
-        asked = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
-        row = next(iter(self._rows(asked, made)), None)
+        query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
+        row = next(iter(self._rows(query, made)), None)
         return str(row[0]) if row else made
 
     def best(self, order: Order, count: int) -> list[Pattern]:
         """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
         grouped = self.groups()
-        asked = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
-        alone = [each for each in self._folded(asked, count + len(grouped)) if each.id not in grouped]
+        query = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
+        alone = [each for each in self._folded(query, count + len(grouped)) if each.id not in grouped]
         found = [*alone[:count], *self._united(order)]
         if len(found) > len(alone[:count]):
             found = ranked(found, order)
@@ -177,21 +177,21 @@ class Patterns(_Table):
     def worded(self, count: int) -> dict[str, str]:
         """Return id and words of the best-evidenced lessons: those of ``best``, and no record is decoded for it."""
         grouped = self.groups()
-        asked = f"SELECT id, text FROM pattern WHERE {_BEST['evidence']} LIMIT ?"
-        alone = [row for row in self._rows(asked, count + len(grouped)) if row[0] not in grouped][:count]
+        query = f"SELECT id, text FROM pattern WHERE {_BEST['evidence']} LIMIT ?"
+        alone = [row for row in self._rows(query, count + len(grouped)) if row[0] not in grouped][:count]
         sets = [(each.id, each.text) for each in self._united("evidence")] if grouped else []
-        if sets and len(alone) + len(sets) > count:  # which of them are best is told by their weights
+        if sets and len(alone) + len(sets) > count:  # which of them are best depends on their weights
             return {each.id: each.text for each in self.best("evidence", count)}
         return dict([*alone, *sets])
 
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
-        asked = (
+        query = (
             f"{_LINE} WHERE id IN (SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired "
             "ORDER BY last DESC LIMIT ?) ORDER BY last DESC, id"
         )
         grouped = self.groups()
-        found = self._folded(asked, generation, count)
+        found = self._folded(query, generation, count)
         whole = ((self.lesson(each.id) if each.id in grouped else each) for each in found)
         return list({each.id: each for each in whole if each is not None}.values())
 
@@ -241,8 +241,8 @@ class Patterns(_Table):
 
     def some(self, ids: Sequence[str]) -> list[Pattern]:
         """Return the records of some ids that are here, in the order of the ids."""
-        asked, policy = f"{_LINE} WHERE id = ?", self._policy()
-        found = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, asked, (each,))])
+        query, policy = f"{_LINE} WHERE id = ?", self._policy()
+        found = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, query, (each,))])
         return [fold(line, policy) for line in found]
 
     def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
@@ -251,11 +251,11 @@ class Patterns(_Table):
 
     def wide(self, bytes_min: int) -> list[tuple[str, int]]:
         """Return the lessons whose record is longer than so many bytes, each with its length."""
-        asked = "SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id"
-        return [(each, size) for each, size in self._rows(asked, bytes_min)]
+        query = "SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id"
+        return [(each, size) for each, size in self._rows(query, bytes_min)]
 
     def naming(self, name: str) -> list[Line]:
-        """Return the records in which a replica, or any of an agent, says something or is named."""
+        """Return the records that a replica, or any of an agent, has a column of or is named in."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
     def candidates(self, text: str) -> dict[str, str]:
@@ -263,19 +263,19 @@ class Patterns(_Table):
         return self._ingest.ask(lambda it: _candidates(it, Words(text).terms()))
 
     def has_meanings(self) -> bool:
-        """Tell whether any lesson has an embedding."""
+        """Return whether any lesson has an embedding."""
         return bool(self._rows("SELECT 1 FROM vector LIMIT 1"))
 
     def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]
 
-    def _lines(self, asked: str, *values: object) -> list[Line]:
-        return self._ingest.ask(lambda it: list(_decoded(it, asked, values)))
+    def _lines(self, query: str, *values: object) -> list[Line]:
+        return self._ingest.ask(lambda it: list(_decoded(it, query, values)))
 
-    def _folded(self, asked: str, *values: object) -> list[Pattern]:
+    def _folded(self, query: str, *values: object) -> list[Pattern]:
         policy = self._policy()
-        return [fold(found, policy) for found in self._lines(asked, *values)]
+        return [fold(found, policy) for found in self._lines(query, *values)]
 
 
 class Discoveries(_Table):
@@ -302,8 +302,8 @@ class Discoveries(_Table):
 
     def count(self) -> int:
         """Return how many discoveries there are to show."""
-        asked = f"SELECT count(*) FROM discovery {_SHOWN}"
-        return int(self._rows(asked, self._cut())[0][0])
+        query = f"SELECT count(*) FROM discovery {_SHOWN}"
+        return int(self._rows(query, self._cut())[0][0])
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
@@ -320,22 +320,22 @@ class Discoveries(_Table):
 
     def retracted(self) -> set[str]:
         """Return the ids of what was retracted."""
-        asked = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
-        return {row[0] for row in self._rows(asked)}
+        query = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
+        return {row[0] for row in self._rows(query)}
 
     def matching(self, expression: str, count: int) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the shown discoveries that an FTS5 expression finds."""
-        asked = (
+        query = (
             "SELECT d.id, bm25(found, 2.0, 1.0) AS rank FROM found JOIN discovery d ON d.rowid = found.rowid "
             "WHERE found MATCH ? AND d.retracts = '' AND d.at <= ? "
             "AND d.id NOT IN (SELECT retracts FROM discovery WHERE retracts != '') ORDER BY rank, d.at DESC LIMIT ?"
         )
-        return [(row[0], row[1]) for row in self._rows(asked, expression, self._cut(), count)]
+        return [(row[0], row[1]) for row in self._rows(query, expression, self._cut(), count)]
 
     def _entries(self, where: str, *values: object) -> list[Discovery]:
-        asked = f"SELECT line, hash FROM discovery {where}"
+        query = f"SELECT line, hash FROM discovery {where}"
         return self._ingest.ask(
-            lambda it: [DISCOVERIES.decode(checked(*row)) for row in it.execute(asked, values).fetchall()]
+            lambda it: [DISCOVERIES.decode(checked(*row)) for row in it.execute(query, values).fetchall()]
         )
 
 
@@ -358,8 +358,8 @@ class Passages:
 
     def matching(self, kind: str, expression: str, count: int) -> list[int]:
         """Return the numbers of the passages of a kind that an FTS5 expression finds, best first."""
-        asked = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
-        return [row[0] - 1 for row in self._connection.execute(asked, (expression, kind, count))]
+        query = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
+        return [row[0] - 1 for row in self._connection.execute(query, (expression, kind, count))]
 
     def close(self) -> None:
         """Forget them all."""
@@ -370,10 +370,10 @@ _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM di
 
 
 def _shortened(connection: Connection, table: Literal["pattern", "discovery"], ids: Iterable[str]) -> dict[str, str]:
-    asked = f"SELECT (SELECT max(id) FROM {table} WHERE id < ?), (SELECT min(id) FROM {table} WHERE id > ?)"
+    query = f"SELECT (SELECT max(id) FROM {table} WHERE id < ?), (SELECT min(id) FROM {table} WHERE id > ?)"
     found = {}
     for each in dict.fromkeys(ids):
-        beside = [other for other in connection.execute(asked, (each, each)).fetchone() if other]
+        beside = [other for other in connection.execute(query, (each, each)).fetchone() if other]
         chars = SHORT_CHARS_MIN
         while any(other.startswith(each[:chars]) for other in beside):
             chars += 1
@@ -382,16 +382,16 @@ def _shortened(connection: Connection, table: Literal["pattern", "discovery"], i
 
 
 def _candidates(connection: Connection, terms: Iterable[str]) -> dict[str, str]:
-    asked = "SELECT count(*) FROM words WHERE words MATCH ?"
-    holders = {term: connection.execute(asked, (f"{{text}} : {term}",)).fetchone()[0] for term in terms}
+    query = "SELECT count(*) FROM words WHERE words MATCH ?"
+    holders = {term: connection.execute(query, (f"{{text}} : {term}",)).fetchone()[0] for term in terms}
     found = sharing(connection, holders, CANDIDATES_MAX, "listed")
     return dict(
         connection.execute("SELECT id, text FROM pattern WHERE rowid = ?", (each,)).fetchone() for each in found
     )
 
 
-def _decoded(connection: Connection, asked: str, values: Iterable[object]) -> Iterator[Line]:
-    for raw, hash_ in connection.execute(asked, tuple(values)).fetchall():
+def _decoded(connection: Connection, query: str, values: Iterable[object]) -> Iterator[Line]:
+    for raw, hash_ in connection.execute(query, tuple(values)).fetchall():
         found = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
         if isinstance(found, Line):
             yield found

@@ -2,7 +2,7 @@
 
 Three sources, one at a time: the static embedding of the extra ``semantic`` (token vectors, averaged: no network, no
 model to run), a local folder with a model2vec model, or an OpenAI-compatible ``/embeddings`` endpoint that somebody on
-this machine agreed to. Loading one takes 0.2 s of processor time, so no hook does, and nothing waits for it before a
+this machine agreed to. To load one takes 0.2 s of processor time, so no hook does, and nothing waits for it before a
 correction is durable. Private lessons have no embedding. What is stored is derived: it goes with the database.
 """
 
@@ -35,7 +35,7 @@ WAIT_S = 10.0
 _AT_ONCE = 64
 _ROWS_AT_ONCE = 10_000
 EMBEDDED = "embedded"
-"""The note (``Ingest.noted``) that is another one when other lessons are embedded, or another model embeds them."""
+"""Key of the note (``Ingest.noted``) that changes with the lessons that are embedded, and with the model."""
 
 Vectors = Callable[[Sequence[str]], Any]
 """From texts to a matrix with a row of length 1 for each."""
@@ -48,7 +48,7 @@ _INSTALL = (
 
 
 class _Source(NamedTuple):
-    """Source of embeddings. ``name`` tells two models apart; ``load`` takes the time."""
+    """Source of embeddings: the name of its model, and the function that loads it, which takes the time."""
 
     name: str
     load: Callable[[], Vectors]
@@ -63,7 +63,7 @@ class Embeddings:
 
     @property
     def state(self) -> str:
-        """State of the embeddings: on; off by the configuration; unagreed: nobody said yes to the endpoint; missing."""
+        """State of the embeddings: on; off by the configuration; unagreed: no consent to the endpoint; missing."""
         if self._settings.off:
             return "off"
         if self._settings.url and not self._is_agreed():
@@ -76,14 +76,14 @@ class Embeddings:
         return {"missing": _INSTALL, "unagreed": self._settings.url}.get(self.state, "")
 
     def agree(self) -> None:
-        """Note a person's yes to the endpoint that the configuration names: lessons are sent there."""
+        """Record a person's consent to the endpoint that the configuration names: lessons are sent there."""
         self._workspace.state.agree(consent.SEMANTIC, self._consented(), self._workspace.wall(), alone=True)
 
     def _is_agreed(self) -> bool:
         return self._workspace.state.agrees(consent.SEMANTIC, self._consented())
 
     def _consented(self) -> str:
-        """Return what somebody agrees to who agrees to the endpoint: its address, and a key of another name."""
+        """Return the text that is consented to: the endpoint's address, and a key of another name than the usual."""
         is_usual = self._settings.key_env == Semantic().key_env
         return self._settings.url if is_usual else f"{self._settings.url} {self._settings.key_env}"
 
@@ -97,7 +97,7 @@ class Embeddings:
                 return None
             key = consent.variable(settings.key_env)
             name = f"{settings.url} {settings.url_model}"
-            return _Source(name, lambda: lambda texts: _asked(settings.url, settings.url_model, key, texts))
+            return _Source(name, lambda: lambda texts: _from_endpoint(settings.url, settings.url_model, key, texts))
         files = _files_of(self._workspace.root, settings.model)
         if not all(map(Path.is_file, files)):
             return None
@@ -139,8 +139,8 @@ class Embeddings:
         chosen = self.source()
         if chosen is None:
             return []
-        asked = "SELECT 1 FROM vector WHERE model = ?"
-        if self._workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchone()):
+        query = "SELECT 1 FROM vector WHERE model = ?"
+        if self._workspace.db.ask(lambda it: it.execute(query, (chosen.name,)).fetchone()):
             with suppress(OSError, ValueError, *TROUBLE):
                 return _best(self._workspace.db.database.open(), chosen, screened(text), count, least)
         return []
@@ -154,8 +154,8 @@ class Embeddings:
         chosen = self.source()
         if chosen is None:
             return {}
-        asked = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
-        rows = self._workspace.db.ask(lambda it: it.execute(asked, (chosen.name,)).fetchall())
+        query = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
+        rows = self._workspace.db.ask(lambda it: it.execute(query, (chosen.name,)).fetchall())
         wanted, size = set(ids), len(rows[0][1]) if rows else 0
         rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
         if len(rows) < 2:
@@ -239,7 +239,7 @@ def _files_of(root: Path, model: str) -> tuple[Path, Path]:
 
 
 def _library(name: str) -> Any:
-    """Return one of ``LIBRARIES``: each takes its time to load, and nobody pays for it who embeds nothing."""
+    """Return one of ``LIBRARIES``, loaded only where something is embedded."""
     return import_module(name)
 
 
@@ -289,13 +289,13 @@ def _unit(matrix: Any) -> Any:
 
 
 def _is_safe(url: str) -> bool:
-    """Tell whether texts may go to this address: encrypted, or to this very machine."""
+    """Return whether texts may go to this address: encrypted, or to this very machine."""
     with suppress(UsageError):
         return bool(consent.Endpoint(url).check())
     return False
 
 
-def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
+def _from_endpoint(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
     """Return the vectors of an endpoint.
 
     Raises:
@@ -306,9 +306,9 @@ def _asked(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    told = json.loads(consent.Endpoint(address).post(body, headers, WAIT_S, ANSWER_BYTES_MAX))
+    answer = json.loads(consent.Endpoint(address).post(body, headers, WAIT_S, ANSWER_BYTES_MAX))
     try:
-        rows = [each["embedding"] for each in sorted(told["data"], key=lambda each: each.get("index", 0))]
+        rows = [each["embedding"] for each in sorted(answer["data"], key=lambda each: each.get("index", 0))]
         matrix = numpy.array(rows, dtype="float32")
     except (KeyError, TypeError, AttributeError) as why:
         raise ValueError("the answer of the endpoint holds no embeddings") from why

@@ -73,7 +73,7 @@ _EMOJI_CHARS_MAX = 8
 
 
 class TreeGoneError(FleetError):
-    """The tree is not here any more, or cannot be read: what the remote holds is unknown until the next fetch."""
+    """Error of a tree that is gone or unreadable: what the remote holds is unknown until the next fetch."""
 
 
 class _Sorted(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = Mapp
             found.files[path] = _Blob(entry.oid, entry.size)
     shards = [path for path in found.files if "/" in path]
     if len(shards) > limits.SHARDS_MAX:
-        # Whoever makes many makes small ones: those that say most are read, if they can hold a line at all.
+        # A flood is one of small shards: the largest are read, if they can hold a line at all.
         long = [path for path in shards if found.files[path].size >= limits.SHARD_BYTES_MIN]
         long.sort(key=lambda path: (-found.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
@@ -149,13 +149,13 @@ def too_much(path: str, content: IO[bytes]) -> str:
     return ""
 
 
-def _count(said: bytes, last: bytes, block: bytes) -> int:
-    """Return how often bytes stand in a block, or begin just before it."""
-    return (last[1 - len(said) :] + block).count(said)
+def _count(mark: bytes, last: bytes, block: bytes) -> int:
+    """Return how often a mark stands in a block, or begins just before it."""
+    return (last[1 - len(mark) :] + block).count(mark)
 
 
 def is_clan_path(path: str) -> bool:
-    """Tell whether a path is one that the clan's tree may hold. No other is ever read or written."""
+    """Return whether a path is one that the clan's tree may hold. No other is ever read or written."""
     folder, _, name = path.rpartition("/")
     if not folder:
         return name in _FILES
@@ -217,7 +217,7 @@ class GitTree:
         return {}
 
     def has(self, path: str) -> bool:
-        """Tell whether anything stands at a path of the tree that is taken in, readable or not.
+        """Return whether anything stands at a path of the tree that is taken in, readable or not.
 
         Raises:
             TreeGoneError: the tree is not here.
@@ -273,7 +273,7 @@ class GitTree:
         self._bare.set_ref(FETCHED, commit)
 
     def descends(self, new: str, old: str) -> bool:
-        """Tell whether a commit is another one or has it in its history.
+        """Return whether a commit is another one or has it in its history.
 
         Whatever is unknown here descends of nothing; all descends of "".
         """
@@ -325,7 +325,7 @@ def _gone() -> Iterator[None]:
 
 
 class Members(dict[str, dict[str, str]]):
-    """The agents of a clan, each with what ``members.toml`` says of it."""
+    """The agents of a clan, each with its table of ``members.toml``."""
 
     @classmethod
     def parse(cls, data: bytes) -> "Members":
@@ -348,8 +348,8 @@ class Members(dict[str, dict[str, str]]):
         """Return the bytes of ``members.toml``, agents and keys sorted."""
         tables = []
         for agent, table in sorted(self.items()):
-            said = [(key, value) for key, value in sorted(table.items()) if _is_key(key)]
-            lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in said]
+            pairs = [(key, value) for key, value in sorted(table.items()) if _is_key(key)]
+            lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in pairs]
             tables.append("\n".join([f"[{agent}]", *lines]) + "\n")
         return "\n".join(tables).encode()
 
