@@ -1,8 +1,8 @@
-"""Dates: the parser of times in whatever form a foreign record gives them, and relative phrases made absolute.
+"""Parser of the dates of foreign records, and conversion of relative phrases to absolute dates.
 
-The grammar of phrases ("yesterday", "3 days ago", "last Tuesday") is closed: what is not in ``data/dates.toml`` stays
-as it is, and so does what stands in code, quotes, links and titles, or only looks like a phrase ("today's standard",
-"finished in 5 days"). A phrase that stays costs little, a wrong date is a lie: in doubt it stays.
+The grammar of phrases ("yesterday", "3 days ago", "last Tuesday") is closed: only phrases of ``data/dates.toml`` are
+converted, and none in code, quotes, links and titles, or that only looks like a date ("today's standard", "finished in
+5 days"). A phrase that stays costs little, a wrong date is a lie: in doubt it stays.
 """
 
 import math
@@ -24,7 +24,7 @@ WHEN = (
     r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
     r"(?:[ \t]{0,8}(?P<zone>Z(?:-[0-9a-f]{4})?|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?)"
 )
-"""A date, with or without time and zone. ``Z-0000`` is a fleet stamp's end."""
+"""A date, with or without time and zone. ``Z-0000`` ends a fleet stamp."""
 
 _NUMBER = r"(?a)\d{9,16}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,9 +36,9 @@ _SECONDS_MAX = _END_MS / 1000  # no time of this century is as small in ms as th
 
 
 def to_ms(value: object) -> int | None:
-    """Return milliseconds since 1970, or None when it is unreadable, before 2000 or after 2100.
+    """Return a time in milliseconds since 1970, or None when it is unreadable, before 2000 or after 2100.
 
-    Takes ISO 8601 and its looser relatives (single digits, a blank for the ``T``, ``UTC``), UTC where no zone is
+    Accepted are ISO 8601 and looser forms (single digits, a blank for the ``T``, ``UTC``), in UTC where no zone is
     given; or a number since 1970, seconds or milliseconds by its size, also as text.
     """
     if isinstance(value, str):
@@ -53,19 +53,19 @@ def _from_text(text: str) -> int | None:
         return None
     if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
-    found = re.fullmatch(WHEN, text)
+    match = re.fullmatch(WHEN, text)
     try:
-        moment = _moment(found) if found else datetime.fromisoformat(text)
+        moment = _moment(match) if match else datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return _in_range((moment - _EPOCH) // _MS)
     except (ValueError, OverflowError):
         return None
 
 
-def _moment(found: re.Match[str]) -> datetime:
-    fraction = (found["fraction"] or "").ljust(6, "0")[:6]
-    clock = (int(found[part] or 0) for part in ("year", "month", "day", "hour", "minute", "second"))
-    return datetime(*clock, int(fraction), tzinfo=_zone(found["zone"]))  # type: ignore[misc, arg-type]
+def _moment(match: re.Match[str]) -> datetime:
+    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
+    clock = (int(match[part] or 0) for part in ("year", "month", "day", "hour", "minute", "second"))
+    return datetime(*clock, int(fraction), tzinfo=_zone(match["zone"]))  # type: ignore[misc, arg-type]
 
 
 def _zone(text: str | None) -> timezone:
@@ -87,7 +87,7 @@ _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
 
-# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
 _PROTECTED = r"""(?isx)
       (?P<ticks>`+)(?:(?!(?P=ticks)).){1,2000}?(?P=ticks)(?!`)       # code
     | !?\[[^\]\n]{0,400}\](?:\([^)\n]{0,800}\)|\[[^\]\n]{0,200}\])?     # links, and what may become one
@@ -99,18 +99,18 @@ _PROTECTED = r"""(?isx)
 _LITERAL_ROW = r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)"
 _SENTENCE_END = r"[.!?;](?=\s|$)|\n"
 _SENTENCE_BEGINS = r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$"
-_TITLE_WORD = r"\s[A-Z][a-z]"
+
 _OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
 _QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
 _PAST = r"\w{2,}ed"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps every letter's place, as lower() does not
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of a text, as lower() does not
 
 
 class _Phrase(NamedTuple):
-    """Meaning of a phrase, as ``data/dates.toml`` says."""
+    """Meaning of a phrase, a row of ``data/dates.toml``."""
 
     unit: str = ""
     by: int | str = 0
@@ -121,7 +121,7 @@ class _Phrase(NamedTuple):
 
 
 class _Language(NamedTuple):
-    """The content of ``data/dates.toml``, ready to be looked for. ``hint`` finds nothing where no phrase can be."""
+    """Grammar of ``data/dates.toml``, compiled. A text in which ``hint`` finds nothing has no phrase."""
 
     hint: re.Pattern[str]
     pattern: re.Pattern[str]
@@ -136,82 +136,73 @@ class _Language(NamedTuple):
     words: Mapping[str, frozenset[str]]
 
 
-class _Found(NamedTuple):
-    """A phrase in a text: where, what it means, and what it names."""
+class _Match(NamedTuple):
+    """Match of a phrase: its span, its meaning, its text, and the values of its slots."""
 
     start: int
     end: int
     phrase: _Phrase
-    said: str
+    text: str
     number: int
     unit: str
     weekday: int | None
 
 
-def absolutize(text: str, at: datetime, *, keep_words: bool = False) -> str:
-    """Return a text with its relative dates made absolute; the text itself where there is none.
+def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str:
+    """Return a text with absolute dates for its relative ones. Idempotent.
 
-    The date stands for the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
-    the date is added, which ``keep_words`` asks for everywhere. Days and weeks become a day, months a month, years a
-    year, hours and minutes a time with its zone. A text that was made absolute stays as it is when it is read again.
+    The date replaces the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
+    the date is added. Days and weeks become a day, months a month, years a year, hours and minutes a time with its
+    zone.
 
-    ``at``: when it was written, in the time zone of its writer.
+    ``written``: its time of writing, in the time zone of its writer.
     ``keep_words``: every date is added behind its phrase.
     """
     if not _language().hint.search(text):
         return text
     pieces, done = [], 0
-    for found in _phrases(text):
-        date = _date_of(found, at)
+    for match in _matches(text):
+        date = _date_of(match, written)
         if not date:
             continue
-        is_added = keep_words or _is_added(found, text)
-        end = _possessive_end(text, found.end)
-        pieces += [text[done : found.start], f"{text[found.start : end]} ({date})" if is_added else date]
-        done = end if is_added else found.end
-    return "".join([*pieces, text[done:]]) if pieces else text
+        is_added = keep_words or _is_added(match, text)
+        end = _possessive_end(text, match.end)
+        pieces += [text[done : match.start], f"{text[match.start : end]} ({date})" if is_added else date]
+        done = end if is_added else match.end
+    return "".join([*pieces, text[done:]])
 
 
-# --- which phrases say when -------------------------------------------------------------------------------------------
+# --- phrases that are dates -------------------------------------------------------------------------------------------
 
 
-def _phrases(text: str) -> Iterator[_Found]:
-    """Yield the phrases of a text that say when something was or will be."""
+def _matches(text: str) -> Iterator[_Match]:
+    """Yield the phrases of a text that date something."""
     language, hidden = _language(), _hidden(text)
     starts = [start for start, _ in hidden]
 
-    def is_hidden(at: int) -> bool:
-        place = bisect_right(starts, at) - 1
-        return place >= 0 and at < hidden[place][1]
+    def is_hidden(position: int) -> bool:
+        span = bisect_right(starts, position) - 1
+        return span >= 0 and position < hidden[span][1]
 
     lowered = text.translate(_LOWER)
-    met = [_read(found) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
-    good = [each for each in met if not _is_apart(each, text)]
+    matches = [_parsed(found) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
     listed = {
-        each
-        for one, other in pairwise(met)
-        if language.joined.fullmatch(text, one.end, other.start)
-        for each in (one, other)
+        match
+        for pair in pairwise(matches)
+        if language.joined.fullmatch(text, pair[0].end, pair[1].start)
+        for match in pair
     }
-    refused = {_sentence(text, each.start) for each in {*met} - {*good} if each.said in language.words["day_words"]}
-    for each in good:
-        in_doubt = each.said in language.words["day_words"] and _sentence(text, each.start) in refused
-        if each not in listed and not in_doubt:
-            yield each
+    yield from (match for match in matches if match not in listed and _is_date(match, text))
 
 
 def _hidden(text: str) -> list[tuple[int, int]]:
-    """Return where code, quotes, links, headings and comments stand, in order."""
-    spans, at = [], 0
-    literal = (
-        {row.number for row in markdown.rows(text) if row.is_code or row.comments}
-        if "\n" in text or "<!--" in text
-        else ()
-    )
+    """Return the spans of code, quotes, links and headings, in order."""
+    spans, start = [], 0
+    code = {row.number for row in markdown.rows(text) if row.is_code}
     for number, line in enumerate(text.split("\n"), 1):
-        if number in literal or re.match(_LITERAL_ROW, line):
-            spans.append((at, at + len(line) + 1))
-        at += len(line) + 1
+        if number in code or re.match(_LITERAL_ROW, line):
+            spans.append((start, start + len(line) + 1))
+        start += len(line) + 1
     spans += [found.span() for found in re.finditer(_PROTECTED, text)]
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
@@ -222,135 +213,135 @@ def _hidden(text: str) -> list[tuple[int, int]]:
     return joined
 
 
-def _read(found: re.Match[str]) -> _Found:
-    language, at = _language(), int(str(found.lastgroup)[1:])
-    phrase, groups = language.phrases[at], found.groupdict()
-    said, unit, weekday = (groups.get(f"{slot}{at}", "") for slot in "nuw")
-    number = int(said) if said.isdigit() else sum(language.numbers[word] for word in re.split(r"[\s-]+", said) if word)
+def _parsed(found: re.Match[str]) -> _Match:
+    language, index = _language(), int(str(found.lastgroup)[1:])
+    phrase, groups = language.phrases[index], found.groupdict()
+    number, unit, weekday = (groups.get(f"{slot}{index}", "") for slot in "nuw")
+    words = re.split(r"[\s-]+", number)
+    value = int(number) if number.isdigit() else sum(language.numbers[word] for word in words if word)
     unit = phrase.unit or language.units.get(unit, "")
-    return _Found(*found.span(), phrase, " ".join(found[0].split()), number, unit, language.weekdays.get(weekday))
+    return _Match(*found.span(), phrase, " ".join(found[0].split()), value, unit, language.weekdays.get(weekday))
 
 
-def _is_apart(found: _Found, text: str) -> bool:
-    """Tell whether a phrase only looks like one, as far as the words around it tell."""
-    language, end = _language(), _possessive_end(text, found.end)
+def _is_date(match: _Match, text: str) -> bool:
+    """Return whether a phrase dates something, judged by the words around it."""
+    language, end = _language(), _possessive_end(text, match.end)
     words = language.words
-    before, after = text[max(found.start - _NEAR_CHARS, 0) : found.start], text[end : end + _NEAR_CHARS]
-    last = [word.lower() for word in re.findall(_WORD, before)]
-    following = [word.lower() for word in re.findall(_WORD, after)]
-    is_next = after[:1] in (" ", "\t", "\n")
-    previous = last[-1] if last and before[-1:].isspace() and before.rstrip()[-1:].isalpha() else ""
-    if previous in words["before"] or (previous in words["before_spans"] and found.said.split()[0] in words["spans"]):
-        return True
-    if re.search(_OPTION, before) or _is_title(found, text, before):
-        return True
-    if is_next and (bool(words["after"] & {*following[:1]}) or language.after_phrases.match(after)):
-        return True
-    if language.is_date.match(after) or (found.said in words["generic_days"] and previous in words["generic_before"]):
-        return True
-    if found.phrase.by == "-n" and is_next and following[:1] and following[0] in words["day_words"]:
-        return True
-    if (found.phrase.by in ("n", "-n")) and (re.search(_QUANTITY, before) or language.counted.search(before)):
-        return True
-    if end != found.end:
-        return found.said in words["day_words"] and words["dated"].isdisjoint(following[:2])
-    return bool(found.phrase.only) and not _says_when(found, text)
-
-
-def _is_title(found: _Found, text: str, before: str) -> bool:
-    """Tell whether a phrase is written as names of things are: with capitals where a sentence has none."""
-    said = text[found.start : found.end]
-    if said.isupper() or not said[:1].isupper() or found.phrase.weekday == "week":
+    before, after = text[max(match.start - _NEAR_CHARS, 0) : match.start], text[end : end + _NEAR_CHARS]
+    preceding, following = _words_of(before), _words_of(after)
+    previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
+    if previous in words["before"] or (previous in words["before_spans"] and match.text.split()[0] in words["spans"]):
         return False
-    return not re.search(_SENTENCE_BEGINS, before) or (found.weekday is None and bool(re.search(_TITLE_WORD, said)))
+    if re.search(_OPTION, before) or _is_title(match, text, before):
+        return False
+    if words["after"] & {*following[:1]} or language.after_phrases.match(after):
+        return False
+    if language.is_date.match(after) or (match.text in words["generic_days"] and previous in words["generic_before"]):
+        return False
+    if match.phrase.by in ("n", "-n") and (re.search(_QUANTITY, before) or language.counted.search(before)):
+        return False
+    if end != match.end:
+        return match.text not in words["day_words"] or not words["dated"].isdisjoint(following[:2])
+    return not match.phrase.only or _is_dated_sentence(match, text)
 
 
-def _says_when(found: _Found, text: str) -> bool:
-    """Tell whether a sentence tells what happened or will: else "today" is nowadays, "in 3 days" how long it takes."""
-    start, end = _sentence(text, found.start)
-    before, after = (
-        [word.lower() for word in re.findall(_WORD, part)]
-        for part in (text[start : found.start], text[found.end : end])
-    )
+def _words_of(text: str) -> list[str]:
+    return [word.lower() for word in re.findall(_WORD, text)]
+
+
+def _is_title(match: _Match, text: str, before: str) -> bool:
+    """Return whether a phrase has a capital where a sentence has none, as in the name of a thing."""
+    phrase = text[match.start : match.end]
+    if phrase.isupper() or not phrase[:1].isupper() or match.phrase.weekday == "week":
+        return False
+    return not re.search(_SENTENCE_BEGINS, before)
+
+
+def _is_dated_sentence(match: _Match, text: str) -> bool:
+    """Return whether a sentence has a verb of the past, or a plan: else "today" is nowadays, "in 3 days" a duration."""
+    start, end = _sentence(text, match.start)
+    before, after = _words_of(text[start : match.start]), _words_of(text[match.end : end])
     words = _language().words
-    if found.phrase.only == "planned":
-        said, is_order = {*before, *after}, not words["come"].isdisjoint(before[:1])
-        is_one = found.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
-        comes = (said & words["comes"] and is_one) or (said & words["come"] and (is_order or said & words["will"]))
-        return not said & words["never"] and bool(comes or said & words["planned"])
+    if match.phrase.only == "planned":
+        sentence, is_order = {*before, *after}, not words["come"].isdisjoint(before[:1])
+        is_one = match.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
+        is_event = (sentence & words["comes"] and is_one) or (
+            sentence & words["come"] and (is_order or sentence & words["will"])
+        )
+        return not sentence & words["never"] and bool(is_event or sentence & words["planned"])
     if not before:  # "Today I merged", and not "Today, distributed systems"
-        return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: at + 1]) for at in range(1, 5))
-    return any(_is_past(before[: at + 1]) for at in range(len(before)))
+        return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: end + 1]) for end in range(1, 5))
+    return any(_is_past(before[: end + 1]) for end in range(len(before)))
 
 
-def _is_past(said: Sequence[str]) -> bool:
-    """Tell whether the last of some words says what happened."""
-    words = _language().words
-    return said[-1] in words["told"] or bool(re.fullmatch(_PAST, said[-1]) and words["now"].isdisjoint(said[-3:-1]))
+def _is_past(words: Sequence[str]) -> bool:
+    """Return whether the last of some words is a verb of the past."""
+    known = _language().words
+    return words[-1] in known["told"] or bool(re.fullmatch(_PAST, words[-1]) and known["now"].isdisjoint(words[-3:-1]))
 
 
-def _sentence(text: str, at: int) -> tuple[int, int]:
-    """Return where the sentence around a place begins and ends."""
-    first, last = max(at - _SENTENCE_CHARS, 0), min(at + _SENTENCE_CHARS, len(text))
-    ends = [found.end() for found in re.compile(_SENTENCE_END).finditer(text, first, at)]
-    following = re.compile(_SENTENCE_END).search(text, at, last)
+def _sentence(text: str, position: int) -> tuple[int, int]:
+    """Return start and end of the sentence around a position."""
+    first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
+    ends = [found.end() for found in re.compile(_SENTENCE_END).finditer(text, first, position)]
+    following = re.compile(_SENTENCE_END).search(text, position, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
 
 
 def _possessive_end(text: str, end: int) -> int:
-    return end + 2 if text[end : end + 2].lower() in ("'s", "’s") and not text[end + 2 : end + 3].isalnum() else end
+    return end + 2 if text[end : end + 2] in ("'s", "’s") else end
 
 
-def _is_added(found: _Found, text: str) -> bool:
-    """Tell whether the date alone would read wrong."""
-    if found.phrase.added or _possessive_end(text, found.end) != found.end:
+def _is_added(match: _Match, text: str) -> bool:
+    """Return whether the date alone would read wrong."""
+    if match.phrase.added or _possessive_end(text, match.end) != match.end:
         return True
-    last = re.findall(_WORD, text[max(found.start - _NEAR_CHARS, 0) : found.start].lower())
-    return not _language().words["around"].isdisjoint(last[-1:])
+    preceding = _words_of(text[max(match.start - _NEAR_CHARS, 0) : match.start])
+    return not _language().words["around"].isdisjoint(preceding[-1:])
 
 
 # --- the date of a phrase ---------------------------------------------------------------------------------------------
 
 
-def _date_of(found: _Found, at: datetime) -> str:
-    """Return the date that a phrase means; "" where it cannot be told."""
-    phrase = found.phrase
-    by = {"n": found.number, "-n": -found.number}.get(phrase.by, 0) if isinstance(phrase.by, str) else phrase.by
+def _date_of(match: _Match, written: datetime) -> str:
+    """Return the date of a phrase; "" where it is ambiguous or out of range."""
+    phrase = match.phrase
+    by = {"n": match.number, "-n": -match.number}.get(phrase.by, 0) if isinstance(phrase.by, str) else phrase.by
     try:
-        if found.weekday is not None:
-            return _weekday(found, at, by)
-        return _moved(at + timedelta(days=phrase.start), found.unit, by)
+        if match.weekday is not None:
+            return _weekday(match, match.weekday, written, by)
+        return _shifted(written + timedelta(days=phrase.start), match.unit, by)
     except (OverflowError, ValueError):
         return ""
 
 
-def _weekday(found: _Found, at: datetime, by: int) -> str:
-    ahead = (int(found.weekday or 0) - at.weekday()) % _WEEK
-    how = found.phrase.weekday
-    if how == "before":
-        return _moved(at, "day", ahead - _WEEK)
-    if how == "this":
-        return _moved(at, "day", ahead)
-    if how == "week":
-        return _moved(at, "day", int(found.weekday or 0) - at.weekday() + by * _WEEK)
-    if how == "agreed" and at.weekday() + (ahead or _WEEK) < _WEEK:
-        return ""  # said on a Monday, "next Friday" is this week's for some and next week's for others
-    return _moved(at + timedelta(days=ahead or _WEEK), found.unit or "day", by)
+def _weekday(match: _Match, weekday: int, written: datetime, by: int) -> str:
+    ahead = (weekday - written.weekday()) % _WEEK
+    rule = match.phrase.weekday
+    if rule == "before":
+        return _shifted(written, "day", ahead - _WEEK)
+    if rule == "this":
+        return _shifted(written, "day", ahead)
+    if rule == "week":
+        return _shifted(written, "day", weekday - written.weekday() + by * _WEEK)
+    if rule == "agreed" and written.weekday() + (ahead or _WEEK) < _WEEK:
+        return ""  # on a Monday, "next Friday" is this week's for some and next week's for others
+    return _shifted(written + timedelta(days=ahead or _WEEK), match.unit or "day", by)
 
 
-def _moved(at: datetime, unit: str, by: int) -> str:
+def _shifted(moment: datetime, unit: str, by: int) -> str:
     """Return the date so many units away, as exact as the unit is."""
     if unit in _CLOCK_UNITS:
-        moment = (at.astimezone(UTC) + by * _CLOCK_UNITS[unit]).astimezone(at.tzinfo)
-        said = moment.isoformat(timespec="minutes").replace("+00:00", "Z")
+        date = (moment.astimezone(UTC) + by * _CLOCK_UNITS[unit]).astimezone(moment.tzinfo)
+        text = date.isoformat(timespec="minutes").replace("+00:00", "Z")
     elif unit in _DAYS:
-        moment = at + timedelta(days=by * _DAYS[unit])
-        said = moment.strftime("%Y-%m-%d")
+        date = moment + timedelta(days=by * _DAYS[unit])
+        text = date.strftime("%Y-%m-%d")
     else:
-        months = at.year * _MONTHS + at.month - 1 + by * (_MONTHS if unit == "year" else 1)
-        moment = at.replace(year=months // _MONTHS, month=months % _MONTHS + 1, day=1)
-        said = moment.strftime("%Y" if unit == "year" else "%Y-%m")
-    return said if moment.year in _YEARS else ""
+        months = moment.year * _MONTHS + moment.month - 1 + by * (_MONTHS if unit == "year" else 1)
+        date = moment.replace(year=months // _MONTHS, month=months % _MONTHS + 1, day=1)
+        text = date.strftime("%Y" if unit == "year" else "%Y-%m")
+    return text if date.year in _YEARS else ""
 
 
 # --- the grammar ------------------------------------------------------------------------------------------------------
@@ -362,7 +353,7 @@ def _language() -> _Language:
 
     with Path(__file__).with_name("data").joinpath("dates.toml").open("rb") as file:
         raw = tomllib.load(file)["en"]
-    numbers = {word: int(value) for word, _, value in (each.partition("=") for each in raw["numbers"].split())}
+    numbers = {word: int(value) for word, _, value in (phrase.partition("=") for phrase in raw["numbers"].split())}
     units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
     weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}
     tens = [word for word, value in numbers.items() if value >= 20]
@@ -372,8 +363,8 @@ def _language() -> _Language:
         "unit": _any(units),
         "weekday": _any(weekdays),
     }
-    said = sorted(raw["phrases"], key=lambda each: (-len(each.split()), each))
-    alternatives = [rf"(?P<p{at}>{_alternative(each, at, slots)})" for at, each in enumerate(said)]
+    phrases = sorted(raw["phrases"], key=lambda phrase: (-len(phrase.split()), phrase))
+    alternatives = [rf"(?P<p{index}>{_alternative(phrase, index, slots)})" for index, phrase in enumerate(phrases)]
     months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
     lists = {key: value for key, value in raw.items() if isinstance(value, str)} | raw["only"]
     return _Language(
@@ -381,7 +372,7 @@ def _language() -> _Language:
         pattern=re.compile(
             rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"
         ),
-        phrases=[_Phrase(**raw["phrases"][each]) for each in said],
+        phrases=[_Phrase(**raw["phrases"][phrase]) for phrase in phrases],
         numbers=numbers,
         units=units,
         weekdays=weekdays,
@@ -397,12 +388,12 @@ def _language() -> _Language:
     )
 
 
-def _alternative(phrase: str, at: int, slots: Mapping[str, str]) -> str:
-    """Return the expression of one phrase; its slots are named ``n3``, ``u3``, ``w3``, and itself ``p3``."""
-    found = phrase.replace("(", "(?:").replace(" ", r"[ \t]+").replace(r")?[ \t]+", ")?")
+def _alternative(phrase: str, index: int, slots: Mapping[str, str]) -> str:
+    """Return the expression of a phrase; the groups of its slots are named ``n3``, ``u3``, ``w3``."""
+    expression = phrase.replace("(", "(?:").replace(" ", r"[ \t]+").replace(r")?[ \t]+", ")?")
     for name, inner in slots.items():
-        found = found.replace(f"{{{name}}}", rf"(?P<{name[0]}{at}>{inner})")
-    return found
+        expression = expression.replace(f"{{{name}}}", rf"(?P<{name[0]}{index}>{inner})")
+    return expression
 
 
 def _any(words: Any) -> str:
