@@ -1,13 +1,13 @@
-"""Commands, files and tools that a text names, as the trigger of a lesson that was given none.
+"""Derivation of a lesson's trigger from the commands, files and tools in its text, for a lesson without one.
 
-Careful rather than complete: a lesson that is shown at the wrong step is noise at each. In a code span anything counts
-that is built like a command or a path. In plain words only what cannot well be anything else does: a program followed
-by one of its own commands (``git push``, ``data/commands.txt``), the name of a test runner, a path, a file whose ending
-tells, what is called a folder. Programs that only look or move about (``ls``, ``cat``, ``sed``) count with an option of
-theirs alone, or where what is written for them is named: "a sed expression".
+Precision comes before recall: a lesson at the wrong step is noise at each one. In a code span everything counts that
+has the form of a command or a path. Plain words count only where they are hardly anything else: a program and one of
+its own commands (``git push``, ``data/commands.txt``), a test runner, a path, a file with a known extension, a path
+called a folder. Programs that only read or change directory (``ls``, ``cat``, ``sed``) count with an option, or with a
+noun of theirs: "a sed expression".
 
-What went wrong comes first: the step behind "never", "not" or "instead of" is the one at which a lesson is wanted, and
-the one that a guard may stop. What the right way names is asked only where nothing names a wrong one.
+The wrong step comes first: the one behind "never", "not" or "instead of" is where the lesson is wanted, and what a
+guard may stop. The steps of the right way count only where the text names no wrong one.
 """
 
 import re
@@ -18,7 +18,7 @@ from itertools import pairwise
 from fleet.text import sections
 
 TRIGGERS_MAX = 4
-"""A text that names more steps than that is about none of them."""
+"""A text with more steps than that is about none of them."""
 _CHARS_MAX = 4_000
 _WORDS_MAX = 6
 
@@ -26,12 +26,12 @@ _COMMANDS = frozenset(sections("commands.txt")[""])
 _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gradlew", "mvnw"}
 _WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in sections("mentions.txt")[""])}
 _ALONE = _WORDS_OF["alone"]
-"""Programs that do one thing, under names that are no other words."""
+"""Programs with a single purpose, whose names are no other words."""
 _GENERIC = _WORDS_OF["generic"]
 _RUNNERS = frozenset({"run", "exec", "mod", "compose", "tool", "pr", "-m"})
-"""Words behind which the command that matters begins."""
+"""Words behind which the actual command begins."""
 
-# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
 _PIECES = r"&&|\|\||[;|]"
 _SPAN = re.compile(r"`([^`\n]{1,200})`")
 _PLAIN = re.compile(r"[a-z][\w.:-]{0,40}", re.ASCII)
@@ -52,14 +52,14 @@ _BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ")
 """Table that makes a blank of each ASCII character that stands between words."""
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
-"""Path that is called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
+"""A path called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
 _ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
 """Programs whose names are words: "never make ..." names none, "don't use make" does."""
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
 _WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer")
-# What somebody did, or must not do: the step itself follows, with at most one word before it.
+# Verbs before a step, with at most one word between.
 _DOING = (
     r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
 )
@@ -78,104 +78,106 @@ _AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anym
 
 
 def trigger(given: str, text: str, correct: str = "", wrong: str = "") -> str:
-    """Return the trigger of a lesson: the one that it was given, else what its words name; "" for neither.
+    """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
-    The step that went wrong is the trigger: the command of ``wrong``, or the one that the words warn of. Where none
-    is named, it is whatever the words name.
+    The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of; where there is none, all
+    steps in the words.
     """
-    if given or not _may_name(text, correct, wrong):
+    if given or not _may_have_step(text, correct, wrong):
         return given
-    return _listed(_warned(text, correct, wrong) or _all_named(text, correct))
+    return _listed(_warned(text, correct, wrong) or _all_steps(text, correct))
 
 
 def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
-    """Return the steps that a guard may stop: the trigger without any that the right way itself takes; "" for none."""
+    """Return the steps that a guard may stop: the trigger without steps of the right way; "" for none."""
     if given:
         return given
-    said = _said_right(text, correct)
+    right = _right_commands(text, correct)
     return _listed(
-        _warned(text, correct, wrong) or [each for each in _all_named(text, correct) if not _fits(each, said)]
+        _warned(text, correct, wrong) or [step for step in _all_steps(text, correct) if not _fits(step, right)]
     )
 
 
-def _may_name(text: str, correct: str, wrong: str) -> bool:
-    """Tell whether words may name a step at all: most do not, and this is asked of every lesson that comes in."""
-    said = f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}"
-    words = said.encode("ascii", "replace").translate(_BLANKS).split()
-    return _BUILT.search(said) is not None or not _TELLING_BYTES.isdisjoint(words)
+def _may_have_step(text: str, correct: str, wrong: str) -> bool:
+    """Return whether words may name a step at all: most do not, and every lesson that comes in is checked."""
+    given = f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}"
+    words = given.encode("ascii", "replace").translate(_BLANKS).split()
+    return _BUILT.search(given) is not None or not _TELLING_BYTES.isdisjoint(words)
 
 
-def _listed(found: list[str]) -> str:
-    return ", ".join(found) if len(found) <= TRIGGERS_MAX else ""
+def _words(text: str) -> list[str]:
+    return [word.rstrip(".-") for word in _WORD.findall(text)]
 
 
-def _all_named(*texts: str) -> list[str]:
-    return list(dict.fromkeys(entry for text in texts if text for entry in _named(text[:_CHARS_MAX])))
+def _listed(steps: list[str]) -> str:
+    return ", ".join(steps) if len(steps) <= TRIGGERS_MAX else ""
+
+
+def _all_steps(*texts: str) -> list[str]:
+    return list(dict.fromkeys(step for text in texts for step in _steps_in(text[:_CHARS_MAX])))
 
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:
-    """Return the entries of the steps that went wrong, without any that the right way takes, too."""
-    found: dict[str, None] = {}
-    if wrong:
-        done = re.match(_DID, wrong)
-        found.update(dict.fromkeys(_steps(wrong, done.end() if done else 0, is_clear=True)))
-    for part in filter(None, (text[:_CHARS_MAX], correct[:_CHARS_MAX])):
-        for warned in _warnings(part):
-            found.update(dict.fromkeys(_steps(part, warned.end(), is_clear=bool(warned["clear"]))))
-    if not found:
+    """Return the wrong steps, without any that the right way takes, too."""
+    verb = re.match(_DID, wrong)
+    steps = dict.fromkeys(_steps_at(wrong, verb.end() if verb else 0, is_clear=True))
+    for part in (text[:_CHARS_MAX], correct[:_CHARS_MAX]):
+        for warning in _warnings(part):
+            steps |= dict.fromkeys(_steps_at(part, warning.end(), is_clear=bool(warning["clear"])))
+    if not steps:
         return []
-    said = [*_commands(_without_warned(text)), *_commands(_without_warned(correct))]
-    return [entry for entry in found if not _fits(entry, said)]
+    right = [*_commands(_without_warnings(text)), *_commands(_without_warnings(correct))]
+    return [step for step in steps if not _fits(step, right)]
 
 
 def _warnings(text: str) -> Iterator[re.Match[str]]:
     low = text.lower()
-    if any(word in low for word in _WARNING):  # most have none: this is asked of every lesson that comes in
+    if any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
         yield from re.finditer(_WRONG, text)
 
 
-def _said_right(text: str, correct: str) -> list[str]:
-    """Return the commands and files that the right way takes: what ``correct`` names, and what the words call for."""
-    calls = [text[found.end() :] for found in re.finditer(_RIGHT, text[:_CHARS_MAX])]
-    called = [clause[0] for each in calls if (clause := re.match(_CLAUSE, each)) and next(_steps(each, 0), "")]
-    return [command for part in (correct, *called) for command in _commands(_without_warned(part))]
+def _right_commands(text: str, correct: str) -> list[str]:
+    """Return the commands and files of the right way: those in ``correct``, and behind "use" and the like."""
+    rests = [text[found.end() :] for found in re.finditer(_RIGHT, text[:_CHARS_MAX])]
+    clauses = [clause[0] for rest in rests if (clause := re.match(_CLAUSE, rest)) and next(_steps_at(rest, 0), "")]
+    return [command for part in (correct, *clauses) for command in _commands(_without_warnings(part))]
 
 
-def _fits(entry: str, commands: list[str]) -> bool:
-    pattern = entry.partition(":")[2] or entry
+def _fits(step: str, commands: list[str]) -> bool:
+    pattern = step.partition(":")[2] or step
     return any(fnmatchcase(command, pattern) for command in commands)
 
 
-def _without_warned(text: str) -> str:
+def _without_warnings(text: str) -> str:
     """Return the text without the clauses that warn of a step."""
-    kept, done = list[str](), 0
-    for warned in _warnings(text[:_CHARS_MAX]):
-        clause = re.compile(_CLAUSE).match(text, warned.end())
-        if warned.start() >= done and clause and next(_steps(text, warned.end(), is_clear=bool(warned["clear"])), ""):
-            kept.append(text[done : warned.start()])
+    pieces, done = list[str](), 0
+    for warning in _warnings(text[:_CHARS_MAX]):
+        clause = re.compile(_CLAUSE).match(text, warning.end())
+        if clause and next(_steps_at(text, warning.end(), is_clear=bool(warning["clear"])), ""):
+            pieces.append(text[done : warning.start()])
             done = clause.end()
-    return ". ".join([*kept, text[done:_CHARS_MAX]])
+    return ". ".join([*pieces, text[done:_CHARS_MAX]])
 
 
 def _commands(text: str) -> list[str]:
-    """Return what a text names as it would be typed: the pieces of code spans, and the words from each program on."""
-    found = [piece.strip() for span in _SPAN.findall(text) for piece in re.split(_PIECES, span)]
-    words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text))]
-    for at, word in enumerate(words):
-        if word in _PROGRAMS or word in _SINGLE or "." in word or "_" in word or "-" in word:
-            found += [word, " ".join(words[at : at + _WORDS_MAX])]
-    return found
+    """Return the commands of a text as they would be typed: the code spans, and the words from each program on."""
+    commands = [piece.strip() for span in _SPAN.findall(text) for piece in re.split(_PIECES, span)]
+    words = _words(_SPAN.sub(" @ ", text))
+    for index, word in enumerate(words):
+        if word in _PROGRAMS or word in _SINGLE or _BUILT.search(word):
+            commands += [word, " ".join(words[index : index + _WORDS_MAX])]
+    return commands
 
 
-def _steps(text: str, at: int, *, is_clear: bool = False) -> Iterator[str]:
-    """Yield an entry for each step that stands right here: ``npm install``, or several with "or" between."""
-    clause = re.compile(_CLAUSE).match(text, at)
+def _steps_at(text: str, start: int, *, is_clear: bool = False) -> Iterator[str]:
+    """Yield the steps at the start of a clause: ``npm install``, or several with "or" between."""
+    clause = re.compile(_CLAUSE).match(text, start)
     for item in re.split(_JOINED, clause[0])[:TRIGGERS_MAX] if clause else ():
         span = _SPAN.match(item)
-        found = list(_warned_code(span[1]) if span else _warned_words(item, is_clear=is_clear))
-        if not found:
+        steps = list(_warned_code(span[1]) if span else _warned_words(item, is_clear=is_clear))
+        if not steps:
             return
-        yield from found
+        yield from steps
 
 
 def _warned_code(span: str) -> Iterator[str]:
@@ -184,16 +186,16 @@ def _warned_code(span: str) -> Iterator[str]:
         if len(words) == 1 and _is_program(words[0]):
             yield from _whole_program(words[0])
         else:
-            yield from (each for entry in _in_code(piece.strip()) for each in _sharp(entry, words))
+            yield from (narrow for step in _in_code(piece) for narrow in _narrowed(step, words))
 
 
 def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
     words = [word.rstrip(".") for word in item.split()[:_WORDS_MAX]]
     first, following = [*words, "", ""][:2]
     if f"{first} {following}" in _COMMANDS:
-        yield from _sharp(f"Bash:{first} {following}*", words)
+        yield from _narrowed(f"Bash:{first} {following}*", words)
     elif first in _ALONE:
-        yield from _sharp(f"Bash:{first}*", words)
+        yield from _narrowed(f"Bash:{first}*", words)
     elif _is_program(first):
         if re.match(_AFTER_PROGRAM, following) and (is_clear or first not in _ENGLISH):
             yield from _whole_program(first)
@@ -211,27 +213,21 @@ def _whole_program(name: str) -> tuple[str, str]:
     return f"Bash:{name}", f"Bash:{name} *"
 
 
-def _sharp(entry: str, words: list[str]) -> tuple[str, ...]:
-    """Return the entry of a step that is wrong with an option: without it, the same command may be right."""
-    if entry.startswith("Edit:") or words[0] in _GENERIC or not entry.endswith("*"):
-        return (entry,)
-    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in entry]
-    return (f"{entry} {options[0]}", f"{entry} {options[0]} *") if options else (entry,)
+def _narrowed(step: str, words: list[str]) -> tuple[str, ...]:
+    """Return a wrong step with its option: without it, the same command may be right."""
+    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in step]
+    return (f"{step} {options[0]}", f"{step} {options[0]} *") if options and step.endswith("*") else (step,)
 
 
-def _named(text: str) -> Iterator[str]:
-    """Yield an entry for each command, file and tool that a text names; those in code spans come first."""
+def _steps_in(text: str) -> Iterator[str]:
+    """Yield a step for each command, file and tool in a text; those in code spans come first."""
     for span in _SPAN.findall(text):
         for piece in re.split(_PIECES, span):
-            yield from _in_code(piece.strip())
+            yield from _in_code(piece)
     if "folder" in text or "directory" in text:
         for found in re.finditer(_FOLDER, text):
             yield f"Edit:{found[1] or found[2]}/*"
-    words = [word.rstrip(".-") for word in _WORD.findall(_SPAN.sub(" @ ", text) if "`" in text else text)]
-    said = " ".join(words)
-    if "." not in said and "_" not in said and _TELLING.isdisjoint(words):
-        return
-    for word, following in pairwise([*words, ""]):
+    for word, following in pairwise([*_words(_SPAN.sub(" @ ", text)), ""]):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
         elif word in _ALONE:
@@ -259,7 +255,7 @@ def _in_code(span: str) -> Iterator[str]:
 
 
 def _command(words: list[str]) -> str:
-    """Return the pattern of a command in code, "" for what is none."""
+    """Return the pattern of a command in code, "" if it is none."""
     program, options = words[0].removeprefix("./"), [word for word in words[1:] if _OPTION.fullmatch(word)]
     if not _PLAIN.fullmatch(program) or "." in program:
         return ""
@@ -269,15 +265,15 @@ def _command(words: list[str]) -> str:
         return f"{program}*{_escaped(options[0])}*" if options else ""
     plain = [word for word in words[1:] if _PLAIN.fullmatch(word)]
     if program in _PROGRAMS:
-        kept = plain[: 2 if plain[:1] and plain[0] in _RUNNERS else 1]
-        return f"{words[0]} {' '.join(kept)}*" if kept and words[1] == kept[0] else ""
+        subcommand = plain[: 2 if plain[:1] and plain[0] in _RUNNERS else 1]
+        return f"{words[0]} {' '.join(subcommand)}*" if subcommand and words[1] == subcommand[0] else ""
     if program in _ALONE:
         return f"{program}*"
     return f"{words[0]} {words[1]}*" if options and words[1] in (*plain, *options) else ""
 
 
 def _file(word: str, endings: frozenset[str]) -> str:
-    """Return the entry of a file, "" for what is no path, or might as well be something else."""
+    """Return the step of editing a file, "" for a word that is no path, or might be something else."""
     word = word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"
