@@ -49,7 +49,7 @@ def test_what_was_compared_before_changes_no_cluster():
         pairs = combinations(sorted(each.id for each in some), 2)
         near = {pair: rng.random() for pair in pairs if rng.random() < 0.3}
         assert among(some, near, known=known) == among(some, near)
-        assert len(known.told) <= len(some)
+        assert len(known.stems) <= len(some)
         known = Compared.decoded(known.encoded())
 
 
