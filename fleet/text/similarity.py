@@ -89,7 +89,7 @@ class Words:
         return " ".join(words)
 
     def phrases(self) -> list[str]:
-        """Return full-text expressions that match the text literally: its words as a phrase, and each run of symbols."""
+        """Return full-text expressions of the literal text: its words as a phrase, and each run of symbols."""
         words, symbols = _tokens(self.text)
         phrase = [_quoted(" ".join(words))] if words else []
         return phrase + [
