@@ -1,13 +1,13 @@
-"""The live server: rooms, each a shared document and who is in it. It keeps nothing, and knows nothing of lessons.
+"""The live server: rooms, each a shared document and its connections. It stores nothing, and knows no lessons.
 
-Who may come in is decided from the request alone, before a single message is read. A web page anywhere may open a
-WebSocket to a server on this machine, and a name of its own may be made to point here (DNS rebinding). So on loopback
-the Host must be one of loopback's names, and an Origin, which only browsers send, must be one that was allowed by name.
-A token is asked for everywhere, since loopback is open to all who have an account here; beyond it, a certificate.
+A request is authorised before a single message is read. A web page anywhere may open a WebSocket to a server on this
+machine, and its name may be made to point here (DNS rebinding). So on loopback the Host must be a name of loopback, and
+an Origin, which only browsers send, must be one that was allowed by name. A token is needed everywhere, since loopback
+is open to all accounts of the machine; beyond it, a certificate.
 
-A visitor writes under the keys of the replica that it came as, and one that came as none only looks on: whatever else
-it changes is undone before anybody hears of it. A replica is whoever came under its name first, with a key of its own.
-Who reads too slowly is dropped, and comes back for what it missed.
+A visitor may write the keys of the replica that it connects as, and none without a replica: any other change is undone
+before it is sent on. A replica's name belongs to the key that came with it first. A connection that reads too slowly is
+dropped, and fetches what it missed when it is back.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.store import consent
 
 QUEUE_BYTES_MAX = 8 * 1024 * 1024
-"""Limit of what waits for one slow reader, besides the message that is on its way."""
+"""Limit of the queue of one slow reader, besides the message that is being sent."""
 SEND_S_MAX = 30.0
 CONNECTIONS_MAX = 512
 ADDRESS_MAX = CONNECTIONS_MAX // 2
@@ -45,12 +45,12 @@ ADDRESS_MAX = CONNECTIONS_MAX // 2
 REPLICA_MAX = CONNECTIONS_MAX // 8
 """Connections of one replica: a large clan has 17 rooms."""
 ONLOOKERS_MAX = CONNECTIONS_MAX // 4
-"""Connections of all who come as no replica."""
+"""Connections without a replica."""
 PINS_MAX = 10_000
-"""Replicas of which the server remembers who they are."""
+"""Replicas of which the server remembers the key."""
 ROOMS_MAX = 64
 ROOM_BYTES_MAX = 256 * 1024 * 1024
-"""A room that has received so much is emptied, and everybody brings what they have: nothing piles up for ever."""
+"""Bytes received after which a room is emptied, so that it does not grow for ever: everybody sends what they have."""
 _TIDIED_EVERY_S = 5.0
 
 UNREADABLE = 1007
@@ -62,10 +62,10 @@ _KEY_CHARS_MAX = 128
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Whom to let in.
+    """Rules of who may connect.
 
     Attributes:
-        token: what a visitor must know; with "" nobody is let in.
+        token: what a visitor must send; with "" nobody may connect.
         origins: web pages that may connect, as browsers name them: ``https://example.org``.
     """
 
@@ -74,7 +74,7 @@ class Rules:
     origins: Collection[str] = ()
 
     def check(self, *, has_certificate: bool) -> None:
-        """Refuse to listen to the world without a token and a certificate.
+        """Refuse to listen beyond this machine without a token and a certificate.
 
         Raises:
             UsageError: what is missing.
@@ -88,21 +88,21 @@ class Rules:
             raise UsageError(f"a token must have {TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
 
     def decide(self, path: str, headers: Mapping[str, str]) -> "_Visitor | _Turned":
-        """Decide about one request. Header names are looked up as ``Mapping`` does, which must not mind their case."""
+        """Return the decision about one request. ``headers`` must ignore the case of names."""
         address = urlsplit(path)
-        asked = parse_qs(address.query)
+        query = parse_qs(address.query)
         here = _host_of(headers.get("Host", ""))
         if consent.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
             return _Turned(403, "this server answers to the names of this machine alone")
         origin = headers.get("Origin")
         if origin is not None and origin not in self.origins:
             return _Turned(403, "web pages of this origin are not allowed in")
-        if not _knows(self.token, headers.get("Authorization", ""), asked):
+        if not _knows(self.token, headers.get("Authorization", ""), query):
             return _Turned(401, "a token is needed, and this is not it")
         room = unquote(address.path).strip("/")
         if not _ROOM.fullmatch(room):
             return _Turned(404, "there is no room of that name")
-        replica = asked.get("replica", [""])[0]
+        replica = query.get("replica", [""])[0]
         if replica and not names.is_replica(replica):
             return _Turned(400, "no replica")
         return _Visitor(room, replica, headers.get(wire.KEY_HEADER, "")[:_KEY_CHARS_MAX])
@@ -115,16 +115,16 @@ def _host_of(header: str) -> str:
         return ""
 
 
-def _knows(token: str, authorization: str, asked: Mapping[str, list[str]]) -> bool:
-    scheme, _, told = authorization.partition(" ")
-    offered = told if scheme.lower() == "bearer" else asked.get("token", [""])[0]
+def _knows(token: str, authorization: str, query: Mapping[str, list[str]]) -> bool:
+    scheme, _, value = authorization.partition(" ")
+    offered = value if scheme.lower() == "bearer" else query.get("token", [""])[0]
     return bool(token) and hmac.compare_digest(offered.encode("utf-8", "replace"), token.encode())
 
 
 class _Visitor(NamedTuple):
-    """Visitor that was let in: to which room, and the replica whose keys it may write; "" for one that only looks on.
+    """Visitor that may connect: its room, and the replica whose keys it may write; "" for one that only reads.
 
-    ``key`` is what tells this replica from another that comes under its name.
+    ``key`` distinguishes this replica from another one of the same name.
     """
 
     room: str
@@ -140,7 +140,7 @@ class _Turned(NamedTuple):
 
 
 class _Guest:
-    """One connection: what waits to be sent to it, and who it said is there."""
+    """One connection: its queue, and the clients whose presence it reported."""
 
     def __init__(self, socket: ServerConnection, visitor: _Visitor) -> None:
         self.socket = socket
@@ -150,17 +150,17 @@ class _Guest:
         self._waiting: deque[tuple[bytes, int]] = deque()  # each with what it counts
         self._waiting_bytes = 0
         self._is_answered = True
-        self._bell = asyncio.Event()
+        self._has_mail = asyncio.Event()
 
     def send(self, message: bytes) -> None:
-        """Queue a message. A reader for whom too much waits already is dropped."""
+        """Queue a message. A reader whose queue is full is dropped."""
         if self._waiting and self._waiting_bytes + len(message) > QUEUE_BYTES_MAX:
             self.drop()
             return
         self._queue(message, len(message))
 
     def answer(self, pieces: list[bytes]) -> None:
-        """Queue what a visitor lacks: as large as it is, but only one such answer waits at a time."""
+        """Queue what a visitor lacks, beyond the limit of the queue, but only one such answer at a time."""
         messages = wire.answer(pieces)
         if not self._is_answered:
             for message in messages:
@@ -174,20 +174,20 @@ class _Guest:
     def _queue(self, message: bytes, counted: int) -> None:
         self._waiting.append((message, counted))
         self._waiting_bytes += counted
-        self._bell.set()
+        self._has_mail.set()
 
     def drop(self) -> None:
-        """End the connection now, and let go of what waits for it."""
+        """End the connection now, and empty its queue."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self.socket.transport.abort()
 
     async def deliver(self) -> None:
-        """Send what waits, in order, until the connection ends."""
+        """Send the queue, in order, until the connection ends."""
         with suppress(ConnectionClosed):
             while True:
-                await self._bell.wait()
-                self._bell.clear()
+                await self._has_mail.wait()
+                self._has_mail.clear()
                 while self._waiting:
                     message, counted = self._waiting.popleft()
                     self._waiting_bytes -= counted
@@ -203,7 +203,7 @@ class _Guest:
 
 @dataclass
 class _Room:
-    """One shared document, and who is in it."""
+    """One shared document, and its connections."""
 
     document: Document
     presence: Presence
@@ -212,11 +212,7 @@ class _Room:
 
 
 class Rooms:
-    """All rooms of one server.
-
-    Args:
-        rules: whom to let in.
-    """
+    """All rooms of one server."""
 
     def __init__(
         self, rules: Rules, entropy: Callable[[int], bytes], now_s: Callable[[], float] = time.monotonic
@@ -225,12 +221,12 @@ class Rooms:
         self.rooms: dict[str, _Room] = {}
         self._entropy = entropy
         self._now_s = now_s
-        # Weak: who was let in and then spoke no WebSocket is never attended to.
+        # Weak: a visitor that may connect, and then speaks no WebSocket, is never attended to.
         self._pins: dict[str, bytes] = {}
         self._visitors: WeakKeyDictionary[ServerConnection, _Visitor] = WeakKeyDictionary()
 
     def room(self, name: str) -> _Room:
-        """Return a room, made if there is none of that name."""
+        """Return the room of a name, made if there is none."""
         if name not in self.rooms:
             self.rooms[name] = _Room(self._document(), Presence(self._now_s))
         return self.rooms[name]
@@ -241,16 +237,16 @@ class Rooms:
     # --- authorisation ------------------------------------------------------------------------------------------
 
     def admit(self, socket: ServerConnection, request: Request) -> Response | None:
-        """Let a request in, or answer it with a refusal."""
+        """Accept a request, or return the response of a refusal."""
         try:
-            asked = self.rules.decide(request.path, request.headers)
-        except LookupError:  # two Hosts, or two Origins: whichever we took, somebody on the way took the other
-            asked = _Turned(400, "a header that may stand once stands twice")
-        if isinstance(asked, _Visitor):
-            asked = self._with_space(asked, str((socket.remote_address or ("",))[0]))
-        if isinstance(asked, _Turned):
-            return socket.respond(asked.status, f"{asked.reason}\n")
-        self._visitors[socket] = asked
+            decision = self.rules.decide(request.path, request.headers)
+        except LookupError:  # two Hosts, or two Origins: a proxy on the way may have taken the other one
+            decision = _Turned(400, "a header that may stand once stands twice")
+        if isinstance(decision, _Visitor):
+            decision = self._with_space(decision, str((socket.remote_address or ("",))[0]))
+        if isinstance(decision, _Turned):
+            return socket.respond(decision.status, f"{decision.reason}\n")
+        self._visitors[socket] = decision
         return None
 
     def _with_space(self, visitor: _Visitor, address: str) -> _Visitor | _Turned:
@@ -273,13 +269,13 @@ class Rooms:
         return visitor
 
     def _is_who_it_says(self, visitor: _Visitor) -> bool:
-        """Tell whether a visitor has the key with which its replica came first; one without a key leaves none."""
-        known = self._pins.get(visitor.replica)
-        told = hashlib.sha256(visitor.key.encode("utf-8", "replace")).digest()
-        if known is not None:
-            return hmac.compare_digest(known, told)
+        """Return whether a visitor has the key with which its replica came first (trust on first use)."""
+        pin = self._pins.get(visitor.replica)
+        key = hashlib.sha256(visitor.key.encode("utf-8", "replace")).digest()
+        if pin is not None:
+            return hmac.compare_digest(pin, key)
         if visitor.replica and visitor.key and len(self._pins) < PINS_MAX:
-            self._pins[visitor.replica] = told
+            self._pins[visitor.replica] = key
         return True
 
     async def attend(self, socket: ServerConnection) -> None:
@@ -293,7 +289,7 @@ class Rooms:
             if here := room.presence.clients():
                 guest.send(wire.Message(wire.AWARENESS, 0, room.presence.encode(here)).encode())
             async for message in socket:
-                if isinstance(message, str) or not self._hear(room, guest, message):
+                if isinstance(message, str) or not self._receive(room, guest, message):
                     await socket.close(UNREADABLE, "not a message that this server knows")
                     break
         except ConnectionClosed:
@@ -302,12 +298,12 @@ class Rooms:
             room.guests.discard(guest)
             delivery.cancel()
             if gone := room.presence.leave(guest.clients):
-                self._tell(room, wire.Message(wire.AWARENESS, 0, gone).encode())
+                self._send(room, wire.Message(wire.AWARENESS, 0, gone).encode())
 
     # --- in a room ------------------------------------------------------------------------------------------------
 
-    def _hear(self, room: _Room, guest: _Guest, data: bytes) -> bool:
-        """Do what a message asks; tell whether it was one."""
+    def _receive(self, room: _Room, guest: _Guest, data: bytes) -> bool:
+        """Handle a message; return whether it was a valid one."""
         try:
             message = wire.Message.decode(data)
             if message is None:
@@ -327,63 +323,63 @@ class Rooms:
     def _present(self, room: _Room, guest: _Guest, update: bytes) -> None:
         news = room.presence.take(update)
         guest.clients.update(news)
-        if news:  # to its sender, too, who takes silence for a dead connection
-            self._tell(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(news)).encode())
+        if news:  # to its sender, too, which takes silence for a dead connection
+            self._send(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(news)).encode())
 
     def _update(self, room: _Room, guest: _Guest, update: bytes) -> None:
         before = room.document.state()
         try:
             applied = room.document.apply(update)
         except BadUpdateError as why:
-            if why.is_broken:  # whoever touches it again waits for ever
+            if why.is_broken:  # any further call on the document would hang
                 self._empty(room)
             else:
                 room.document.put(_not_allowed(why.changes, guest.visitor.replica))
             raise
         room.received_bytes += len(update)
         news = self._after_undoing(room, guest, before, applied)
-        if applied.is_cloned:  # somebody writes under the server's own client id: it takes another
+        if applied.is_cloned:  # a client writes under the server's own client id: the server takes another
             renewed = self._document()
             for piece in room.document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
                 renewed.apply(piece)
             room.document = renewed
         if news:
-            self._tell(
+            self._send(
                 room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), guest if news is applied.update else None
             )
         if room.received_bytes > ROOM_BYTES_MAX:
             self._empty(room)
 
     def _after_undoing(self, room: _Room, guest: _Guest, before: bytes, applied: Applied) -> bytes:
-        """Undo what this guest may not do; return what others are to hear."""
+        """Undo the changes that this guest may not make; return the update for the others."""
         undone = _not_allowed(applied.changes, guest.visitor.replica)
         if not undone:
             return applied.update
         room.document.put(undone)
-        return room.document.since(before)  # without the words that were undone: they are collected by now
+        return room.document.since(before)  # without the values that were undone: they are collected by now
 
-    def _tell(self, room: _Room, message: bytes, but: _Guest | None = None) -> None:
+    def _send(self, room: _Room, message: bytes, but: _Guest | None = None) -> None:
         for guest in room.guests:
             if guest is not but:
                 guest.send(message)
 
     def _empty(self, room: _Room) -> None:
-        """Begin anew with an empty document; whoever comes back brings what is missing."""
+        """Begin anew with an empty document; clients reconnect and send what is missing."""
         room.document, room.received_bytes = self._document(), 0
         for guest in room.guests:
             asyncio.ensure_future(guest.socket.close(RENEWED, "this room begins anew"))  # noqa: RUF006 - it ends by itself
 
     async def tidy(self) -> None:
-        """Take for away who is silent, for as long as the server runs."""
+        """Remove the presence of silent clients, for as long as the server runs."""
         while True:
             await asyncio.sleep(_TIDIED_EVERY_S)
             for room in self.rooms.values():
                 if gone := room.presence.forget_stale():
-                    self._tell(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(gone)).encode())
+                    self._send(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(gone)).encode())
 
 
 def _not_allowed(changes: Changes, replica: str) -> dict[str, str | None]:
-    """Return what the rows held before that this writer may not set, or not to this."""
+    """Return the former values of the rows that this writer may not change, or not to such a value."""
     return {
         key: change.before if wire.is_text(change.before) else None
         for key, change in changes.items()
@@ -396,7 +392,7 @@ async def serving(rooms: Rooms, port: int, certificate: ssl.SSLContext | None = 
     """Serve on the host of the rooms' rules while the block runs; gives the port.
 
     Raises:
-        OSError: the port is taken, or not ours to take.
+        OSError: the port is taken, or not allowed.
     """
     async with serve(
         rooms.attend,

@@ -1,8 +1,8 @@
-"""Timed work of a workspace: what is due and when, decided from what was noted, and one tick that does it.
+"""Schedule of a workspace's timed work: what is due and when, and one tick that does it.
 
-Deciding knows no file and no clock, and never waits. A wall clock may jump: a machine sleeps, somebody sets it. So no
-moment that was noted is ever waited for longer than it may lie ahead. A sidecar, cron and a simulator are alike here:
-they hand in what is to be done. What goes wrong with one part is told, and keeps no other from its work.
+What is due is computed from marks alone, without files, clocks or waiting. A wall clock may jump: a machine sleeps,
+somebody sets it. So no wait is longer than the longest interval of its kind. A sidecar, cron and a simulator hand in
+the functions that do the work. A fault in one part is reported, and keeps no other part from its work.
 """
 
 import hashlib
@@ -32,31 +32,31 @@ _OWN = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")
 EXIT_PARTIAL = 3
 FILE_NAME = "poll.json"
 ROUNDS_MAX = 4
-"""So often in a row is work done that finds the files changed since; then it waits for the next tick."""
+"""Rounds of work in one tick, each because files changed during the one before; more waits for the next tick."""
 
 SLEEP_S = 3_600.0
-"""So often a sleep is tried: a look at what was written, while its gates are closed."""
+"""Interval at which a sleep is tried: it does nothing while its gates are closed."""
 BACKOFF_S = 5.0
 BACKOFF_S_MAX = 300.0
 SPREAD = 0.2
-"""Of an interval, so much more or less: whoever started together must not ask together for ever."""
+"""Part of an interval that is added or subtracted at random, so that machines that started together drift apart."""
 
-Looks = dict[str, list[int]]
-"""Fingerprint by path below the root; [] for one that is not there."""
-
-
-# --- how the files look -----------------------------------------------------------------------------------------------
+Fingerprints = dict[str, list[int]]
+"""Fingerprint by path below the root; [] for a path that is not there."""
 
 
-def looks(workspace: Workspace) -> Looks:
-    """Return how everything looks that the work on a workspace depends on: logs, memories, lines, settings, a pause."""
+# --- fingerprints of files --------------------------------------------------------------------------------------------
+
+
+def fingerprints(workspace: Workspace) -> Fingerprints:
+    """Return fingerprints of all that the work depends on: logs, memories, lines, settings, a pause, ended sessions."""
     paused = workspace.state.paused(workspace.wall())
-    idle_ms = workspace.config.reflect.in_environment(os.environ).idle_ms  # quiet for so long a session has ended
+    idle_ms = workspace.config.reflect.in_environment(os.environ).idle_ms  # a session that is idle so long has ended
     ended = {f".fleet/heard/{each.session}": [1] for each in LocalFolder(str(workspace.root)).due(idle_ms)}
-    return _taken(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []} | ended
+    return _of_files(str(workspace.root), workspace.agents_here()) | {".fleet/paused": [1] if paused else []} | ended
 
 
-def _taken(root: str, agents: Iterable[str]) -> Looks:
+def _of_files(root: str, agents: Iterable[str]) -> Fingerprints:
     place = homes.Homes(root).current()
     paths = {"fleet.toml", f"{CLAN}/members.toml", f"{CLAN}/patterns.md"}
     for agent in agents:
@@ -70,10 +70,10 @@ def _taken(root: str, agents: Iterable[str]) -> Looks:
     return changes.Changes(root).look(sorted(paths))
 
 
-def digest(found: Looks) -> str:
-    """Return a text that stands for how all files look."""
-    said = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.blake2b(said, digest_size=16).hexdigest()
+def digest(files: Fingerprints) -> str:
+    """Return one hash of all fingerprints."""
+    text = json.dumps(files, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def _names(folder: Path) -> list[str]:
@@ -87,15 +87,16 @@ def _names(folder: Path) -> list[str]:
 
 
 class Now(NamedTuple):
-    """The moment at which it is asked what is due.
+    """The moment for which it is computed what is due.
 
     Attributes:
         ms: milliseconds since 1970.
-        changed_ms: when they changed last, as far as somebody saw that; 0 where nobody watched.
+        digest: of the files.
+        changed_ms: when they were last seen to change; 0 where nobody watches them.
     """
 
     ms: int
-    looks: str
+    digest: str
     changed_ms: int = 0
 
 
@@ -103,10 +104,10 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The content of ``.fleet/poll.json``. Times are milliseconds since 1970; 0: never.
 
     Attributes:
-        work: how the files looked when the work on this machine was last done.
-        sent: how they looked when nothing waited to go out.
-        next_ms: when it is to be asked next; after a failure, not before.
-        error: what went wrong with the last one, "" for nothing.
+        work: digest of the files when the work on this machine was last done.
+        sent: digest of the files when nothing waited to go out.
+        next_ms: time of the next sync; after a failure, not before.
+        error: of the last sync, "" for none.
     """
 
     work: str = msgspec.field(name="worked", default="")
@@ -120,7 +121,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @staticmethod
     def parsed(data: bytes) -> "Marks":
-        """Return what was noted; nothing, or nothing readable, makes everything due."""
+        """Return the marks of a file; without a readable file everything is due."""
         try:
             return msgspec.json.decode(data, type=Marks) if data else Marks()
         except (msgspec.DecodeError, msgspec.ValidationError):
@@ -128,41 +129,41 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def work_in_s(self, now: Now, settings: Sidecar) -> float:
         """Return in how many seconds the work on this machine is due; 0: now."""
-        if now.looks != self.work:
+        if now.digest != self.work:
             return 0.0
         return _until(self.worked_ms + int(settings.rescan_s * 1000), now, settings.rescan_s)
 
     def sync_in_s(self, now: Now, settings: Sidecar) -> float:
-        """Return in how many seconds the clan is to be asked; 0: now.
+        """Return in how many seconds a sync is due; 0: now.
 
-        What waits to go out goes after a quiet moment, but no later than the next look for news; after a failure
-        nothing is tried before its time.
+        Lines that wait go out after a quiet moment, but no later than the next regular sync; after a failure nothing
+        is tried before its time.
         """
         longest_s = max(settings.interval_s * (1 + SPREAD), BACKOFF_S_MAX)
         at_latest = _until(self.next_ms, now, longest_s)
-        if self.failures or now.looks == self.sent:
+        if self.failures or now.digest == self.sent:
             return at_latest
         moment_ms = max(now.changed_ms, self.synced_ms) + int(settings.quiet_s * 1000)
         quiet = _until(moment_ms, now, settings.quiet_s)
         return min(quiet, at_latest)
 
     def sleep_in_s(self, now: Now) -> float:
-        """Return in how many seconds a sleep is to be tried; 0: now. Its own gates say whether there is any to do."""
+        """Return in how many seconds a sleep is to be tried; 0: now. Its own gates decide whether it does anything."""
         return _until(self.slept_ms + int(SLEEP_S * 1000), now, SLEEP_S)
 
-    def worked(self, now_ms: int, looks: str) -> "Marks":
+    def worked(self, now_ms: int, digest: str) -> "Marks":
         """Return the marks after the work on this machine was done."""
-        return msgspec.structs.replace(self, work=looks, worked_ms=now_ms)
+        return msgspec.structs.replace(self, work=digest, worked_ms=now_ms)
 
-    def synced(self, now_ms: int, looks: str, settings: Sidecar, rng: random.Random) -> "Marks":
-        """Return the marks after the clan was reached. ``looks``: of the files while nothing waited, else ""."""
+    def synced(self, now_ms: int, sent: str, settings: Sidecar, rng: random.Random) -> "Marks":
+        """Return the marks after the clan was reached. ``sent``: digest of the files while nothing waited, else ""."""
         pause_ms = int(settings.interval_s * rng.uniform(1 - SPREAD, 1 + SPREAD) * 1000)
         return msgspec.structs.replace(
-            self, sent=looks, synced_ms=now_ms, next_ms=now_ms + pause_ms, failures=0, error=""
+            self, sent=sent, synced_ms=now_ms, next_ms=now_ms + pause_ms, failures=0, error=""
         )
 
     def failed(self, now_ms: int, why: str, rng: random.Random) -> "Marks":
-        """Return the marks after the clan was not reached: the pause doubles, and half of it is left to chance."""
+        """Return the marks after the clan was not reached: the pause doubles, and half of it is random."""
         longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(self.failures, 16))
         pause_ms = int(rng.uniform(longest_s / 2, longest_s) * 1000)
         return msgspec.structs.replace(self, failures=self.failures + 1, next_ms=now_ms + pause_ms, error=why)
@@ -182,7 +183,7 @@ class _Worked(msgspec.Struct, kw_only=True):
     Attributes:
         ready: agents whose session start was made ready.
         page: whether ``patterns.md`` changed.
-        reflected: what came of the sessions that had ended, a sentence each.
+        reflected: a summary for each session that had ended.
     """
 
     promoted: list[str] = []
@@ -204,13 +205,13 @@ class Ticked(msgspec.Struct, kw_only=True):
     """Result of a tick; ``fleet poll --json`` prints it.
 
     Attributes:
-        worked: what the work on this machine came to; None when it was not due.
-        synced: what the sync came to; None when there was none.
-        why: why there was none; "" when it was not due yet.
+        worked: result of the work on this machine; None when it was not due.
+        synced: result of the sync; None when there was none.
+        why: why there was no sync; "" when none was due.
         slept: id of the run of a sleep; "" where none was due, or nothing was to be done.
-        errors: what went wrong, in words for people.
+        errors: messages.
         exit: the exit code: the first error's, 3 for a sync in part, else 0.
-        next_s: in how many seconds there will be something to do, unless somebody writes before.
+        next_s: in how many seconds work or a sync is due, unless a file changes before.
     """
 
     worked: _Worked | None = None
@@ -224,17 +225,17 @@ class Ticked(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class Memory:
-    """The place where it is noted what was done when."""
+    """The file of the marks."""
 
     files: Files
     local: Path
 
     def read(self) -> Marks:
-        """Return what was noted."""
+        """Return the marks."""
         return Marks.parsed(self.files.read(self.local / FILE_NAME))
 
     def change(self, how: Callable[[Marks], Marks]) -> None:
-        """Note something more. Two processes may: one works here while another one syncs."""
+        """Change the marks under a lock: one process may work here while another one syncs."""
         with self.files.lock(self.local / "locks" / "marks.lock"):
             marks = msgspec.json.encode(how(self.read()))
             self.files.replace(self.local / FILE_NAME, marks + b"\n", is_durable=False)
@@ -245,16 +246,16 @@ class _Tick:
     """One tick over one workspace.
 
     Attributes:
-        looks: returns the digest of how the files look.
+        digest: returns the digest of the files.
         work: settles, promotes, renders, makes ready.
-        sync: exchanges with the clan; returns the reason, in words, where that is not to be done.
+        sync: exchanges with the clan, or returns the reason why not.
         waiting: returns how many lines wait to go out and could.
         alone: holds the lock of the given name, so that no two processes do the same at once.
         sleep: reflects, consolidates and tidies what waits; returns the id of its run, "" for none.
     """
 
     now_ms: Callable[[], int]
-    looks: Callable[[], str]
+    digest: Callable[[], str]
     work: Callable[[], _Worked]
     sync: Callable[[], _Exchanged | str]
     waiting: Callable[[], int]
@@ -277,27 +278,27 @@ class _Tick:
         return self.done
 
     def _now(self) -> Now:
-        return Now(self.now_ms(), self.looks())
+        return Now(self.now_ms(), self.digest())
 
     def _work_if_due(self) -> None:
         if self.memory.read().work_in_s(self._now(), self.settings):
             return
-        with self._telling(), self.alone("poll"):
+        with self._reporting(), self.alone("poll"):
             for _ in range(ROUNDS_MAX):
                 now = self._now()
                 if self.memory.read().work_in_s(now, self.settings):
-                    return  # somebody else did it while we waited
+                    return  # another process did it while we waited
                 self._add(self.work())
-                # Noted is how the files looked before. The work changes them itself, and somebody else may have, too:
-                # then all is done once more, until it finds nothing changed.
-                self.memory.change(partial(Marks.worked, now_ms=now.ms, looks=now.looks))
+                # The digest from before the work: the work itself changes files, and others may have, too. Then all is
+                # done once more, until nothing has changed.
+                self.memory.change(partial(Marks.worked, now_ms=now.ms, digest=now.digest))
 
     def _sleep_if_due(self) -> None:
         if self.memory.read().sleep_in_s(self._now()):
             return
         now_ms = self.now_ms()
         self.memory.change(lambda marks: msgspec.structs.replace(marks, slept_ms=now_ms))
-        with self._telling():
+        with self._reporting():
             self.done.slept = self.sleep()
 
     def _add(self, more: _Worked) -> None:
@@ -312,37 +313,37 @@ class _Tick:
     def _sync_if_due(self) -> None:
         if self.memory.read().sync_in_s(self._now(), self.settings):
             return
-        with self._telling(), self.alone("poll-sync"):
+        with self._reporting(), self.alone("poll-sync"):
             if self.memory.read().sync_in_s(self._now(), self.settings):
                 return
             try:
                 synced = self.sync()
             except FleetError as why:
-                told = str(why)
-                self.memory.change(lambda marks: marks.failed(self.now_ms(), told, self.rng))
+                message = str(why)
+                self.memory.change(lambda marks: marks.failed(self.now_ms(), message, self.rng))
                 raise
             if isinstance(synced, str):
                 self.done.why = synced
-                self._note_synced(is_reached=False)
+                self._mark_synced(is_reached=False)
                 return
             self.done.synced = synced
-            self._note_synced(is_reached=True)
+            self._mark_synced(is_reached=True)
             if synced.partial:
                 self.done.exit = self.done.exit or EXIT_PARTIAL
 
-    def _note_synced(self, *, is_reached: bool) -> None:
-        """Note the look of the files before it is counted what waits: what is written in between shows at the next."""
-        looks = self.looks()
-        sent = looks if not is_reached or not self.waiting() else ""
+    def _mark_synced(self, *, is_reached: bool) -> None:
+        """Take the digest before lines that wait are counted: a line that is written in between changes it again."""
+        digest = self.digest()
+        sent = digest if not is_reached or not self.waiting() else ""
 
-        def noted(marks: Marks) -> Marks:
+        def marked(marks: Marks) -> Marks:
             after = marks.synced(self.now_ms(), sent, self.settings, self.rng)
             return after if is_reached else msgspec.structs.replace(after, synced_ms=marks.synced_ms)
 
-        self.memory.change(noted)
+        self.memory.change(marked)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except FleetError as why:
@@ -354,8 +355,8 @@ class _Tick:
 
 
 def tick(workspace: Workspace, agent: str) -> _Tick:
-    """Return a tick of a workspace, as one of its agents; a sidecar runs one again and again, cron may."""
-    # Late: a sidecar reads this module for what is due, and stays small. The verbs come in with the process of a tick.
+    """Return a tick of a workspace, as one of its agents."""
+    # Late: a sidecar imports this module for what is due, and stays small. The process of a tick imports the verbs.
     from fleet.app import session_end, sharing, sleeping, starting
 
     def sleep() -> str:
@@ -380,7 +381,7 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
 
     return _Tick(
         now_ms=workspace.world.wall_ms,
-        looks=lambda: digest(looks(workspace)),
+        digest=lambda: digest(fingerprints(workspace)),
         work=work,
         sync=sync,
         waiting=lambda: sharing.waiting(workspace),

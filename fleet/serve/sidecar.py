@@ -1,12 +1,12 @@
-"""Sidecar of a workspace: it looks on while agents work, brings what they wrote to its place, and syncs.
+"""Sidecar of a workspace: a process that watches the files, does the work that changes call for, and syncs.
 
-It holds nothing in memory that would have to be saved. What it has not done when it is killed is found out anew, from
-the files and from ``poll.json``, by the next one. The work is done by ticks, each in a process of its own: the memory
-that a large clan takes is free again afterwards, and a fetch that hangs can be ended at any moment.
+It holds no state that would have to be saved: after a crash the next one computes what is due from the files and from
+``poll.json``. The work is done by ticks, each in a process of its own: its memory is free again afterwards, and a fetch
+that hangs can be ended at any moment.
 
-Figures for Prometheus are counted here, and shown as plain text to whoever asks on loopback. The ``Host`` must be this
-machine by a name of its own: else a page in somebody's browser could read them, once its name points here (DNS
-rebinding). It is one module, since it is one process, whose tasks begin, die and end together.
+Figures for Prometheus are counted here and served as plain text on loopback. The ``Host`` must be a name of loopback:
+else a page in a browser could read them once its name points here (DNS rebinding). It is one module, since it is one
+process, whose tasks begin, die and end together.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.model import names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import units
-from fleet.serve.schedule import CLAN, LOGS, Looks, Marks, Memory, Now, Ticked, digest, looks
+from fleet.serve.schedule import CLAN, LOGS, Fingerprints, Marks, Memory, Now, Ticked, digest, fingerprints
 from fleet.store import config, consent, homes
 from fleet.store.database import Local
 from fleet.store.workspace import Workspace
@@ -44,9 +44,9 @@ from fleet.text import screening
 LOG = "sidecar.log"
 DEBOUNCE_S = 0.2
 SPREAD_S = 0.3
-"""Of several sidecars in one workspace, one does the work: whoever comes a little later finds it done."""
+"""Random delay, so that of several sidecars in one workspace the first does the work and the others find it done."""
 LAST_WORK_S = 1.2
-"""Time that the end may wait for work that has begun or is due: all in all it takes less than two seconds."""
+"""Time that a stop waits for work that has begun or is due: a stop takes less than two seconds in all."""
 
 PAUSE_S = 1.0
 PAUSE_S_MAX = 60.0
@@ -54,57 +54,55 @@ WELL_S = 60.0
 """Time after which a run counts as healthy: the next pause is a short one again."""
 
 STEP_MS = 20
-"""Between two looks at the queue: a change is heard after one to two of them. Shorter costs an idle machine more."""
+"""Interval at which the watcher checks its queue: shorter costs an idle machine more."""
 GROUP_MS = 60
 FIRST_MS = 300
-"""A watcher that has heard nothing for so long is known to have begun."""
+"""Timeout of the watcher: after a first one it is known to have begun."""
 POLL_S = 1.0
 SLICE_S = 30.0
-"""Nothing waits longer than this at once: a machine that slept must notice soon after."""
+"""The longest single wait: a machine that slept must notice soon after."""
 
 TICK_S_MAX = 900.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
-TOLD_BYTES_MAX = 4 * 1024
+ERROR_BYTES_MAX = 4 * 1024
 TICK_END_S = 0.3
 _TAKEN_S = 2.0
 _LEFT_S = 2.0
 
 
-class _Bell:
-    """Signal that many set and one waits for. What was rung while nobody waited is heard at the next wait, once."""
+class _Signal:
+    """Event that resets itself: many set it, one waits for it. It stays set until the next wait."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def set(self) -> None:
-        """Ring."""
+        """Let the next wait return."""
         self._event.set()
 
     async def wait(self) -> None:
-        """Return once it was rung since the last wait."""
+        """Return once it was set since the last wait."""
         await self._event.wait()
         self._event = anyio.Event()
 
 
-Task = Callable[[], Awaitable[None]]
-Died = Callable[[str, BaseException, float], None]
-Background = Callable[[_Bell, Callable[[], None], anyio.Event], Awaitable[None]]
-"""A task beside the others: told when local lines changed; tells when others arrived; ends when it is time."""
+Background = Callable[[_Signal, Callable[[], None], anyio.Event], Awaitable[None]]
+"""A task beside the others: it waits for changed local lines, calls when others arrived, and ends at the event."""
 
 
 @dataclass(eq=False)
 class _Sidecar:
-    """One agent's sidecar, and what it is given to work with.
+    """One agent's sidecar, with the functions that it works with.
 
     Attributes:
         configured: reads ``fleet.toml``.
         tick: does what is due; with True, only what concerns this machine alone.
-        background: by name, what else runs.
+        background: further tasks by name.
     """
 
     root: str
     agent: str
-    looks: Callable[[], Looks]
+    fingerprints: Callable[[], Fingerprints]
     configured: Callable[[], config.Config]
     marks: Callable[[], Marks]
     now_ms: Callable[[], int]
@@ -116,17 +114,17 @@ class _Sidecar:
     def __post_init__(self) -> None:
         self.figures = defaultdict[str, float](int, start_timestamp_seconds=self.now_ms() / 1000)
         self.settings = self.configured().sidecar
-        self._seen: Looks = {}
+        self._files: Fingerprints = {}
         self._digest = ""
-        self._changed_ms = 0  # when the files were last seen to be others
-        self._news = _Bell()  # something may have changed
-        self._lines = _Bell()  # lines of the clan's did
-        self._todo = _Bell()  # it is worth asking whether there is work
-        self._due = _Bell()  # it is worth asking when the next sync is
+        self._changed_ms = 0  # when the files were last seen to change
+        self._news = _Signal()  # something may have changed
+        self._lines = _Signal()  # lines of the clan's have changed
+        self._todo = _Signal()  # work may be due
+        self._due = _Signal()  # the time of the next sync may have changed
         self._stop = anyio.Event()
         self._is_working = False
-        self._how = ""  # how changes are heard of
-        self._why_not = ""  # why the last sync that was due was none
+        self._how = ""  # watching or polling
+        self._why_not = ""  # why the last sync that was due was not made
 
     async def run(self) -> None:
         """Run until SIGTERM, SIGINT or SIGHUP, or until ``stop`` is called."""
@@ -157,14 +155,14 @@ class _Sidecar:
         self.log("stopped", "")
 
     def stop(self) -> None:
-        """End it: what has begun is finished if that takes no longer than a moment."""
+        """Stop: what has begun is finished if that takes no longer than a moment."""
         self._stop.set()
 
     async def _until_a_signal(self) -> None:
-        heard = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # who started it with nohup wants it to stay
-            heard.append(signal.SIGHUP)
-        with anyio.open_signal_receiver(*heard) as signals:
+        handled = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has it ignored
+            handled.append(signal.SIGHUP)
+        with anyio.open_signal_receiver(*handled) as signals:
             async for _ in signals:
                 self.stop()
 
@@ -172,7 +170,7 @@ class _Sidecar:
         self.figures["restarts_total"] += 1
         self.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
 
-    # --- hearing of changes -----------------------------------------------------------------------------------------
+    # --- watching files ---------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while not self._stop.is_set():
@@ -182,21 +180,20 @@ class _Sidecar:
                     await self._listen(until)
                     continue
                 except (OSError, RuntimeError) as why:  # too many watchers, not allowed, not there
-                    told = f"{why}; files are looked at every {POLL_S:g} s instead, no change is lost"
-                    self.log("no watcher", told)
-            self._say_how("polling")
+                    self.log("no watcher", f"{why}; files are looked at every {POLL_S:g} s instead, no change is lost")
+            self._log_how("polling")
             while time.monotonic() < until and not self._stop.is_set():
                 self._news.set()
                 await anyio.sleep(POLL_S)
 
-    def _say_how(self, how: str) -> None:
+    def _log_how(self, how: str) -> None:
         if how != self._how:
             self._how = how
             self.log(how, "")
 
     async def _listen(self, until: float) -> None:
         watched, has_begun = _folders(Path(self.root)), False
-        heard = awatch(
+        changes = awatch(
             *watched,
             watch_filter=None,
             debounce=GROUP_MS,
@@ -208,20 +205,20 @@ class _Sidecar:
             recursive=False,
             ignore_permission_denied=True,
         )
-        async with aclosing(heard):
-            async for found in heard:
-                self._say_how("watching")
-                # The first time, whatever was heard: only what changed since the watcher began is heard of.
+        async with aclosing(changes):
+            async for batch in changes:
+                self._log_how("watching")
+                # The first time in any case: a watcher reports only what changed since it began.
                 is_first, has_begun = not has_begun, True
-                if is_first or any(_concerns(self.root, path) for _, path in found):
+                if is_first or any(_concerns(self.root, path) for _, path in batch):
                     self._news.set()
-                if time.monotonic() >= until or ((is_first or found) and _folders(Path(self.root)) != watched):
+                if time.monotonic() >= until or ((is_first or batch) and _folders(Path(self.root)) != watched):
                     return
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
     async def _notice(self) -> None:
-        """Look at everything whenever something is said to have changed, and every so often, while it is there."""
+        """Take fingerprints whenever something may have changed, and at an interval, while the workspace is there."""
         while True:
             with anyio.move_on_after(SLICE_S):
                 await self._news.wait()
@@ -232,12 +229,12 @@ class _Sidecar:
             self._look()
 
     def _look(self) -> None:
-        """Look at all files; who waits for lines is told at once."""
-        found = self.looks()
-        changed = _changed(self._seen, found)
-        if changed and self._seen:
+        """Take the fingerprints of all files, and set the signals of what changed."""
+        files = self.fingerprints()
+        changed = _changed(self._files, files)
+        if changed and self._files:
             self._changed_ms = self.now_ms()
-        self._seen, self._digest = found, digest(found)
+        self._files, self._digest = files, digest(files)
         if _has_lines(changed):
             self._lines.set()
         if config.FILE_NAME in changed:
@@ -246,7 +243,7 @@ class _Sidecar:
         self._due.set()
 
     async def _work(self) -> None:
-        """Do the work on this machine whenever the files differ from what they were when it was last done."""
+        """Do the work on this machine whenever the files have changed since it was last done."""
         failures = 0
         while True:
             if (wait_s := self._work_in_s()) > 0:
@@ -263,15 +260,15 @@ class _Sidecar:
                 self._is_working = False
             self._look()
             failures = 0 if done is not None and self._work_in_s() > 0 else failures + 1
-            if failures > 1:  # once is somebody who wrote meanwhile
+            if failures > 1:  # once, somebody may have written meanwhile
                 await anyio.sleep(_pause_s(failures - 1, self.rng))
 
     def _read_settings(self) -> None:
-        found = self.configured()
-        if found.problems:
-            self.log("settings", f"{'; '.join(found.problems)}. The former ones hold until then")
+        read = self.configured()
+        if read.problems:
+            self.log("settings", f"{'; '.join(read.problems)}. The former ones hold until then")
         else:
-            self.settings = found.sidecar
+            self.settings = read.sidecar
 
     def _now(self) -> Now:
         return Now(self.now_ms(), self._digest, self._changed_ms)
@@ -282,7 +279,7 @@ class _Sidecar:
     # --- the clan ---------------------------------------------------------------------------------------------------
 
     async def _sync(self) -> None:
-        """Ask the clan when that is due: after a quiet moment, at an interval, later after a failure."""
+        """Sync when that is due: after a quiet moment, at an interval, later after a failure."""
         idle = 0
         while True:
             if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
@@ -296,7 +293,7 @@ class _Sidecar:
                 self._count(done, is_failed=self.marks().failures > failures)
             self._look()
             idle += 1
-            if idle > 1:  # what was due is due still: nobody may ask again and again without a pause
+            if idle > 1:  # it is still due: there must be a pause between two attempts
                 await anyio.sleep(_pause_s(idle - 1, self.rng))
 
     def _count(self, done: Ticked, *, is_failed: bool) -> None:
@@ -311,7 +308,7 @@ class _Sidecar:
             self.log("not synced", "; ".join(done.errors))
 
     async def _tick(self, *, local: bool) -> Ticked | None:
-        """Do a tick; None when it could not be done at all."""
+        """Do a tick and return its result; None when it failed."""
         try:
             done = await self.tick(local)
         except FleetError as why:
@@ -330,7 +327,7 @@ class _Sidecar:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
-        """Let work end that has begun, and do what is due. All that was acknowledged is on the disk either way."""
+        """Wait for work that has begun, and do what is due. All that was acknowledged is on the disk either way."""
         until = time.monotonic() + LAST_WORK_S
         with anyio.move_on_after(LAST_WORK_S):
             while self._is_working:
@@ -342,8 +339,8 @@ class _Sidecar:
             self.log("cut short", "what was not done is done by the next sidecar, or by `fleet sync`")
 
 
-def _changed(before: Looks, after: Looks) -> set[str]:
-    """Return the paths that look different, or came, or went."""
+def _changed(before: Fingerprints, after: Fingerprints) -> set[str]:
+    """Return the paths that changed, came, or went."""
     paths = before.keys() | after.keys()
     return {path for path in paths if before.get(path, []) != after.get(path, [])}
 
@@ -362,7 +359,7 @@ async def _show_life(every_s: float) -> None:
 def _folders(root: Path) -> list[str]:
     """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's.
 
-    A home is whatever folder is among the homes: that one came is heard there, whoever is entered in the register when.
+    Any folder among the homes with an agent's name counts, whether or not the register names it yet.
     """
     home, clan = Path(homes.Homes(root).current()), Path(CLAN)
     wanted = [root / each for each in (*home.parents, home, clan, *(clan / f"{log}.d" for log in LOGS))]
@@ -372,7 +369,7 @@ def _folders(root: Path) -> list[str]:
 
 
 def _concerns(root: str, path: str) -> bool:
-    """Return True where a path that a watcher names may be one of ours; a file on its way to its name is not."""
+    """Return True where a path of the watcher may be one of ours; a temporary file, before its rename, is not."""
     relative = os.path.relpath(path, root)
     name = Path(path).name
     if name.startswith(".") and name.endswith(".tmp"):
@@ -388,23 +385,28 @@ def _concerns(root: str, path: str) -> bool:
 
 
 def _pause_s(deaths: int, rng: random.Random) -> float:
-    """Return how long to wait after so many deaths in a row, seconds: doubling, half of it left to chance."""
+    """Return the pause after so many deaths in a row, seconds: doubling, half of it random."""
     longest = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(deaths - 1, 16))
     return rng.uniform(longest / 2, longest)
 
 
-async def _keep_up(name: str, task: Task, died: Died, rng: random.Random) -> None:
-    """Run a task until it returns by itself or we are cancelled.
+async def _keep_up(
+    name: str,
+    task: Callable[[], Awaitable[None]],
+    died: Callable[[str, BaseException, float], None],
+    rng: random.Random,
+) -> None:
+    """Run a task until it returns by itself or we are cancelled; restart it when it dies.
 
-    ``died``: told each time it died: the name, of what, and how long the pause is.
-    ``rng``: so that all who lost the same neighbour do not come back in step.
+    ``died`` is called with the name, the error and the pause. The pause is random, so that tasks that lost the same
+    neighbour do not restart in step.
     """
     deaths = 0
     while True:
         began = time.monotonic()
         try:
             await task()
-        except Exception as why:  # noqa: BLE001 - whatever it died of, the others live on
+        except Exception as why:  # noqa: BLE001 - the other tasks go on, whatever the error
             deaths = 1 if time.monotonic() - began >= WELL_S else deaths + 1
             wait_s = _pause_s(deaths, rng)
             died(name, why, wait_s)
@@ -417,10 +419,10 @@ async def _keep_up(name: str, task: Task, died: Died, rng: random.Random) -> Non
 
 
 async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
-    """Run one tick and return what it says.
+    """Run one tick in a process and return its result.
 
     Raises:
-        FleetError: it could not start, said nothing that can be read, or took too long.
+        FleetError: it could not start, printed no valid result, or took too long.
     """
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
@@ -435,23 +437,23 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
         )
     except OSError as why:
         raise FleetError(f"no process could be started ({why.strerror})") from why
-    said, told = bytearray(), bytearray()
+    out, err = bytearray(), bytearray()
     try:
         with anyio.move_on_after(TICK_S_MAX) as limit:
             async with anyio.create_task_group() as group:
-                group.start_soon(_read, child.stdout, said, ANSWER_BYTES_MAX)
-                group.start_soon(_read, child.stderr, told, TOLD_BYTES_MAX)
+                group.start_soon(_read, child.stdout, out, ANSWER_BYTES_MAX)
+                group.start_soon(_read, child.stderr, err, ERROR_BYTES_MAX)
             await child.wait()
     finally:
         await _end(child)
     if limit.cancelled_caught:
         raise FleetError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
     with suppress(msgspec.DecodeError):
-        done = msgspec.json.decode(bytes(said), type=Ticked)
-        if done.exit == child.returncode:  # else it tells of an error instead
+        done = msgspec.json.decode(bytes(out), type=Ticked)
+        if done.exit == child.returncode:  # else it is the document of an error
             return done
-    words_told = told.decode("utf-8", "replace").strip()[:400]
-    raise FleetError(f"exit code {child.returncode}: {words_told or 'it said nothing'}")
+    message = err.decode("utf-8", "replace").strip()[:400]
+    raise FleetError(f"exit code {child.returncode}: {message or 'it said nothing'}")
 
 
 async def _read(stream: "anyio.abc.ByteReceiveStream | None", into: bytearray, bytes_max: int) -> None:
@@ -462,7 +464,7 @@ async def _read(stream: "anyio.abc.ByteReceiveStream | None", into: bytearray, b
 
 
 async def _end(child: Process) -> None:
-    """End a process that still runs: first with a word, then without. What it started ends with it."""
+    """End a process that still runs, with its children: by SIGTERM, then by SIGKILL."""
     with anyio.CancelScope(shield=True):
         for how in (signal.SIGTERM, signal.SIGKILL):
             if child.returncode is None:
@@ -477,43 +479,43 @@ async def _end(child: Process) -> None:
 
 
 def run(workspace: Workspace, agent: str) -> bool:
-    """Be an agent's sidecar until told to end; return False at once where there is one already."""
-    now_ms, say = workspace.world.wall_ms, partial(_log, workspace.root, agent)
+    """Run an agent's sidecar until it is stopped; return False at once where there is one already."""
+    now_ms, log = workspace.world.wall_ms, partial(_log, workspace.root, agent)
     sidecar = _Sidecar(
         root=str(workspace.root),
         agent=agent,
-        looks=partial(looks, workspace),
+        fingerprints=partial(fingerprints, workspace),
         configured=lambda: config.load(workspace.root / config.FILE_NAME),
         marks=Memory(workspace.files, workspace.local).read,
         now_ms=now_ms,
         tick=partial(_ticked, workspace.root, agent),
-        log=say,
-        background=_background(workspace, agent, say),
+        log=log,
+        background=_background(workspace, agent, log),
     )
     try:
         with units.Seat(workspace.files, workspace.local, agent).held(now_ms()):
             anyio.run(sidecar.run)
     except BusyError:
-        # systemd takes one that ends without a word for broken, and starts it again and again.
+        # systemd takes one that ends without a notification for broken, and starts it again and again.
         units.Manager().notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
 
 
-def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None]) -> dict[str, Background]:
-    """Return what else runs: live sync, in a room that somebody here agreed to."""
+def _background(workspace: Workspace, agent: str, log: Callable[[str, str], None]) -> dict[str, Background]:
+    """Return the further tasks: live sync, where somebody here agreed to a room."""
     from fleet.share.live import access
 
     try:
         if access.Access(workspace).agreed() is None:
             return {}
     except UsageError as unconfirmed:
-        say("live", str(unconfirmed))
+        log("live", str(unconfirmed))
         return {}
 
     class Into(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            say("live", record.getMessage())
+            log("live", record.getMessage())
 
     live_log = logging.getLogger("fleet.live")
     live_log.addHandler(Into())
@@ -522,12 +524,11 @@ def _background(workspace: Workspace, agent: str, say: Callable[[str, str], None
     return {"live": partial(_live, workspace.root, agent)}
 
 
-async def _live(root: Path, agent: str, changed: _Bell, arrived: Callable[[], None], stop: anyio.Event) -> None:
-    """Keep one agent connected to the live room until told to stop; returns at once when ``[live]`` asks for nothing.
+async def _live(root: Path, agent: str, changed: _Signal, arrived: Callable[[], None], stop: anyio.Event) -> None:
+    """Keep one agent connected to the live room until stopped; returns at once where ``[live]`` names no room.
 
-    Local lines go out as they are written, and what others wrote is on disk in a moment. A lost connection is made
-    again, with back-off, and never raises. With ``serve``, this process is the server as well, on loopback, unless
-    another one here is already.
+    A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
+    well, on loopback, unless another one here is already.
     """
     from fleet.share.live import access
     from fleet.share.live.client import Live  # with the libraries of live sync
@@ -539,7 +540,7 @@ async def _live(root: Path, agent: str, changed: _Bell, arrived: Callable[[], No
         return
     live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived)
     parts = [stop.wait(), _left(root), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
-    tasks = [asyncio.ensure_future(part) for part in parts]  # no group: who reads the log is told the error itself
+    tasks = [asyncio.ensure_future(part) for part in parts]  # no group: its error would hide the one of the task
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -551,7 +552,7 @@ async def _live(root: Path, agent: str, changed: _Bell, arrived: Callable[[], No
 
 
 async def _left(root: Path) -> None:
-    """Wait until somebody takes the yes to the room back."""
+    """Wait until the consent to the room is withdrawn."""
     state = Local(root / local.FOLDER / "local.db")
     try:
         while state.agreed(consent.LIVE):
@@ -562,7 +563,7 @@ async def _left(root: Path) -> None:
 
 
 async def _serve_live(settings: config.Live) -> None:
-    """Serve on loopback; where somebody else here does already, look now and then whether they still do."""
+    """Serve on loopback; where another process here does, try again at an interval."""
     from fleet.serve.room import Rooms, Rules, serving
     from fleet.share.live import access
 
@@ -581,13 +582,12 @@ async def _serve_live(settings: config.Live) -> None:
 
 def _log(root: Path, agent: str, event: str, what: str) -> None:
     """Add an event to ``.fleet/sidecar.log``."""
-    if not root.is_dir():  # whoever took the folder away does not want it back for a log
+    if not root.is_dir():  # somebody has removed the folder: no log makes it anew
         return
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    told = screening.redact(screening.strip_controls(what))[:600]
-    LocalFolder(str(root)).add_line(
-        LOG, {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": told}
-    )
+    text = screening.redact(screening.strip_controls(what))[:600]
+    entry = {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": text}
+    LocalFolder(str(root)).add_line(LOG, entry)
 
 
 ADDRESS = "127.0.0.1"
@@ -597,7 +597,7 @@ REQUEST_S = 5.0
 CLIENTS_MAX = 16
 HOSTS = frozenset({"127.0.0.1", "localhost"})
 
-_PREFIX = "fleet_sidecar_"  # each is shown under its name, with this before it
+_PREFIX = "fleet_sidecar_"
 _FIGURES = {
     "syncs_total": ("counter", "Syncs that reached the clan."),
     "sync_failures_total": ("counter", "Syncs that failed; they are tried again."),
@@ -613,8 +613,8 @@ _FIGURES = {
 def _exposition(figures: Mapping[str, float], agent: str) -> str:
     """Return the figures in Prometheus' text format, version 0.0.4. An agent's name needs no escaping."""
     rows = []
-    for name, (kind, told) in _FIGURES.items():
-        rows += [f"# HELP {_PREFIX}{name} {told}", f"# TYPE {_PREFIX}{name} {kind}"]
+    for name, (kind, text) in _FIGURES.items():
+        rows += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]
         value = figures.get(name, 0)
         rows.append(f'{_PREFIX}{name}{{agent="{agent}"}} {value if isinstance(value, int) else format(value, ".3f")}')
     return "\n".join(rows) + "\n"

@@ -1,7 +1,7 @@
-"""Services that start with the login: a systemd user unit, a launchd agent; and who is an agent's sidecar now.
+"""Services that start with the login: a systemd user unit, a launchd agent; and the lock of an agent's one sidecar.
 
-Each file is ours alone, named after agent and folder. A running sidecar tells systemd how it is: readiness, a sign of
-life, the end (sd_notify(3)); elsewhere nothing happens.
+Each file is ours alone, named after agent and folder. A running sidecar notifies systemd (sd_notify(3)) of readiness, a
+sign of life, and the end; elsewhere nothing happens.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _DATA = Path(__file__).with_name("data")
 _SYSTEMCTL = ["systemctl", "--user"]
 
 HOLDER_WAIT_S = 0.3
-"""Long enough for whoever only asks who holds the lock, and holds it for that moment."""
+"""Longer than ``Seat.holder`` holds the lock."""
 _HOLDER_BYTES = 80
 
 
@@ -99,18 +99,18 @@ class Service(NamedTuple):
 def _systemd(
     platform: str, environment: Mapping[str, str], root: Path, agent: str, command: Sequence[str], names: dict[str, str]
 ) -> Service:
-    """Return units of systemd's, made of templates by name; the first one is enabled."""
+    """Return systemd units, made of templates by name; the first one is enabled."""
     if not platform.startswith("linux"):
         raise UsageError(
             f"systemd is not here ({platform}): let your service manager run `fleet sidecar`, or cron `fleet poll` "
             "and once a day `fleet sleep`. Nothing was changed"
         )
     _check_words(root, command)
-    named = environment.get("XDG_CONFIG_HOME", "")
-    folder = (Path(named) if named.startswith("/") else _home(environment) / ".config") / "systemd" / "user"
-    told = {"mark": MARK, "agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
+    config = environment.get("XDG_CONFIG_HOME", "")
+    folder = (Path(config) if config.startswith("/") else _home(environment) / ".config") / "systemd" / "user"
+    values = {"mark": MARK, "agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
     files = {
-        folder / name: _DATA.joinpath(template).read_text("utf-8").format(**told).encode()
+        folder / name: _DATA.joinpath(template).read_text("utf-8").format(**values).encode()
         for name, template in names.items()
     }
     first = next(iter(names))
@@ -139,7 +139,7 @@ def _check_words(root: Path, command: Sequence[str]) -> None:
 
 
 def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
-    said = plistlib.dumps(
+    plist = plistlib.dumps(
         {
             "Label": name,
             "ProgramArguments": list(command),
@@ -150,11 +150,11 @@ def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
             "ProcessType": "Background",
         }
     )
-    return said.replace(b"\n", f"\n<!-- {MARK} -->\n".encode(), 1)
+    return plist.replace(b"\n", f"\n<!-- {MARK} -->\n".encode(), 1)
 
 
 def _quoted(word: str) -> str:
-    """Return a word as systemd reads it back: quoted, its specifiers and variables taken for what they are."""
+    """Return a word quoted for systemd, its specifiers and variables escaped."""
     return '"' + _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
 
 
@@ -166,7 +166,7 @@ def _escaped(text: str) -> str:
 
 
 class Seat(NamedTuple):
-    """The place of an agent's one sidecar: a lock, and in its file who holds it."""
+    """The lock of an agent's one sidecar; its file names the holder."""
 
     files: Files
     local: Path
@@ -178,19 +178,19 @@ class Seat(NamedTuple):
 
     @contextmanager
     def held(self, now_ms: int) -> Iterator[None]:
-        """Be the agent's sidecar while the block runs.
+        """Hold the lock while the block runs.
 
         Raises:
-            BusyError: there is one.
+            BusyError: the agent has a sidecar.
         """
         with self.files.lock(self._path, HOLDER_WAIT_S):
             self.files.note(self._path, msgspec.json.encode((os.getpid(), now_ms)).ljust(_HOLDER_BYTES))
             yield
 
     def holder(self) -> tuple[int, int] | None:
-        """Return who is the agent's sidecar: its process, and since when, ms since 1970; None when nobody is.
+        """Return the process of the agent's sidecar and its start, ms since 1970; None when there is none.
 
-        Two zeros where it has not said so yet.
+        Two zeros where the holder has not written them yet.
         """
         if not self._path.is_file():
             return None
@@ -203,7 +203,7 @@ class Seat(NamedTuple):
             return 0, 0
 
 
-# --- telling the manager ----------------------------------------------------------------------------------------------
+# --- notifying the manager --------------------------------------------------------------------------------------------
 
 
 class Manager:
@@ -216,7 +216,7 @@ class Manager:
         self._environment = environment
 
     def notify(self, state: str) -> bool:
-        """Send one state; tell whether there is a manager that took it."""
+        """Send one state; return whether a manager took it."""
         address = self._environment.get("NOTIFY_SOCKET", "")
         if not address.startswith(("/", "@")):
             return False
@@ -231,9 +231,9 @@ class Manager:
         return True
 
     def alive_every_s(self, pid: int | None = None) -> float:
-        """Return how often a sign of life is due, seconds: half of ``WATCHDOG_USEC``; 0 when nobody listens for one."""
-        meant = self._environment.get("WATCHDOG_PID", "")
-        if meant and meant != str(os.getpid() if pid is None else pid):
+        """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
+        watched = self._environment.get("WATCHDOG_PID", "")
+        if watched and watched != str(os.getpid() if pid is None else pid):
             return 0.0
         try:
             wanted = int(self._environment.get("WATCHDOG_USEC", "0"))

@@ -119,10 +119,10 @@ def test_marks_of_a_newer_version_are_read_as_far_as_they_are_known():
 def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     (tmp_path / "agents/ann").mkdir(parents=True)
     (tmp_path / "clan-learnings/patterns.d").mkdir(parents=True)
-    seen = [schedule._taken(str(tmp_path), ["ann"])]
+    seen = [schedule._of_files(str(tmp_path), ["ann"])]
     for path in ("agents/ann/corrections.md", "clan-learnings/patterns.d/ann.00000001.jsonl", "fleet.toml"):
         (tmp_path / path).write_text("x")
-        seen.append(schedule._taken(str(tmp_path), ["ann"]))
+        seen.append(schedule._of_files(str(tmp_path), ["ann"]))
     assert len({schedule.digest(each) for each in seen}) == 4
     assert sidecar._changed(seen[0], seen[1]) == {"agents/ann/corrections.md"}
     assert [sidecar._has_lines(sidecar._changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
@@ -181,7 +181,7 @@ class Bench:
         self.did.clear()
         tick = _Tick(
             now_ms=lambda: self.ms,
-            looks=lambda: str(self.version),
+            digest=lambda: str(self.version),
             work=self.work,
             sync=self.sync,
             waiting=lambda: self.waiting,

@@ -18,7 +18,7 @@ from fleet.hosts import local
 from fleet.learn.corrections_md import Log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Looks, Marks, Ticked, _Worked
+from fleet.serve.schedule import Fingerprints, Marks, Ticked, _Worked
 from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
@@ -296,11 +296,11 @@ class Scene:
         self.background = {}
         self.on_tick = lambda local: Ticked(worked=_Worked())
 
-    def looks(self) -> Looks:
-        return schedule._taken(str(self.folder), ["ann"])
+    def fingerprints(self) -> Fingerprints:
+        return schedule._of_files(str(self.folder), ["ann"])
 
     def looked(self) -> str:
-        return schedule.digest(self.looks())
+        return schedule.digest(self.fingerprints())
 
     async def tick(self, local: bool) -> Ticked:
         self.ticks.append(local)
@@ -315,7 +315,7 @@ class Scene:
         return _Sidecar(
             root=str(self.folder),
             agent="ann",
-            looks=self.looks,
+            fingerprints=self.fingerprints,
             configured=Config,
             marks=lambda: self.marks,
             now_ms=lambda: time.time_ns() // 1_000_000,
@@ -433,7 +433,7 @@ def test_work_that_is_due_when_it_ends_is_done_before(scene):
 
 def test_the_bell_is_heard_once_however_often_it_was_rung():
     async def story() -> list[bool]:
-        bell, heard = sidecar._Bell(), []
+        bell, heard = sidecar._Signal(), []
         for _ in range(3):
             bell.set()
         for _ in range(2):

@@ -25,7 +25,7 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Looks, Memory, Ticked, _Exchanged
+from fleet.serve.schedule import Fingerprints, Memory, Ticked, _Exchanged
 from fleet.serve.sidecar import _Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.access import Where
@@ -148,7 +148,7 @@ class Machine:
         self.sidecar = SimSidecar(
             root=str(self.root),
             agent=self.agent,
-            looks=partial(schedule.looks, self.workspace),
+            fingerprints=partial(schedule.fingerprints, self.workspace),
             configured=lambda: config.load(self.root / config.FILE_NAME),
             marks=Memory(self.workspace.files, self.workspace.local).read,
             now_ms=hour.now_ms,
@@ -317,7 +317,7 @@ class Hour:
         look, connect, poll_s, look_s = changes.Changes.look, living.connect, sidecar.POLL_S, living.LOOK_S
         ticks = files._TICK_NS, files._COARSE_TICK_NS
 
-        def read(found: changes.Changes, paths: Iterable[str]) -> Looks:
+        def read(found: changes.Changes, paths: Iterable[str]) -> Fingerprints:
             return {path: self._content(Path(found._root) / path) for path in paths}
 
         changes.Changes.look, sidecar.POLL_S, living.LOOK_S = read, LOOK_S, LOOK_S

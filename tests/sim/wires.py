@@ -120,7 +120,7 @@ class Server:
     def hear(self, socket: Socket, message: bytes) -> None:
         if socket in self.guests and not socket.is_dead:
             room, guest = self.guests[socket]
-            assert self.rooms._hear(room, guest, message)
+            assert self.rooms._receive(room, guest, message)
 
     def leave(self, socket: Socket) -> None:
         if found := self.guests.pop(socket, None):
