@@ -29,19 +29,18 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text import dates, screening
 
 WAIT_S = 0.3
-"""So long a correction waits for another process that counts, or brings the rows up to date."""
+"""Time that a correction waits for another process that counts, or refreshes the database."""
 MINUTE_MS = 60_000
-_MOVING = "moving"  # key in local.db: a row of agent, id and new scope for each that is made private, or the clan's
+_MOVING = "moving"  # key in local.db: a row of agent, id and new scope for each lesson that changes its scope
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
 def _note_key(agent: str) -> str:
-    """Return the name of the note that tells how far an agent's log is counted."""
     return f"log {agent}"
 
 
 class _Occurrence(NamedTuple):
-    """One counted entry: of which pattern, when the mistake was made, and whether the lesson had been shown before."""
+    """One counted entry: its pattern, the time of the mistake, and whether the lesson had been shown before."""
 
     pattern: str
     at_ms: int
@@ -49,7 +48,7 @@ class _Occurrence(NamedTuple):
 
 
 class CountedLog:
-    """An agent's log of corrections, and what was counted of it."""
+    """An agent's log of corrections, and how far it is counted."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -60,13 +59,11 @@ class CountedLog:
         return self._workspace.home(self._agent) / corrections_md.FILE_NAME
 
     def read_log(self) -> Log:
-        """Return an agent's log; an agent without one has an empty log."""
+        """Return an agent's log, parsed; an empty one where there is none."""
         return corrections_md.Log.parse(self._workspace.files.read(self.log_file()))
 
     def unfilled(self, days: float = 0.0) -> int:
-        """Return how many entries of an agent's log wait for a lesson that somebody is asked for (``Signals.waiting``).
-
-        They count for nothing until it is stated.
+        """Return how many entries wait for their lesson (``Signals.waiting``).
 
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         """
@@ -78,33 +75,33 @@ class CountedLog:
         return len(Signals(self._workspace, self._agent).waiting(days=days))
 
     def forget_count(self) -> None:
-        """Forget how far the log is counted: ``reconcile`` counts all of it again, nothing twice."""
+        """Forget how far the log is counted: ``reconcile`` reads all of it again and counts nothing twice."""
         self._workspace.db.note(_note_key(self._agent), "")
 
-    def move(self, each: str, scope: str) -> None:
-        """Make a lesson private, or the clan's, and count it where it stands. The caller holds the write lock."""
-        note_moves(self._workspace, [(self._agent, each, scope)])
+    def move(self, pattern: str, scope: str) -> None:
+        """Change the scope of a lesson, and count it there. The caller holds the write lock."""
+        note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
     def edited(self) -> list[Record]:
-        """Return the records of the entries that somebody has edited since they were counted: each counts as it did."""
+        """Return the records of the entries that were edited since they were counted: they count as before."""
         return [each.record for each in self.read_log().bound() if each.record is not None and each.is_edited]
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
-        """Say in an agent's log that an entry was undone, or is stated again; it counts so from the next counting on.
+        """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it so.
 
         Returns:
-            Whether the log did not say so yet; None where the log has no record of the entry any more.
+            Whether a mark was written; None where the log has no record of the entry any more.
         """
         log = self.read_log()
         record = next((each for each in Record.latest(log.records) if each.id == entry), None)
         if record is None:
             return None
         line = self._workspace.record(self._agent, record.pattern) or Line(record.pattern)
-        told = line.undo_count(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
+        counted = line.undo_count(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
         path = self.log_file()
         with self._workspace.log_lock(self._agent):
-            number = max(told, self.read_log().marks.get(entry, 0))
+            number = max(counted, self.read_log().marks.get(entry, 0))
             if number % 2 == is_undone:
                 return False
             row = corrections_md.format_mark(entry, number + 1, self._workspace.wall())
@@ -112,29 +109,28 @@ class CountedLog:
         return True
 
     def rights(self) -> dict[str, str]:
-        """Return the right way by pattern, as it was last told in an agent's log."""
+        """Return the last right way in the log by pattern."""
         counted = ((bound.record, bound.entry) for bound in self.read_log().bound())
         return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield what the records of an agent's log say, in file order; a deleted entry's counts on, an undone one not.
+        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not.
 
-        A mistake was made when its record was written, unless the entry tells of an earlier time: a heading is exact to
-        the minute only.
+        A mistake was made when its record was written, unless the entry's heading, exact to the minute, is earlier.
         """
         log = self.read_log()
-        told = {bound.record.id: bound.entry.when for bound in log.bound() if bound.record is not None}
+        headings = {bound.record.id: bound.entry.when for bound in log.bound() if bound.record is not None}
         for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
             at_ms = clock.unpack(record.at)[0]
-            heading_ms = dates.to_ms(told.get(record.id, ""))
+            heading_ms = dates.to_ms(headings.get(record.id, ""))
             if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
                 at_ms = heading_ms
             yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
 
     def auto_detected(self) -> set[str]:
-        """Return the lessons of an agent's log that only entries state which were detected, and not logged."""
+        """Return the lessons that only detected entries state, and none that was logged."""
         by_kind: dict[bool, set[str]] = {True: set(), False: set()}
         for bound in self.read_log().bound():
             if bound.record is not None:
@@ -143,15 +139,13 @@ class CountedLog:
 
 
 def reconcile(writer: Writer) -> int:
-    """Count what an agent's log has and the records lack: to be done before any other add is issued.
+    """Count what an agent's log has and its columns lack; return how many lines were written to the shard.
 
-    Entries that were written by hand get their record, at the end of the file. The caller holds the write lock.
-
-    Returns:
-        How many lines were written to the shard.
+    To be done before any other add is issued. Entries written by hand get their record at the end of the file. The
+    caller holds the write lock.
 
     Raises:
-        BusyError: another process brings the rows up to date: a total that is issued now could be an old one.
+        BusyError: another process refreshes the database: a total that is issued now could be an old one.
     """
     workspace = writer.workspace
     if workspace.is_guest(writer.agent):
@@ -165,7 +159,7 @@ def reconcile(writer: Writer) -> int:
         while not backlog.append_records():
             pass
         missing = backlog.lines()
-        # The log has all of it, on the disk: what a power failure takes from the shard is written anew from there.
+        # Not durable: what a power failure takes from the shard is written anew from the log.
         writer.write(missing, is_durable=False)
     backlog.note()
     return len(missing)
@@ -178,42 +172,42 @@ def reconcile_all(workspace: Workspace) -> int:
     if workspace.state.get(_MOVING):
         with workspace.locked():
             _finish_moves(workspace)
-    owed = 0
+    written = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
         page = workspace.files.read(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent) as writer:
-                owed += reconcile(writer)
-    return owed
+                written += reconcile(writer)
+    return written
 
 
 def note_moves(workspace: Workspace, moves: Iterable[tuple[str, str, str]]) -> None:
-    """Note agent, id and new scope of what becomes private, or the clan's: whoever counts next finishes it."""
+    """Note lessons, as agent, id and new scope, that change their scope: the next ``reconcile_all`` moves them."""
     workspace.state.put(**{_MOVING: "\n".join(map(" ".join, moves))})
 
 
 def _finish_moves(workspace: Workspace) -> None:
-    """Make private, or the clan's, what was noted, and count it where it stands. The caller holds the write lock."""
+    """Change the scope of the lessons that were noted, and count them there. The caller holds the write lock."""
     for row in workspace.state.get(_MOVING).splitlines():
-        agent, each, scope = row.split(" ")
+        agent, pattern, scope = row.split(" ")
         writer = workspace.writer(agent)
         if scope == PRIVATE:
-            writer.hide(each)
+            writer.hide(pattern)
         else:
-            writer.publish(each, scope)
+            writer.publish(pattern, scope)
         CountedLog(workspace, agent).forget_count()
         reconcile(writer)
     note_moves(workspace, [])
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """Note of how far a log is counted, kept in the database beside the rows that count it.
+    """Checkpoint of a log: how far it is counted. It is kept in the database beside the rows that count it.
 
     Attributes:
-        size: so many bytes of the log.
-        hash: of these bytes.
-        waiting: entries in them whose lesson is still to be stated.
+        size: bytes of the log that are counted.
+        hash: hash of these bytes.
+        waiting: number of entries in them whose lesson is still to be stated.
     """
 
     size: int = 0
@@ -221,11 +215,11 @@ class _Counted(msgspec.Struct, frozen=True):
     waiting: int = 0
 
     def is_prefix_of(self, page: bytes) -> bool:
-        """Tell whether the page begins with what was counted."""
+        """Return whether the page begins with what was counted."""
         return 0 < self.size <= len(page) and self.hash == _hash(page[: self.size])
 
     def covers(self, page: bytes) -> bool:
-        """Tell whether all of the page is counted."""
+        """Return whether all of the page is counted."""
         return self.size == len(page) and self.is_prefix_of(page)
 
 
@@ -239,10 +233,11 @@ def _read_note(workspace: Workspace, agent: str) -> _Counted:
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """The part of a log that is not counted yet.
+    """The part of a log that is not counted yet, parsed.
 
     Attributes:
-        waiting: entries of the whole log whose lesson is still to be stated.
+        before: the bytes before it.
+        waiting: number of entries of the whole log whose lesson is still to be stated.
     """
 
     before: bytes
@@ -252,7 +247,7 @@ class _Read(msgspec.Struct, frozen=True):
 
 
 def _read_since(noted: _Counted, page: bytes) -> _Read:
-    """Read what follows the counted part of a log, if that can be understood by itself; else all of it."""
+    """Parse what follows the counted part of a log where it can be parsed by itself, else all of it."""
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
@@ -261,7 +256,7 @@ def _read_since(noted: _Counted, page: bytes) -> _Read:
 
 
 def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
-    """Read the entries that were appended; None where anything else was, which may belong to an earlier entry."""
+    """Parse appended entries; None where something else was appended, which may belong to an earlier entry."""
     before, rest = page[: noted.size], page[noted.size :]
     if rest.strip() and not (before.endswith(b"\n") and rest.lstrip().startswith(b"#")):
         return None
@@ -269,12 +264,12 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     bound = log.bound()
     trailing = {b.record for b in bound if b.record is not None}
     is_plain = not log.statements and not log.marks and trailing.issuperset(log.records)
-    # A record that is told twice is the log's, or a part of it, once more: a person copied it.
-    is_told = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
-    has_part = any(PART in record.extra for record in log.records)  # which of several is told by those before
+    # A person copied the log, or a part of it, to its end.
+    is_repeated = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
+    has_part = any(PART in record.extra for record in log.records)  # its key depends on those before
     if (
         not is_plain
-        or is_told
+        or is_repeated
         or has_part
         or _has_marks(before, log.records)
         or any(b.record is None and b.entry.pattern for b in bound)
@@ -284,7 +279,7 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
-    """Tell whether an earlier entry of one of these lessons was undone: it may have taken a session with it."""
+    """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
     if b"<!-- fleet undone " not in page:
         return False
     earlier = corrections_md.Record.standing_in(page, {record.pattern for record in records})
@@ -296,11 +291,7 @@ def _waiting(bound: Iterable[Bound]) -> int:
 
 
 class _Backlog:
-    """Part of an agent's log that the records lack, and how they get it.
-
-    Args:
-        writer: of the agent; the rows are up to date.
-    """
+    """Part of an agent's log that is not counted yet. The database is up to date."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -312,10 +303,7 @@ class _Backlog:
         self._keys: dict[str, str] = {}
 
     def append_records(self) -> bool:
-        """Append a record for each usable entry without one; False where the log was written to meanwhile.
-
-        They go to the end of the file: a person's lines stay as they are.
-        """
+        """Append a record to the log for each usable entry without one; False where the log changed meanwhile."""
         fresh = [
             (bound, self._counted_under(bound.entry, lesson))
             for bound in self._read.bound
@@ -334,27 +322,27 @@ class _Backlog:
         return is_same
 
     def _counted_under(self, entry: Entry, lesson: str) -> str:
-        """Return the record that counts an entry already, by another copy of the log; else the one with these words.
+        """Return the pattern that counts an entry already, from another copy of the log; else the one that reads alike.
 
-        Two that are merged read alike, and so do two of which one was given the other's words meanwhile: without this
-        each would count the entry once.
+        Merged patterns read alike, and so do two of which one was edited to the other's text: without this lookup each
+        would count the entry once.
         """
         patterns = self._workspace.patterns
-        pattern = self._workspace.same_text(self._writer.agent, lesson)
-        for each in (*patterns.group(pattern), pattern_id(lesson)):
-            key, line = _part_key(self._writer.agent, entry.heading_mark, each, 0), patterns.line(each)
+        alike = self._workspace.same_text(self._writer.agent, lesson)
+        for pattern in (*patterns.group(alike), pattern_id(lesson)):
+            key, line = _part_key(self._writer.agent, entry.heading_mark, pattern, 0), patterns.line(pattern)
             if line is not None and line.part("seen", key):
-                return each
-        return pattern
+                return pattern
+        return alike
 
     def _record(self, bound: Bound, pattern: str) -> Record:
         head = ("head", bound.entry.heading_mark)
         return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
 
     def lines(self) -> list[Line]:
-        """Return a line for each pattern and replica with newer records, and for each lesson whose words no column has.
+        """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
 
-        Lines of private lessons are among them: ``Writer.write`` tells them apart.
+        ``Writer.write`` puts those of private lessons into the private file.
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
@@ -382,7 +370,7 @@ class _Backlog:
         return [*found, *self._undo_old_names()]
 
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
-        """Return the numbers of the marks on a lesson's entries, and on the sessions that they were all of."""
+        """Return the undo counts of a lesson's entries, and of the sessions of which they are all."""
         marks = self._read.log.marks
         marked = [each for each in records if each.id in marks]
         seen = {self._keys[each.id]: marks[each.id] for each in marked}
@@ -391,22 +379,22 @@ class _Backlog:
         for each in records:
             if each.session or is_private or PART in each.extra:
                 met[self._session(each)].append(marks.get(each.id, 0))
-        # It rises with every mark and is odd while none of the session's entries stands, in whatever order they came.
+        # It rises with every mark, and is odd while all entries of the session are undone, in whatever order.
         sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in met.items() if any(each)}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:
-        """Yield the lines by which what counts under another name by now is not undone under the old one as well."""
+        """Yield lines that take an entry's undo back under a pattern that does not count it any more."""
         log, now = self._read.log, set(Record.latest(self._read.log.records))
         for each in (record for record in log.records if record.id in log.marks and record not in now):
             known = self._workspace.record(self._writer.agent, each.pattern) or Line(each.pattern)
-            told = {name: known.undo_count(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
-            if odd := {name: {self._keys[each.id]: number + 1} for name, number in told.items() if number % 2}:
+            counts = {name: known.undo_count(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
+            if odd := {name: {self._keys[each.id]: number + 1} for name, number in counts.items() if number % 2}:
                 yield edits.undo(known, each.replica, odd)
 
     def _is_part(self, mine: Line, record: Record) -> bool:
-        """Tell whether an occurrence of a private lesson is counted."""
-        # A total stands in a private record where the branch was not known, or an earlier version counted there.
+        """Return whether an occurrence of a private lesson is counted."""
+        # A private record has a total where the branch was not known, or an earlier version counted there.
         has_total = mine.total_of(record.replica, "seen") > 0
         is_total = has_total and record.at <= mine.counted_up_to(record.replica)
         return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
@@ -420,9 +408,10 @@ class _Backlog:
     def _raise_column(
         self, known: Line, replica: str, fresh: Sequence[Record], before: set[str], *, is_private: bool
     ) -> Line:
-        """Return the column that counts some more records; those of entries written by hand are parts.
+        """Return the column that counts some more records.
 
-        So are all of a private lesson: they add up with what the clan's record of it counts.
+        Records of entries written by hand are parts, and so are all of a private lesson: they add up with the counts in
+        the clan's record of it.
         """
         own = [record for record in fresh if PART not in record.extra and not is_private]
         made = edits.confirm(
@@ -441,69 +430,70 @@ class _Backlog:
         return made
 
     def _part(self, known: Line, replica: str, record: Record) -> Line:
-        """Return an occurrence that no replica owns."""
+        """Return the delta of an occurrence that no replica owns."""
         key, session = self._keys[record.id], self._session(record)
         return edits.part(known, known.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
 
     def _session(self, record: Record) -> str:
-        """Return the hash of an occurrence's session. An entry written by hand tells of no session, but of its day."""
+        """Return the hash of an occurrence's session; an entry written by hand has its day for one."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
 
     def _lost_words(self, known: Line, records: Sequence[Record]) -> Line:
-        """Return text and right way of a lesson if no column has them: they were lost, and the log still has them."""
+        """Return text and right way of a lesson that lost them: no column has them, and the log still does."""
         here = fold(known).fields
         if here.get("text") and here.get("correct"):
             return Line(known.id)
-        fields = {name: said for name, said in self._fields(known, records).items() if name in ("text", "correct")}
-        missing = {name: said for name, said in fields.items() if not here.get(name)}
+        logged = self._fields(known, records)
+        missing = {name: value for name, value in logged.items() if name in ("text", "correct") and not here.get(name)}
         return edits.part(known, known.id, "0" * 16, missing, self._writer.name, "", seen=0)
 
     def _when(self, record: Record) -> str:
-        """Return when an occurrence was: an entry written by hand may tell of an earlier day than its record."""
+        """Return the stamp of an occurrence: an entry written by hand may be of an earlier day than its record."""
         entry = self._entries.get(record.id)
         if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
-            return record.at  # as most do: the minute of the record itself
+            return record.at  # the usual case
         ms = dates.to_ms(entry.when)
-        told = clock.pack(ms) if ms is not None else record.at
-        return told if told < record.at[:16] else record.at
+        heading = clock.pack(ms) if ms is not None else record.at
+        return heading if heading < record.at[:16] else record.at
 
     def _fields(self, known: Line, records: Sequence[Record]) -> dict[str, object]:
-        """Return the wordings that these records' entries add to a lesson.
+        """Return the fields that these records' entries add to a lesson.
 
-        Of each field that the lesson lacks, what the first entry says that has it; and where an entry has the lesson's
-        own words, its text and right way, though they differ.
+        Of each field that the lesson lacks, the first entry's value; and from an entry in the lesson's own words, text
+        and right way even where they differ.
         """
         here = fold(known).fields
         text = str(here.get("text", ""))
         found: dict[str, object] = {}
         for entry in (self._entries[record.id] for record in records if record.id in self._entries):
-            said = self._said(entry)
-            may_differ = ("text", "correct") if text and _is_alike(str(said["text"]), text, known.id) else ()
-            for field, value in said.items():
+            values = self._values(entry)
+            may_differ = ("text", "correct") if text and _is_alike(str(values["text"]), text, known.id) else ()
+            for field, value in values.items():
                 if value and field not in found and (field not in here or field in may_differ):
                     found[field] = value
         return found
 
-    def _said(self, entry: Entry) -> dict[str, object]:
+    def _values(self, entry: Entry) -> dict[str, object]:
+        """Return the fields of an entry that may enter a line."""
         more = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
-        said: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
-        said["category"], said["trigger"] = _clean(entry.category), _clean(entry.trigger)
-        said["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
-        return said | {field: _clean(getattr(entry, field)) for field in more}
+        values: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
+        values["category"], values["trigger"] = _clean(entry.category), _clean(entry.trigger)
+        values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
+        return values | {field: _clean(getattr(entry, field)) for field in more}
 
     def note(self) -> None:
-        """Note how far the log is counted, once the rows have it."""
+        """Note how far the log is counted, once the database has the lines."""
         if self._workspace.db.refresh(WAIT_S):
             noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
             self._workspace.db.note(_note_key(self._writer.agent), noted)
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
-    """Return the key of each record's part by its id.
+    """Return the key of each record's part by the record's id.
 
-    Of an entry that the command line wrote it is the entry's hash. Of one written by hand it is the hash of its heading
-    and its lesson, and of which of several such it is: an editor may still be at work on the rest.
+    It is the entry's hash where the command line wrote the entry. Where a person wrote it, it is a hash of heading,
+    lesson and a number among equal ones: the rest may still be edited.
     """
     keys: dict[str, str] = {}
     times: dict[tuple[str, str], int] = defaultdict(int)
@@ -522,21 +512,18 @@ def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a field as it may enter a line; "" when it is too long, since nothing is cut."""
+    """Return a field as it may enter a line; "" when it is too long: nothing is cut."""
     clean = screening.one_line(screening.screen(text).text)
     is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
     return clean if is_short else ""
 
 
-def _is_alike(said: str, text: str, pattern: str) -> bool:
-    """Tell whether somebody said a lesson in its own words: as it reads now, or as it was first logged."""
-    return said == text or pattern_id(said) in {pattern, pattern_id(text)}
+def _is_alike(stated: str, text: str, pattern: str) -> bool:
+    """Return whether a statement is a lesson in its own words: its text now, or the one that was logged first."""
+    return stated == text or pattern_id(stated) in {pattern, pattern_id(text)}
 
 
 def _lesson_text(entry: Entry) -> str:
-    """Return the entry's pattern as it may enter a line: screened, one line; "" when it is not usable.
-
-    Nor is one that was copied from what fleet shows: an echo is no new observation.
-    """
+    """Return the entry's pattern as it may enter a line; "" when it cannot, or was copied from what fleet shows."""
     clean = "" if screening.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""
