@@ -422,7 +422,7 @@ def _uncounted(target: _Target, page: bytes) -> int:
         return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # The log is parsed only where there seem to be some: a code fence may hold what looks like one.
-    if not uncounted(corrections_md.Record.standing_in(page, target.members)):
+    if not uncounted(corrections_md.Record.search(page, target.members)):
         return 0
     log = corrections_md.Log.parse(page)
     return len(uncounted([each for each in log.records if not log.is_undone(each.id)]))

@@ -5,9 +5,9 @@ parser takes every shape of it, never raises, and never lets one broken entry ha
 as it was: each value stands on its line, its further lines are indented by four blanks, where neither Markdown nor the
 parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
 
-Five kinds of text: an entry; a *record*, the comment that says an entry was counted; a *mark*, the comment that says it
-was undone, or stated again; a *signal*, an entry whose pattern is still to be inferred; and a *statement*, a heading at
-the end of the page that says later what a signal teaches. It is one module, since what is written must read back.
+Five kinds of text: an entry; a *record*, the comment of a counted entry; a *mark*, the comment of an entry that was
+undone, or stated again; a *signal*, an entry whose pattern is still to be inferred; and a *statement*, a heading at the
+end of the page with what a signal teaches. Parser and writer are one module, since what is written must read back.
 """
 
 import hashlib
@@ -28,27 +28,27 @@ FILE_NAME = "corrections.md"
 INDENT = "    "
 DASH = "—"
 TO_BE_INFERRED = "_to be inferred at promotion time_"
-"""Stands where the pattern of a signal will be: the wording of the format's other writers."""
+"""Placeholder of a signal's pattern, in the wording of the format's other writers."""
 
 PART = ("part", "1")
-"""Marks the record of an entry that was written by hand: it counts as a part, which no replica owns."""
+"""Pair in the record of an entry that was written by hand: it counts as a part, which no replica owns."""
 MOVED = ("moved", "1")
-"""Marks the record that went to another name after a folder was put back: it counts as a part, by the entry's own id.
+"""Pair in a record that moved to a new replica after a folder was put back: it counts as a part, by the entry's own id.
 
-Older copies of the folder have the record under the old name still, and may be put back as well."""
+Older copies of the folder still have the record under the old replica, and may be put back as well."""
 STATED = "stated"
 """Key of the ``stated_mark`` in the record of a signal whose lesson was stated later."""
 RELAPSED = ("relapsed", "1")
-"""Marks the record of a mistake whose lesson the agent had been shown before."""
+"""Pair in the record of a mistake whose lesson the agent had been shown before."""
 
 
 class Record(NamedTuple):
     """The comment ``<!-- fleet c-<16 hex> p-<16 hex> replica=... at=... session=... -->`` of a counted entry.
 
     Attributes:
-        session: in which the mistake was made; may be empty.
+        session: the session in which the mistake was made; may be empty.
         extra: further pairs, also those that a later version writes.
-        line: of the page, from 1; not written.
+        line: number of its line in the page, from 1; not written.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
     @staticmethod
     def latest(records: "Iterable[Record]") -> "list[Record]":
-        """Return one record an entry: the newest, since a replica that gave up its name records its entries anew."""
+        """Return the newest record of each entry: a replica that gets a new name records its entries again."""
         newest: dict[str, Record] = {}
         for record in records:
             known = newest.get(record.id)
@@ -70,10 +70,10 @@ class Record(NamedTuple):
         return list(newest.values())
 
     @classmethod
-    def standing_in(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
+    def search(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
         """Return the records of some patterns, in file order, without parsing the page.
 
-        Also those in a code fence, which do not count: a caller must not take them for news.
+        Those in a code fence, which do not count, are among them.
         """
         found: list[tuple[int, Record]] = []
         for pattern in patterns:
@@ -88,14 +88,14 @@ class Record(NamedTuple):
         return [record for _, record in sorted(found, key=lambda each: each[0])]
 
     def render(self) -> str:
-        """Return it as the comment that trails its entry, without a newline. Its ``line`` is not written.
+        """Return the comment behind its entry, without a newline.
 
         Raises:
             ValueError: an id, replica, stamp or key that would not read back.
         """
         pairs = [("replica", self.replica), ("at", self.at), ("session", self.session), *self.extra]
-        said = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
-        text = f" fleet {self.id} {self.pattern} {said} "
+        quoted = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
+        text = f" fleet {self.id} {self.pattern} {quoted} "
         if _read_record(text, self.line) != self:
             raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
         return f"<!--{text}-->"
@@ -111,8 +111,8 @@ class Statement(NamedTuple):
     def render(self) -> str:
         """Return its heading, one line, newline at its end.
 
-        Each line says by itself which entry it belongs to, so lines may be moved and merged; the entry above stays as
-        it was written. A reader that knows nothing of this sees a heading without a body, which was never an entry.
+        Each line names its entry, so lines may be moved and merged. An older reader sees a heading without a body,
+        which was never an entry.
         """
         text = markdown.escape(" ".join(self.text.split()))
         return f"## {_STARTS[self.field]} {self.id} {DASH} {text}\n"
@@ -122,23 +122,22 @@ class Entry(NamedTuple):
     """One correction.
 
     Attributes:
-        line: of its heading, from 1.
-        when: as the heading has it, ``2026-03-15 14:30Z``; empty if it has none.
+        line: number of its heading's line, from 1.
+        when: the date as in the heading, ``2026-03-15 14:30Z``; may be empty.
         wrong: what went wrong; in an auto-detected entry, what the user flagged.
         right: the correct approach; in a bare entry, the paragraph under the heading.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
-            this and ``right`` are what was stated later, at the end of the page.
-        is_undone: it was taken back.
-        beside: lines below the heading, from 1, that stand behind the end of a value: they are no part of the entry.
-        unread: line and text of each value of a field that says something else already.
-        category: what the lesson is about, one word or two; empty if it has none.
-        trigger: the step before which the lesson is shown; empty if it was given none.
+            this and ``right`` are those stated later, at the end of the page.
+        is_undone: its last mark undid it.
+        beside: numbers of the lines below the heading that are behind the end of a value and no part of the entry.
+        unread: line and text of each value whose field has another value already.
+        category: what the lesson is about, one word or two; may be empty.
+        trigger: the step before which the lesson is shown; may be empty.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
-        record: the first record comment between this heading and the next. By position only: a record for another
-            entry, appended at the end of the page, may stand there too. In a ``Bound`` entry it is the entry's own.
-        content: canonical text of when, title, wrong, right, source and pattern as the entry itself has them, to be
-            hashed. Category, tags and trigger may be mended without making it another entry, and a lesson stated later
-            makes none either.
+        record: the first record comment between this heading and the next, which may be another entry's. In a ``Bound``
+            entry it is the entry's own.
+        content: canonical text of when, title, wrong, right, source and pattern in the entry itself, to be hashed: to
+            edit category, tags or trigger, or to state its lesson later, makes no other entry of it.
     """
 
     line: int
@@ -161,17 +160,17 @@ class Entry(NamedTuple):
 
     @property
     def is_bare(self) -> bool:
-        """True where it has none of this format's own fields: it is read as what stands on any page."""
+        """True where it has none of this format's own fields, as a paragraph of any page."""
         return not (self.pattern or self.auto or self.record or self.source)
 
     @property
     def heading_mark(self) -> str:
-        """Hash of the heading that a record remembers, should the entry's text be mended later."""
+        """Hash of the heading, kept in the record in case the entry's text is edited later."""
         return _mark_of(self.when, self.title)
 
     @property
     def stated_mark(self) -> str:
-        """Hash of lesson, right way and trigger, which a signal's record remembers: the id knows nothing of them."""
+        """Hash of lesson, right way and trigger, kept in a signal's record: they are no part of its id."""
         return _mark_of(*map(fold, (self.pattern, self.right, self.trigger)))
 
 
@@ -183,8 +182,8 @@ class Draft(NamedTuple):
 
     Attributes:
         when: empty, or a date that a heading can hold.
-        heard: what a signal was heard as, and how surely: nobody has said yet what it teaches. "" for no signal.
-        label: of the field that says what went wrong.
+        heard: kind and confidence of a signal, whose lesson is not stated yet; "" for no signal.
+        label: label of the field with what went wrong.
     """
 
     when: str
@@ -205,7 +204,7 @@ class Draft(NamedTuple):
         return _content(self.when, self.title, self.wrong, self.right, self.source, self.pattern)
 
     def render(self) -> str:
-        """Return it, newline at its end, so that ``Log.parse`` gives back each value up to white space at line ends.
+        """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
 
         Raises:
             ValueError: ``when`` is neither empty nor a date that a heading can hold.
@@ -216,18 +215,18 @@ class Draft(NamedTuple):
         else:
             values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
         more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
-        said = {label: each for label, each in more.items() if each}
-        return _format_block(heading, {self.label: self.wrong, **values, **said})
+        values |= {label: value for label, value in more.items() if value}
+        return _format_block(heading, {self.label: self.wrong, **values})
 
     def appended_to(self, page: bytes, agent: str) -> str:
-        """Return what is appended to an agent's page for it; to an empty page its title, too."""
+        """Return the text to append to an agent's page; to an empty page with the page's title."""
         title = "" if page else f"# Corrections — {agent}\n"
         return f"{title}\n{self.render()}"
 
     def id_in(self, page: bytes) -> str:
-        """Return the id that it has once it is appended to a page."""
+        """Return the id of the entry once it is appended to a page."""
         equal, content = page.count(self.render().encode()), self.content
-        # Parsed only where the page's text leaves open how many entries have this very content already.
+        # Parsed only where the page's text leaves open how many entries with this content it has.
         if equal > _EQUAL_MAX or any(
             (_entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
         ):
@@ -236,7 +235,7 @@ class Draft(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A whole page: its entries, all its records, and its statements, each in file order.
+    """A parsed page: its entries, all its records, and its statements, each in file order.
 
     ``marks`` has the number of an entry's last mark: odd for one that is undone, even for one that is stated again.
     """
@@ -272,7 +271,7 @@ class Log(NamedTuple):
                     blocks[-1].record = record
         stated = tuple(block.statement for block in blocks if block.statement is not None)
         if stated:
-            # What somebody wrote below such a heading is an entry of theirs.
+            # Text that a person wrote below a statement is an entry.
             blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
         after: list[_Block | None] = [*blocks[1:], None]
         entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
@@ -288,16 +287,16 @@ class Log(NamedTuple):
         return cls(tuple(entries), tuple(records), stated, marks)
 
     def is_undone(self, entry: str) -> bool:
-        """Tell whether an entry, by the id in its record, was taken back."""
+        """Return whether an entry, by the id in its record, was undone."""
         return self.marks.get(entry, 0) % 2 == 1
 
     def bound(self) -> "list[Bound]":
         """Return each entry with its id and its record.
 
-        The record is found first by the id that the content gives, wherever it stands. Of an entry whose text was
-        mended since, it is the one right behind it; but the record of an entry by hand goes to the end of the file and
-        may stand behind any other: it remembers the heading. Where two agents' logs were put into one file, an entry
-        that both have bears one id in both: there, each is counted by the record behind it.
+        The record is looked up first by the id that the content gives. Where the text was edited since, it is the one
+        right behind the entry; but the record of an entry by hand is at the end of the file, and is found by its hash
+        of the heading. Where two agents' logs were put into one file, an entry of both has one id in both: there, each
+        is counted by the record behind it.
         """
         by_id = {record.id: record for record in self.records}
         others = _counted_by_others(self)
@@ -308,7 +307,7 @@ class Log(NamedTuple):
             left = {record.id: record for record in self.records}
             for record in found:
                 left.pop(record.id if record is not None else "", None)
-            _bind_mended(self.entries, found, left)
+            _bind_edited(self.entries, found, left)
         return [
             Bound(entry if entry.record is record else entry._replace(record=record), each, record)
             for entry, each, record in zip(self.entries, ids, found, strict=True)
@@ -324,7 +323,7 @@ class Bound(NamedTuple):
 
     @property
     def is_edited(self) -> bool:
-        """True where the entry, or what was stated of it later, reads otherwise than when it was counted."""
+        """True where the entry, or a statement of it, was edited since it was counted."""
         if self.record is None:
             return False
         stated = dict(self.record.extra).get(STATED, self.entry.stated_mark)
@@ -346,9 +345,9 @@ FIELDS = {
     }.items()
     for label in labels.split(", ")
 }
-"""Field labels in the wild, and what they are here."""
+"""Field by label, as other writers of the format label it."""
 _LONG = frozenset({"flagged", "signal", "wrong", "source"})
-"""Fields that stay here: their values go on to the next field, whatever stands between."""
+"""Fields that stay here: their values extend to the next field, whatever is between."""
 
 _NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
 _LABEL = (
@@ -377,19 +376,19 @@ _PLACEHOLDER_CHARS_MAX = 200
 
 
 class _Block:
-    """A heading and what stands under it, while it is being read."""
+    """A heading and the lines under it, while they are parsed."""
 
     def __init__(self, line: int, level: int, when: str, title: str, statement: Statement | None = None) -> None:
         self.line, self.level, self.when, self.title = line, level, when, title
-        self.statement = statement  # the heading is no entry's, but what was learned from one
-        self.body: list[str] = []  # what stands before the first field
+        self.statement = statement  # of the heading, which is no entry's then
+        self.body: list[str] = []  # lines before the first field
         self.values: dict[str, list[list[str]]] = {}
         self.fields: list[tuple[int, str, list[str]]] = []  # the same in order, each with the number of its line
         self.current: list[str] | None = None  # the value that further lines belong to; None: the body
-        self.is_long = True  # the value goes on to the next field
-        self.has_gap = False  # a blank line, or fleet's comment, is the last that was read of the value
+        self.is_long = True  # the value extends to the next field
+        self.has_gap = False  # the last line of the value is blank, or fleet's comment
         self.is_list = False
-        self.is_over = False  # what comes now is no part of the entry
+        self.is_over = False  # further lines are no part of the entry
         self.beside: list[int] = []
         self.record: Record | None = None
 
@@ -415,17 +414,16 @@ class _Block:
                 into.append(_dedent(row.text) if is_text else row.text)
 
     def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
-        """Tell whether a line stands behind the end of a value that goes out to the clan.
+        """Return whether a line is behind the end of a value that goes out to the clan.
 
-        It ends where a person says that it does: at a blank line or fleet's comment, a heading, or a bullet at the
-        margin; but a list or a piece of code belongs to the words that lead to it. What is indented goes on, as fleet
-        writes it.
+        A value ends at a blank line or fleet's comment, a heading, or a bullet at the margin; but a list or a piece of
+        code belongs to the words that lead to it, and indented lines belong to the value.
         """
         had_gap, self.has_gap = self.has_gap, not row.text.strip() and not row.is_code
         if self.has_gap or (not had_gap if row.is_code else row.text[0] in " \t"):
             return False
-        said = next((line.rstrip() for line in reversed(value) if line.strip()), "")
-        is_led = said.endswith((":", "：")) or (not said and not had_gap)
+        last = next((line.rstrip() for line in reversed(value) if line.strip()), "")
+        is_led = last.endswith((":", "：")) or (not last and not had_gap)
         if not row.is_code and re.match(_ITEM, row.text):
             self.is_list = is_led or (self.is_list and not had_gap)
             return not self.is_list
@@ -434,7 +432,7 @@ class _Block:
         return had_gap or _HEADING.fullmatch(row.text) is not None
 
     def value(self, name: str) -> str:
-        """Return a field; of several (both sides of a conflict) the first that says something."""
+        """Return a field's value; of several (both sides of a conflict) the first that is not empty."""
         for lines in self.values.get(name, ()):
             text = _joined(lines)
             if text and not (name == "pattern" and (is_placeholder(text) or self._is_torn(text))):
@@ -442,34 +440,34 @@ class _Block:
         return ""
 
     def unread(self) -> tuple[tuple[int, str], ...]:
-        """Return line and text of what ``value`` passes over, since the field says something else already."""
+        """Return line and text of the values that ``value`` skips: the field has another value already."""
         if len(self.fields) == len(self.values):
             return ()
-        said = ((number, _joined(lines), self.value(name)) for number, name, lines in self.fields)
-        return tuple((line, text) for line, text, read in said if text not in ("", read) and not is_placeholder(text))
+        texts = ((number, _joined(lines), self.value(name)) for number, name, lines in self.fields)
+        return tuple((line, text) for line, text, read in texts if text not in ("", read) and not is_placeholder(text))
 
     def _is_torn(self, pattern: str) -> bool:
-        """Tell a signal's placeholder of which a crash left the beginning: as a lesson, it would be everybody's."""
+        """Return whether a crash left only the beginning of a signal's placeholder."""
         return "signal" in self.values and TO_BE_INFERRED.startswith(pattern)
 
 
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
-    """Return the entries, each that has no pattern of its own with the one that was stated later."""
+    """Return the entries, each without a pattern of its own with the one that was stated later."""
     ids = _entry_ids(entry.content for entry in entries)
     return [
         entry._replace(
-            pattern=said.get("pattern", ""),
-            right=said.get("right", entry.right),
-            trigger=said.get("trigger", entry.trigger),
+            pattern=values.get("pattern", ""),
+            right=values.get("right", entry.right),
+            trigger=values.get("trigger", entry.trigger),
         )
-        if not entry.pattern and (said := stated.get(found))
+        if not entry.pattern and (values := stated.get(id_))
         else entry
-        for entry, found in zip(entries, ids, strict=True)
+        for entry, id_ in zip(entries, ids, strict=True)
     ]
 
 
 def is_placeholder(text: str) -> bool:
-    """Tell whether this is the note that a pattern is still to be inferred, and no pattern."""
+    """Return whether a pattern is a note that it is still to be inferred."""
     start = text[:_PLACEHOLDER_CHARS_MAX].casefold()
     if len(text) > _PLACEHOLDER_CHARS_MAX or ("to be" not in start and "tbd" not in start):
         return False
@@ -488,12 +486,12 @@ def _read_record(comment: str, line: int) -> Record | None:
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
         return None
-    said = [(found["key"], _unquote(found["value"])) for word in words[3:] if (found := _TOKEN.fullmatch(word))]
-    known = dict(reversed(said))  # the first of two equal keys counts
+    pairs = [(found["key"], _unquote(found["value"])) for word in words[3:] if (found := _TOKEN.fullmatch(word))]
+    known = dict(reversed(pairs))  # the first of two equal keys counts
     replica, at = known.get("replica", ""), known.get("at", "")
     if not names.is_replica(replica) or not clock.is_stamp(at):
         return None
-    extra = tuple((key, value) for key, value in said if key not in {"replica", "at", "session"})
+    extra = tuple((key, value) for key, value in pairs if key not in {"replica", "at", "session"})
     return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
 
 
@@ -501,7 +499,7 @@ _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(
 
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
-    """Take up the inside of a comment, if it is a mark. Whatever the order of the lines, the largest number counts."""
+    """Add the inside of a comment to the marks, if it is one: of several the largest number counts."""
     found = re.fullmatch(_MARK, comment)
     if found is None:
         return
@@ -509,12 +507,12 @@ def _read_mark(comment: str, marks: dict[str, int]) -> None:
 
 
 def format_mark(entry: str, number: int, at: str) -> str:
-    """Return the comment that says that an entry was undone, by an odd number, or stated again, by an even one."""
+    """Return the comment of an entry that was undone, with an odd number, or stated again, with an even one."""
     return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
 
 
 def session_word(named: str) -> str:
-    """Return a host's session id as it can stand in a comment: one word, no ``--``; anything else is hashed."""
+    """Return a host's session id as a comment can hold it: one word, no ``--``; any other id is hashed."""
     if re.fullmatch(_PLAIN_SESSION, named) and "--" not in named:
         return named
     return "h-" + hashlib.blake2b(named.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
@@ -553,10 +551,9 @@ def _read_statement(heading: str) -> Statement | None:
 
 
 def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, str]]:
-    """Return what was stated, by the entry's id: only what was counted, since a write may have been torn off.
+    """Return the stated fields by the entry's id; none without a record, since the write may have been torn off.
 
-    Where one entry was filled in twice, in two branches, the record that counts decides; the order of the lines never
-    does.
+    Where two branches stated the lesson of one entry, the record that counts decides, and not the order of the lines.
     """
     counted = {record.id: record for record in Record.latest(records)}
     grouped: dict[tuple[str, str], set[str]] = {}
@@ -587,8 +584,7 @@ def _mark_of(*fields: str) -> str:
 def _content(*fields: str) -> str:
     """Return the canonical text that an entry's id is the hash of: a JSON list of the folded fields.
 
-    They are when, title, wrong, right, source and pattern. ASCII, so that it has bytes to hash even where the text
-    holds half a surrogate pair.
+    ASCII, so that it has bytes to hash even where the text holds half a surrogate pair.
     """
     return f"[{','.join(encode_basestring_ascii(fold(each)) for each in fields)}]"
 
@@ -612,8 +608,8 @@ def _entry_ids(contents: Iterable[str]) -> list[str]:
 _EQUAL_MAX = 100
 
 
-def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dict[str, Record]) -> None:
-    """Find the records, among those that are left, of the entries whose text was mended since."""
+def _bind_edited(entries: Sequence[Entry], found: list[Record | None], left: dict[str, Record]) -> None:
+    """Find the records, among those that are left, of the entries whose text was edited since."""
     for at, entry in enumerate(entries):
         if found[at] is None and entry.record is not None and not _head(entry.record):
             found[at] = left.pop(entry.record.id, None)
@@ -621,14 +617,14 @@ def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dic
     by_head: dict[str, list[Record]] = {}
     for record in left.values():
         by_head.setdefault(_head(record), []).append(record)
-    # Those of one heading, a bare date for instance, stand in one order; one without a lesson comes last.
+    # Entries and records with one heading, a bare date for instance, are in one order; without a lesson last.
     open_: dict[str, list[int]] = {}
     for at in sorted((at for at, record in enumerate(found) if record is None), key=lambda at: not entries[at].pattern):
         open_.setdefault(heads[at], []).append(at)
     for head, places in open_.items():
         for at, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
             found[at] = left.pop(record.id)
-    # The heading was mended: its lesson is what it was.
+    # Where the heading was edited, the lesson is the same.
     by_lesson = {record.pattern: record.id for record in left.values() if _head(record) not in heads}
     for at, entry in enumerate(entries):
         if found[at] is None and entry.pattern:
@@ -636,14 +632,14 @@ def _bind_mended(entries: Sequence[Entry], found: list[Record | None], left: dic
 
 
 def _head(record: Record) -> str:
-    """Return what a record remembers of its entry's heading, "" if nothing."""
+    """Return the hash of the entry's heading in its record; "" for none."""
     return dict(record.extra).get("head", "")
 
 
 def _counted_by_others(log: Log) -> dict[int, Record]:
-    """Return, by place, the record of each entry that stands in the file before, counted there by another agent.
+    """Return, by position, the record of each entry that an earlier copy in the file has, counted by another agent.
 
-    One agent's second record of an id is no such thing: a replica that gave up its name records its entries anew.
+    One agent's second record of an id is not meant: a replica that gets a new name records its entries again.
     """
     found: dict[int, Record] = {}
     owners: dict[tuple[str, str], set[str]] = {}
@@ -658,13 +654,9 @@ def _counted_by_others(log: Log) -> dict[int, Record]:
 
 
 def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[bytes], list[tuple[Entry, bytes]]]:
-    """Return the lines of a page without its own entries and statements, and those entries, each with its bytes.
+    """Return the lines of a page with its own entries and statements blanked, and those entries, each with its bytes.
 
-    Args:
-        data: the page.
-        is_waiting_own: also what went wrong without a lesson yet is an own entry, for which somebody is asked.
-
-    What stands behind the end of an entry's last value is none of the entry's, and is left among the lines.
+    ``is_waiting_own``: an entry without a lesson is an own entry too, if it has what went wrong.
     """
     lines = data.splitlines(keepends=True)
     log = Log.parse(data)
@@ -677,10 +669,10 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
             found.append((entry, b"".join(lines[entry.line - 1 : end])))
             for at in {*range(entry.line - 1, end)}.difference(number - 1 for number in entry.beside):
                 lines[at] = b"\n"
-    said = tuple(start.encode() for start in _STARTS.values())
-    return [
-        b"\n" if each.lstrip(b"# ").startswith(said) else each for each in lines
-    ] if log.statements else lines, found
+    if log.statements:
+        stated = tuple(start.encode() for start in _STARTS.values())
+        lines = [b"\n" if line.lstrip(b"# ").startswith(stated) else line for line in lines]
+    return lines, found
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
@@ -712,7 +704,7 @@ def _plain(text: str | bytes) -> str:
 
 
 def _opens_block(row: markdown.Row) -> _Block | None:
-    """Read a heading; a deeper one without a date is a part of the entry it stands in."""
+    """Return the block that a heading opens; None for a deeper heading without a date, a part of its entry."""
     if "#" not in row.text[:4] or row.is_code:
         return None
     found = _HEADING.fullmatch(row.text)
@@ -736,8 +728,8 @@ def _label_form() -> re.Pattern[str]:
 
 
 def _label(line: str) -> tuple[str, str] | None:
-    """Read a line that begins with a field's label: which field, and what stands behind it."""
-    # Most lines of most pages are told by this alone, at a tenth of the price.
+    """Return field and value of a line that begins with a field's label; None for any other line."""
+    # A colon is missing in most lines, and costs a tenth of the expression.
     found = _label_form().fullmatch(line) if ":" in line or "：" in line else None
     if found is None:
         return None
@@ -751,7 +743,7 @@ def _dash_length(text: str) -> int:
 
 
 def _is_rule(line: str) -> bool:
-    """Tell a thematic break, ``---`` or ``* * *``."""
+    """Return whether a line is a thematic break, ``---`` or ``* * *``."""
     if line[:4].lstrip(" ")[:1] not in {"-", "*", "_"}:
         return False
     marks = line.replace(" ", "").replace("\t", "")
@@ -759,7 +751,7 @@ def _is_rule(line: str) -> bool:
 
 
 def _dedent(line: str) -> str:
-    """Undo the indent of a value's further lines: ours exactly, a hand's slight one whole."""
+    """Return a value's further line without its indent: four blanks, a tab, or all blanks of fewer."""
     if line.startswith(INDENT):
         return line[len(INDENT) :]
     return line.removeprefix("\t") if line.startswith("\t") else line.lstrip(" ")
@@ -770,7 +762,7 @@ def _joined(lines: list[str]) -> str:
 
 
 def _is_entry(block: _Block, after: _Block | None, *, is_first: bool) -> bool:
-    """Tell an entry from the title of the page, or of a section of it."""
+    """Return whether a block is an entry, and not the title of the page or of a section."""
     heads_section = after is not None and after.level > block.level
     if not block.when and block.level == 1:
         # Prose under a page's title may well explain the four fields.
@@ -815,6 +807,6 @@ def _format_heading(when: str, title: str) -> str:
     title = _format_title(title)
     if when:
         return f"## {when} {DASH} {title}".rstrip()
-    # A title that begins like a date, a dash or a lesson would be read as one: a dash before it says that none comes.
+    # A dash goes before a title that would be read as a date, a dash or a statement.
     needs_dash = not title or title.startswith(DASH) or re.match(_DATED, title) or _read_statement(title)
     return f"## {DASH} {title}".rstrip() if needs_dash else f"## {title}"

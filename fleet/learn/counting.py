@@ -282,7 +282,7 @@ def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
     """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
     if b"<!-- fleet undone " not in page:
         return False
-    earlier = corrections_md.Record.standing_in(page, {record.pattern for record in records})
+    earlier = corrections_md.Record.search(page, {record.pattern for record in records})
     return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
@@ -401,7 +401,7 @@ class _Backlog:
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for record in corrections_md.Record.standing_in(self._read.before, patterns):
+        for record in corrections_md.Record.search(self._read.before, patterns):
             found[record.pattern, record.replica].add(record.session)
         return found
 
