@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 Stamp = str
 
 ZERO: Stamp = "0"
-"""The stamp of what has none. It sorts before every real one."""
+"""Stamp that stands for none. It sorts before every real one."""
 
 COUNTER_MAX = 0xFFFF
 MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last millisecond that the text can hold
@@ -21,7 +21,7 @@ _SHAPE = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-
 
 
 def pack(ms: int, counter: int = 0) -> Stamp:
-    """Write a reading as text.
+    """Return a reading as text.
 
     Args:
         ms: milliseconds since 1970, 0 to ``MS_MAX``.
@@ -37,22 +37,22 @@ def pack(ms: int, counter: int = 0) -> Stamp:
 
 
 def nearest(ms: int) -> Stamp:
-    """Write a reading as text; one that the text cannot say, as the nearest that it can."""
+    """Return a reading as text, clamped to what the text can express."""
     return pack(min(max(ms, 0), MS_MAX))
 
 
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
-    """Issue the next stamp: what the wall clock says, else the smallest that is larger than the last.
+    """Return the next stamp: the wall clock's reading, or if that is not larger than the last, the successor of that.
 
     Raises:
-        OverflowError: there is none: a caller must never admit what it cannot exceed.
+        OverflowError: there is no larger stamp; a caller must never admit such a one.
     """
     wall = nearest(wall_ms)
     return wall if wall > last else after(last)
 
 
 def unpack(stamp: Stamp) -> tuple[int, int]:
-    """Read a stamp back as (milliseconds since 1970, counter); ``ZERO`` is (0, 0).
+    """Return a stamp as (milliseconds since 1970, counter); ``ZERO`` is (0, 0).
 
     Raises:
         ValueError: the text is no stamp.
@@ -66,14 +66,13 @@ def unpack(stamp: Stamp) -> tuple[int, int]:
 
 
 def ms_of(text: str) -> int:
-    """Return the milliseconds since 1970 of a stamp; 0 of what is none."""
+    """Return the milliseconds since 1970 of a stamp; 0 for any other text."""
     return unpack(text)[0] if is_stamp(text) else 0
 
 
 def is_stamp(text: str) -> bool:
-    """Tell whether the text is a stamp in its one valid form. ``ZERO`` is none: it is only ever implied."""
-    found = _SHAPE.fullmatch(text)
-    if found is None or text < _FIRST_DATE:  # no reading is earlier, and `after` could not exceed it
+    """Return whether the text is a stamp in its one valid form. ``ZERO`` is not: it is only ever implied."""
+    if _SHAPE.fullmatch(text) is None or text < _FIRST_DATE:  # no reading is earlier, and `after` could not exceed it
         return False
     try:
         date.fromisoformat(text[:10])
@@ -83,13 +82,13 @@ def is_stamp(text: str) -> bool:
 
 
 def shifted(stamp: Stamp, ms: int) -> Stamp:
-    """Return the stamp moved by so many milliseconds, kept within what the text can say."""
-    at, counter = unpack(stamp)
-    return pack(min(max(at + ms, 0), MS_MAX), counter)
+    """Return the stamp moved by a number of milliseconds, clamped to what the text can express."""
+    start_ms, counter = unpack(stamp)
+    return pack(min(max(start_ms + ms, 0), MS_MAX), counter)
 
 
 def after(stamp: Stamp) -> Stamp:
-    """Return the smallest reading that is larger. The counter carries into the milliseconds.
+    """Return the smallest larger stamp. The counter carries into the milliseconds.
 
     Raises:
         OverflowError: there is none.

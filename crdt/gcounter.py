@@ -1,6 +1,6 @@
-"""G-Counter: how often, by whom.
+"""G-Counter: a counter that only grows.
 
-A map of replica to that replica's own total, never a step. Source: RR-7506, specification 6.
+A map of replica to that replica's own total, never an increment. Source: RR-7506, specification 6.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""LWW-Register: which value, since when.
+"""LWW-Register: a value with the stamp at which it was set.
 
 The larger (stamp, replica, value) wins, so that every tie ends alike everywhere. Source: RR-7506, specification 8.
 Values are compared as bytes, never as decoded values: to Python ``1 == True``, to a peer it is not.
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Register(NamedTuple):
-    """One value and the evidence for it, in the order in which they are compared.
+    """One value with what orders it, in the order of comparison.
 
     Attributes:
         stamp: when it was set.
@@ -26,6 +26,6 @@ def join(mine: Register, theirs: Register) -> Register:
     return max(mine, theirs)
 
 
-def covers(whole: Register, part: Register) -> bool:
-    """Tell whether joining ``part`` would leave ``whole`` as it is."""
-    return part <= whole
+def covers(register: Register, other: Register) -> bool:
+    """Return whether joining ``other`` leaves ``register`` as it is."""
+    return other <= register

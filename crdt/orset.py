@@ -1,9 +1,9 @@
-"""OR-Set element: is it in, given who added it and who took away which adds.
+"""OR-Set element: whether it is present, given the adds and the removes of them.
 
-One add slot and one remove slot a replica, each holding a stamp, instead of a set of tags: a replica's newer add
-replaces its older one, and a remove copies the add stamps that it has seen. Source: RR-7506, specification 15, in the
-optimised form of Bieniusa et al., "An optimized conflict-free replicated set" (INRIA RR-8083, 2012), with a stamp
-for the version-vector entry. Removes are kept: they are what makes a late, old add harmless.
+One add slot and one remove slot for each replica, each with a stamp, instead of a set of tags: a replica's newer add
+replaces its older one, and a remove copies the add stamps that it has observed. Source: RR-7506, specification 15, in
+the optimised form of Bieniusa et al., "An optimized conflict-free replicated set" (INRIA RR-8083, 2012), with a stamp
+for the version-vector entry. Removes are kept: they make a late, old add harmless.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ def join(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Slots:
 
 
 def live(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
-    """Return the adds that no remove has seen: the element is in while there is one."""
+    """Return the adds that no remove covers: the element is present while there is one."""
     return {replica: stamp for replica, stamp in add.items() if stamp > rem.get(replica, "")}
 
 
 def removal(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
     """Return the delta of an observed remove: the adds that these removes do not cover yet, copied.
 
-    A remove covers only the adds that it has seen: a concurrent add must survive.
+    A remove covers only the adds that it has observed: a concurrent add must survive.
     """
     return live(add, rem)

@@ -1,7 +1,7 @@
-"""Discoveries: a grow-only log of flat, immutable lines.
+"""Discoveries: a grow-only set of flat, immutable lines.
 
-The join is union by id; of two lines with one id the one stays whose words the id is the hash of, then the smaller
-canonical bytes: an id lends nobody else's words. A retraction is a line of its own, and what is retracted stays so.
+The join is union by id. Of two lines with one id, the line whose words hash to the id wins, then the smaller canonical
+bytes: nobody can put other words under an id. A retraction is a line of its own, and cannot be undone.
 """
 
 import hashlib
@@ -33,19 +33,19 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
     type: str = ""
 
     def joined(self, other: "Discovery") -> "Discovery":
-        """Return the join with another line of this id: the one that bears it by right, with the smaller bytes."""
-        return min(self, other, key=lambda each: (each.id != each.own_id(), encode(each)))
+        """Return the join with another line of this id: the one whose words hash to it, then the smaller bytes."""
+        return min(self, other, key=lambda entry: (entry.id != entry.own_id(), encode(entry)))
 
     @staticmethod
-    def join(known: bytes | None, told: bytes) -> bytes:
-        """Return the join of two lines of one id, all as canonical bytes; None stands for no line."""
-        if known is None or known == told:
-            return told
-        one, other = (each for each in map(decode, (known, told)) if isinstance(each, Discovery))
+    def join(known: bytes | None, raw: bytes) -> bytes:
+        """Return the join of two lines of one id, all as canonical bytes; None for no line."""
+        if known is None or known == raw:
+            return raw
+        one, other = (entry for entry in map(decode, (known, raw)) if isinstance(entry, Discovery))
         return encode(one.joined(other))
 
     def own_id(self) -> str:
-        """Return the id that is the hash of its words, or of what it takes back."""
+        """Return the id that is the hash of its words, or of what it retracts."""
         words = (self.type, self.context, self.problem, self.solution)
         return retraction_id(self.retracts) if self.retracts else discovery_id(*words)
 
@@ -55,12 +55,12 @@ _KNOWN_KEYS = frozenset(Discovery.__struct_fields__) | {"v"}
 
 
 def discovery_id(type_: str, context: str, problem: str, solution: str) -> str:
-    """Return ``d-`` and 16 hex digits of BLAKE2b over what makes a finding itself."""
+    """Return ``d-`` and 16 hex digits of BLAKE2b over the words that identify a discovery."""
     return PREFIX + _digest([type_, context, problem, solution])
 
 
 def retraction_id(target: str) -> str:
-    """Return the id of the retraction of a discovery: one a target, whoever retracts it."""
+    """Return the id of the retraction of a discovery: one for each target, whoever retracts it."""
     return PREFIX + _digest(["retracts", target])
 
 
@@ -69,19 +69,19 @@ def _digest(parts: list[str]) -> str:
 
 
 def decode(raw: bytes) -> Discovery | Carried:
-    """Read one line, telling a newer version's line from a broken one.
+    """Decode one line; distinguish a line of a newer version from a broken one.
 
     Raises:
-        BadLineError: it cannot be used, and why.
+        BadLineError: the reason why it cannot be used.
     """
-    found = strict_object(raw)
-    if carried := as_carried(found, raw, PREFIX, _KNOWN_KEYS):
+    parsed = strict_object(raw)
+    if carried := as_carried(parsed, raw, PREFIX, _KNOWN_KEYS):
         return carried
-    found.pop("v", None)
-    if found.get("at") == clock.ZERO:
-        del found["at"]
+    parsed.pop("v", None)
+    if parsed.get("at") == clock.ZERO:
+        del parsed["at"]
     try:
-        entry = msgspec.convert(found, Discovery)
+        entry = msgspec.convert(parsed, Discovery)
     except msgspec.ValidationError as why:
         raise BadLineError(str(why)) from why
     _check(entry)

@@ -1,4 +1,4 @@
-"""Errors of our side. Every message says what happened, what it means, and what to do."""
+"""Errors that a person can act on. A message says what happened, what it means, and what to do."""
 
 
 class FleetError(Exception):
@@ -14,19 +14,19 @@ class UsageError(FleetError):
 
 
 class NoError(FleetError):
-    """The command's own "no": what was asked for is not there."""
+    """The requested thing does not exist."""
 
     exit_code = 1
 
 
 class RefusedError(FleetError):
-    """Refusal of what was given."""
+    """The input was refused."""
 
     exit_code = 3
 
 
 class BusyError(FleetError):
-    """Somebody else holds what we need."""
+    """Another process holds a lock that is needed."""
 
     exit_code = 4
 

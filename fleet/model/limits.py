@@ -1,7 +1,7 @@
 """Every limit, by name and with its unit. Beyond one, a line is refused with its reason, never cut."""
 
 LINE_BYTES_MAX = 64 * 1024
-RECORD_BYTES_MAX = 64 * 1024 * 1024  # of one lesson, all that all writers said: in files it stands on many lines
+RECORD_BYTES_MAX = 64 * 1024 * 1024  # of one lesson with all its columns; in files it takes many lines
 TEXT_BYTES_MAX = 8 * 1024
 VALUE_BYTES_MAX = (
     LINE_BYTES_MAX - 1024
@@ -10,7 +10,7 @@ TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64
 INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would round
-BLOCK_BYTES = 64 * 1024  # how much of a file is in memory at once: what is made of it stays in the processor's cache
+BLOCK_BYTES = 64 * 1024  # how much of a file is read at once, so that it fits the processor's cache
 
 AHEAD_HOURS_MAX = 24
 WORKAROUND_MINUTES_MIN = 15
@@ -18,30 +18,30 @@ WORKAROUND_MINUTES_MIN = 15
 SIGNAL_TITLE_CHARS_MAX = 80
 SIGNAL_QUOTE_CHARS_MAX = 2_000
 SIGNAL_COMMAND_CHARS_MAX = 500
-SIGNAL_LINES_MAX = 20  # of what a failed command said, the last so many
+SIGNAL_LINES_MAX = 20  # of a failed command's output, the last lines
 SIGNAL_LINE_CHARS_MAX = 300
-SIGNAL_WINDOW_CHARS = 8 * 1024  # of what was said, so much is screened before it is cut
+SIGNAL_WINDOW_CHARS = 8 * 1024  # of the output, screened before it is cut
 
 PAGE_LESSONS_MAX = 500
 PAGE_COLUMNS_MAX = 120
 ON_CHARS_MAX = 120
-START_CHARS_MAX = 9_000  # of a whole start: hosts cut at 10,000
+START_CHARS_MAX = 9_000  # of a session's start: hosts cut at 10,000
 START_REST_CHARS_MAX = 4_000  # of all but the memory
 HOT_CHARS_MAX = 4_000
 
 SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
-SHOWN_EXACT_DAYS = 90  # so long the time of each showing is kept; what is older is told as one span
+SHOWN_EXACT_DAYS = 90  # the time of each showing is kept this long; older ones become one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
 SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons are ranked
 WRITER_SESSIONS_MAX = 100  # sessions of one writer that count there
-BULK_MIN = 20  # removes and edits of others' lessons that one writer may bring at once, unasked
-BULK_SHARE = 0.1  # the same as a share of what is known, if that is more
+BULK_MIN = 20  # removes and edits of others' lessons by one writer at once that need no person's answer
+BULK_SHARE = 0.1  # the same as a share of the known lessons, if that is more
 WITHHELD_MAX = 20_000  # lessons of one writer of which a part waits for an answer
 
 LIVE_PORT = 8377
 
-# What is read of one clan. Beyond, it is held: left where it is, said, and read by nobody.
+# What is read of one clan. Files beyond these limits stay where they are, unread, with a warning.
 SHARD_BYTES_MAX = 32 * 1024 * 1024
 SHARD_LINES_MAX = 200_000
 SHARD_DISCOVERIES_MAX = 20_000

@@ -1,9 +1,10 @@
-"""Names: of agents, replicas and ids, checked as they enter, so that no path is built from others; a lesson's id.
+"""Names of agents and replicas, and ids: their valid forms, and how a lesson's id is computed.
 
-A lesson's id is the hash of its normalised text, so that one lesson has one id on every machine. What people vary
-without meaning anything by it goes: case, emphasis, white space, a final full stop. What changes the meaning of an
-instruction stays: ``git branch -d`` is not ``-D``, ``C#`` is not ``C``. A changed normaliser takes
-a new id prefix, since ids are computed once and never again.
+Names are validated on input, so that no path is ever built from an invalid one. A lesson's id is the hash of its
+normalised text, so one lesson has one id on every machine. Normalising removes what people vary without meaning
+anything by it: case, emphasis, white space, a final full stop. It keeps what changes the meaning of an instruction:
+``git branch -d`` is not ``-D``, ``C#`` is not ``C``. A change of the normaliser needs a new id prefix, since ids are
+computed once.
 """
 
 import hashlib
@@ -22,43 +23,43 @@ _SHOWN_MAX = 5
 PREFIX = "p-"
 """Beginning of a lesson's id."""
 IMPORT = "import"
-"""Stands for the author of an imported record that names none: no real agent may bear it."""
+"""Name in place of the author of an imported record that names none; reserved, no agent may have it."""
 
 GUEST = "guest"
-"""Works where nobody has named an agent yet. What it logs stays in its log, on this machine, until one is named."""
+"""Agent of a workspace where nobody has named one yet. What it logs stays in its log until one is named."""
 
 
 def is_agent(name: str) -> bool:
-    """Tell whether this can be an agent's name."""
+    """Return whether this is a valid agent's name."""
     return _AGENT.fullmatch(name) is not None and name != IMPORT
 
 
 def is_replica(name: str) -> bool:
-    """Tell whether this is a replica's name, ``<agent>.<8 hex>``."""
+    """Return whether this is a replica's name, ``<agent>.<8 hex>``."""
     return _REPLICA.fullmatch(name) is not None
 
 
 def is_id(text: str) -> bool:
-    """Tell whether this is the id of a pattern, a discovery, or of something that a later version knows."""
+    """Return whether this is the id of a pattern, a discovery, or a kind of line that a newer version has."""
     return _ID.fullmatch(text) is not None
 
 
-def only(found: Sequence[str], prefix: str, none: str) -> str:
-    """Return the only id of those that begin with a prefix.
+def only(matches: Sequence[str], prefix: str, none: str) -> str:
+    """Return the only id among the matches of a prefix.
 
     Raises:
         NoError: there are several; or there is none, and ``none`` is the message.
     """
-    if not found:
+    if not matches:
         raise NoError(none)
-    if len(found) > 1:
-        shown = ", ".join(found[:_SHOWN_MAX]) + (", ..." if len(found) > _SHOWN_MAX else "")
+    if len(matches) > 1:
+        shown = ", ".join(matches[:_SHOWN_MAX]) + (", ..." if len(matches) > _SHOWN_MAX else "")
         raise NoError(f"{prefix[:40]} is not unique: {shown}. Give more of the id; nothing was changed")
-    return found[0]
+    return matches[0]
 
 
 def agent_of(replica: str) -> str:
-    """Return the agent whose install this replica is."""
+    """Return the agent of a replica."""
     return replica.rpartition(".")[0]
 
 
@@ -79,17 +80,17 @@ def pattern_id(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return the text without what does not change its meaning. Idempotent: repeated until nothing changes."""
-    given = text
+    """Return the text without what does not change its meaning, a fixed point: normalising it again changes nothing."""
+    original = text
     for _ in range(_ROUNDS_MAX):
         if _BARE.fullmatch(text):
-            return text  # as most are once their case is folded: nothing in it could change
+            return text  # the usual case after one round: no round changes such a text
         shorter = _round(text)
         if shorter == text:
             return text
         text = shorter
-    # Nested deeper than anybody means: left as it is, since a half-done text would get another id the next time.
-    return _collapsed(given)
+    # Nested too deeply: left as it is, since a text on the way to the fixed point would get another id the next time.
+    return _collapsed(original)
 
 
 def _collapsed(text: str) -> str:
@@ -104,30 +105,30 @@ def _round(text: str) -> str:
 
 
 def _words(text: str) -> list[tuple[str, bool]]:
-    """Split at blanks into (word, exact). A code span stays in one piece, with its case and marks."""
+    """Return the words as (word, is it exact). A code span is one exact word, with its case and marks."""
     words: list[tuple[str, bool]] = []
-    at = 0
-    glued = False  # a code span may touch the words beside it: `x`, or (`x`)
+    end = 0
+    is_adjacent = False  # a code span may touch the words beside it: `x`, or (`x`)
     for span in _CODE.finditer(text) if "`" in text else ():
-        glued = _put(words, text[at : span.start()], glued)
-        if glued and words:
+        is_adjacent = _append_words(words, text[end : span.start()], is_adjacent)
+        if is_adjacent and words:
             words[-1] = (words[-1][0] + span[0], True)
         else:
             words.append((span[0], True))
-        glued = True
-        at = span.end()
-    _put(words, text[at:], glued)
+        is_adjacent = True
+        end = span.end()
+    _append_words(words, text[end:], is_adjacent)
     return words
 
 
-def _put(words: list[tuple[str, bool]], plain: str, glued: bool) -> bool:
-    """Append the words of plain text; tell whether what follows it touches the last of them."""
-    for number, word in enumerate(plain.split()):
-        if number == 0 and glued and words and not plain[0].isspace():
+def _append_words(words: list[tuple[str, bool]], plain: str, is_adjacent: bool) -> bool:
+    """Append the words of plain text; return whether the text after it touches the last word."""
+    for index, word in enumerate(plain.split()):
+        if index == 0 and is_adjacent and words and not plain[0].isspace():
             words[-1] = (words[-1][0] + word, words[-1][1])
         else:
             words.append((word, False))
-    return bool(plain) and not plain[-1].isspace() if plain else glued
+    return not plain[-1].isspace() if plain else is_adjacent
 
 
 def _fold(word: str) -> str:
@@ -135,30 +136,29 @@ def _fold(word: str) -> str:
 
 
 def _lead(word: str) -> str:
-    """A dot in front counts (``.env``), one behind is a full stop."""
+    """Return a leading dot, which is part of a name such as ``.env``, else ""."""
     return "." if word.startswith(".") and word.strip(_AROUND) else ""
 
 
 def _without_emphasis(words: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
-    """Drop pairs of emphasis marks that open before one word and close behind the same or a later one."""
+    """Return the words without pairs of emphasis marks, which open before a word and close after it or a later one."""
     bare = list(words)
     opened: dict[str, int] = {}
-    for at, (word, _) in enumerate(words):
+    for index, (word, _) in enumerate(words):
         if not word.strip("*_"):
             continue  # a lone marker is a wildcard or a rule, no emphasis
         marker = next((m for m in _MARKERS if word.startswith(m) and len(word) > len(m)), None)
         if marker:
-            opened[marker] = at
+            opened[marker] = index
         closing = _closing(word)
         if closing is None or closing not in opened:
             continue
         start = opened.pop(closing)
         # __init__ is a name, not a bold word: two underscores need two words.
-        if closing == "__" and start == at:
+        if closing == "__" and start == index:
             continue
-        first = bare[start][0].removeprefix(closing)
-        bare[start] = (first, bare[start][1])
-        bare[at] = (_cut_closing(bare[at][0], closing), bare[at][1])
+        bare[start] = (bare[start][0].removeprefix(closing), bare[start][1])
+        bare[index] = (_without_closing(bare[index][0], closing), bare[index][1])
     return [pair for pair in bare if pair[0]]
 
 
@@ -167,6 +167,6 @@ def _closing(word: str) -> str | None:
     return next((m for m in _MARKERS if inner.endswith(m) and len(inner) > len(m)), None)
 
 
-def _cut_closing(word: str, marker: str) -> str:
+def _without_closing(word: str, marker: str) -> str:
     inner = word.rstrip(_AROUND)
     return inner.removesuffix(marker) + word[len(inner) :]

@@ -27,7 +27,7 @@ from fleet.model.line import AT, BadLineError, Column, Line, is_version_1, stric
 from fleet.model.pattern import author_field
 
 NOBODY = "import.00000000"
-"""Column of what no writer is known of."""
+"""Column of statements whose writer is unknown."""
 
 
 class _Old(msgspec.Struct, kw_only=True):
@@ -44,16 +44,16 @@ class _Old(msgspec.Struct, kw_only=True):
 
 
 def converted(raw: bytes) -> Line | None:
-    """Return a line of fleet 0.1 as a line of this version; None for any other line, and for one that was broken."""
+    """Return a line of fleet 0.1 as a line of this version; None for any other line, and for a broken one."""
     if not is_version_1(raw):
         return None
     try:
-        found = strict_object(raw)
-        made = _as_line(msgspec.convert({key: value for key, value in found.items() if key != "v"}, _Old))
-        codec.decode(codec.encode(made), sys.maxsize)  # what no line may say is left as it stands
+        parsed = strict_object(raw)
+        line = _as_line(msgspec.convert({key: value for key, value in parsed.items() if key != "v"}, _Old))
+        codec.decode(codec.encode(line), sys.maxsize)  # an invalid line stays as it is
     except (BadLineError, msgspec.ValidationError):
         return None
-    return made
+    return line
 
 
 def _as_line(old: _Old) -> Line:
@@ -87,7 +87,7 @@ def _as_line(old: _Old) -> Line:
             field = author_field(_part_of(writer))
             column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
     if slots and old.at != clock.ZERO:
-        # Also where it is the add: another line may move that on.
+        # Also where it equals the add: another line may replace that.
         column(owner).first[AT] = min(old.at, column(owner).add or "~")
     return Line(old.id, dict(sorted(columns.items())))
 

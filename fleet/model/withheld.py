@@ -1,16 +1,16 @@
-"""Withheld: a part of one writer's column that this machine leaves out of its folds until somebody here decided.
+"""Withheld parts: parts of a writer's column that this machine leaves out of its folds until a person here decides.
 
-The join takes everything in, and what is joined cannot be told apart any more. So two states of the column are kept:
-as it counted here before that part came, and as it was when the part had come. What the column says beyond the second
-is news, and counts; what it says up to the second reads as it did in the first.
+The join takes everything in, and joined parts cannot be separated again. So two states of the column are kept: as it
+counted here before the part arrived, and as it was with the part. Whatever the column has beyond the second state is
+new and counts; the rest is read as in the first.
 
-A person is asked about two things. Looked for where rows are joined, so that it does not matter which way a line came:
+A person is asked about two kinds of parts. They are detected where rows are joined, whichever way a line came:
 
-- Parts of a column of ours that this machine never wrote.
-- Removes, edits and rewordings of others' lessons, and retractions of their discoveries, more than ``limits.BULK_MIN``
-  or a tenth of what is known by one writer at once. New lessons are never held back for their number. Counted
-  together as one writer are those of whom nothing was known before, and those whose columns came in one other
-  writer's file: what these change is others', whatever their name.
+- Parts of a column of this folder that this machine never wrote.
+- Removes, edits and rewordings of others' lessons, and retractions of their discoveries, if one writer brings more than
+  ``limits.BULK_MIN`` or a tenth of the known lessons at once. New lessons are never withheld for their number. Writers
+  unknown until now count together as one writer, and so do those whose columns came in one other writer's file: their
+  changes concern others, whatever their name.
 """
 
 import json
@@ -24,52 +24,54 @@ from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, dec
 T = TypeVar("T", str, int)
 
 OWN, BULK = "own", "bulk"
-"""Kinds of what is left out: parts of a column of ours that were never written here; many removes or edits at once."""
+"""Kinds of withheld parts: of a column of ours, never written here; many removes or edits at once."""
 NEWCOMERS = "newcomers"
 """Group of the writers of whom nothing was known here before."""
-_TAKEN_BACK = "~"  # whatever the stamp
+_RETRACTED = "~"  # a remove later than any stamp
 _WORDS = ("text", "correct", "category", "trigger")
 
 
 class Withheld(NamedTuple):
-    """One part that is left out.
+    """Withheld part of a column, as two states of it.
 
     Attributes:
-        known: the column as it counted before.
-        came: the column with the part.
+        before: the column as it counted without the part.
+        after: the column with the part.
     """
 
-    known: Column
-    came: Column
+    before: Column
+    after: Column
 
     def removed_from(self, column: Column) -> Column:
-        """Return a column as it reads without the part."""
-        known, came = self
+        """Return a later state of the column without the part."""
+        before, after = self
         return Column(
-            add=column.add if column.add > came.add else known.add,
-            first=_values(column.first, known.first, came.first),
-            unknown=_values(column.unknown, known.unknown, came.unknown),
-            n=_totals(column.n, known.n, came.n),
-            over=_nested(column.over, known.over, came.over, ""),
-            parts=_nested(column.parts, known.parts, came.parts, 0),
-            purge=column.purge,  # the join has dropped what it covers: there is nothing to bring back
-            rem=_larger(column.rem, known.rem, came.rem, ""),
+            add=column.add if column.add > after.add else before.add,
+            first=_values(column.first, before.first, after.first),
+            unknown=_values(column.unknown, before.unknown, after.unknown),
+            n=_totals(column.n, before.n, after.n),
+            over=_nested(column.over, before.over, after.over, ""),
+            parts=_nested(column.parts, before.parts, after.parts, 0),
+            purge=column.purge,  # the join has dropped what it covers; it cannot be brought back
+            rem=_larger(column.rem, before.rem, after.rem, ""),
             set={
-                field: kept_edit
+                field: kept
                 for field, edit in column.set.items()
-                if (kept_edit := edit if edit[0] > came.set.get(field, ("",))[0] else known.set.get(field))
+                if (kept := edit if edit[0] > after.set.get(field, ("",))[0] else before.set.get(field))
             },
         )
 
 
 class Held(NamedTuple):
-    """A part of one writer's column of one lesson that is left out here.
+    """Withheld part with what a person is asked about it.
 
     Attributes:
         kind: ``OWN`` or ``BULK``.
-        group: by whom it is asked about: the replica, or the one in whose file it came.
-        part: what counts of it, and what came.
-        is_asked: nobody decided yet.
+        group: the replica that is asked about, or the one in whose file the part came.
+        writer: whose column it is.
+        id: of the lesson.
+        part: the part itself.
+        is_asked: True until a person decides.
     """
 
     kind: str
@@ -80,135 +82,131 @@ class Held(NamedTuple):
     is_asked: bool = True
 
     @classmethod
-    def read(cls, kind: str, writer: str, each: str, kept: str, *, is_asked: bool = True) -> "Held":
-        """Return a part as it was kept; one that cannot be read has no group, and holds nothing back."""
+    def decode(cls, kind: str, writer: str, id_: str, text: str, *, is_asked: bool = True) -> "Held":
+        """Return a part from its stored text; a damaged text gives one without a group, which withholds nothing."""
         try:
-            group, known, came = map(str, json.loads(kept))
+            group, before, after = map(str, json.loads(text))
         except (ValueError, TypeError):
-            group = known = came = ""
-        part = Withheld(_column(each, writer, known), _column(each, writer, came))
-        return cls(kind, group, writer, each, part, is_asked)
+            group = before = after = ""
+        part = Withheld(_column(id_, writer, before), _column(id_, writer, after))
+        return cls(kind, group, writer, id_, part, is_asked)
 
-    def kept(self) -> str:
-        """Return it as text, for keeping."""
+    def encode(self) -> str:
+        """Return the text to store."""
         return json.dumps([self.group, *(_text(self.id, self.writer, column) for column in self.part)])
 
 
-def _text(each: str, writer: str, column: Column) -> str:
-    return encode(Line(each, {writer: column} if column != NOTHING else {})).decode()
+def _text(id_: str, writer: str, column: Column) -> str:
+    return encode(Line(id_, {writer: column} if column != NOTHING else {})).decode()
 
 
-def _column(each: str, writer: str, text: str) -> Column:
+def _column(id_: str, writer: str, text: str) -> Column:
     try:
-        found = decode(text.encode(), limits.RECORD_BYTES_MAX)
+        line = decode(text.encode(), limits.RECORD_BYTES_MAX)
     except BadLineError:
         return NOTHING
-    return found.w.get(writer, NOTHING) if isinstance(found, Line) and found.id == each else NOTHING
+    return line.w.get(writer, NOTHING) if isinstance(line, Line) and line.id == id_ else NOTHING
 
 
-def _only_edits(known: Column, came: Column) -> Withheld:
-    """Return what leaves removes and edits of a column out, and keeps the rest of it."""
-    kept = Column(
-        add=came.add, unknown=came.unknown, n=came.n, parts=came.parts, purge=came.purge,
-        first=known.first, over=known.over, rem=known.rem, set=known.set,
+def _only_edits(before: Column, after: Column) -> Withheld:
+    """Return the withheld removes, edits and wordings of a column, whose other parts count."""
+    counting = Column(
+        add=after.add, unknown=after.unknown, n=after.n, parts=after.parts, purge=after.purge,
+        first=before.first, over=before.over, rem=before.rem, set=before.set,
     )  # fmt: skip
-    return Withheld(kept, came)
+    return Withheld(counting, after)
 
 
-def _is_nothing(left: Withheld) -> bool:
-    """Tell whether nothing is left out: the column counted just so before."""
-    return left.known == left.came or left.removed_from(left.came) == left.came
+def _is_nothing(part: Withheld) -> bool:
+    """Return whether the column counted the same before."""
+    return part.before == part.after or part.removed_from(part.after) == part.after
 
 
-def _values(now: Mapping[str, Any], known: Mapping[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
-    """Return texts without those that came; a wording has no stamp, and is told by its bytes."""
-    found = {}
+def _values(now: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values without those that arrived; they have no stamp and are compared by their bytes."""
+    values = {}
     for field, value in now.items():
-        if field not in came or is_larger(value, came[field]) or is_larger(came[field], value):
-            found[field] = value
-        elif field in known:
-            found[field] = known[field]
-    return found
+        if field not in after or is_larger(value, after[field]) or is_larger(after[field], value):
+            values[field] = value
+        elif field in before:
+            values[field] = before[field]
+    return values
 
 
-def _totals(now: Mapping[str, int], known: Mapping[str, int], came: Mapping[str, int]) -> dict[str, int]:
-    """Return totals less what came at once: whoever goes on counts on from it."""
-    found = {}
+def _totals(now: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Return totals less the step that arrived: the writer counts on from the larger total."""
+    totals = {}
     for name, total in now.items():
-        before, reached = known.get(name, 0), came.get(name, 0)
-        value = before + total - reached if total >= reached else min(total, before)
+        low, high = before.get(name, 0), after.get(name, 0)
+        value = low + total - high if total >= high else min(total, low)
         if value > 0:
-            found[name] = value
-    return found
+            totals[name] = value
+    return totals
 
 
-def _larger(now: Mapping[str, T], known: Mapping[str, T], came: Mapping[str, T], none: T) -> dict[str, T]:
-    """Return stamps or counts that are larger than what came; of the others, what was known before."""
-    found = {key: value if value > came.get(key, none) else known.get(key, none) for key, value in now.items()}
-    return {key: value for key, value in found.items() if value}
+def _larger(now: Mapping[str, T], before: Mapping[str, T], after: Mapping[str, T], none: T) -> dict[str, T]:
+    """Return the stamps or counts that are larger than after the part, and for the others the ones before it."""
+    values = {key: value if value > after.get(key, none) else before.get(key, none) for key, value in now.items()}
+    return {key: value for key, value in values.items() if value}
 
 
 def _nested(
     now: Mapping[str, Mapping[str, T]],
-    known: Mapping[str, Mapping[str, T]],
-    came: Mapping[str, Mapping[str, T]],
+    before: Mapping[str, Mapping[str, T]],
+    after: Mapping[str, Mapping[str, T]],
     none: T,
 ) -> dict[str, dict[str, T]]:
-    found = {key: _larger(inner, known.get(key, {}), came.get(key, {}), none) for key, inner in now.items()}
-    return {key: inner for key, inner in found.items() if inner}
+    values = {key: _larger(inner, before.get(key, {}), after.get(key, {}), none) for key, inner in now.items()}
+    return {key: inner for key, inner in values.items() if inner}
 
 
-# --- what comes in --------------------------------------------------------------------------------------------------
+# --- detection ------------------------------------------------------------------------------------------------------
 
 
 class Arrivals:
-    """Content of one transaction.
+    """Changes to others' columns in one transaction, and which of them a person has to be asked about.
 
     Args:
-        left: what was left out before: lesson to writer to part.
+        mine: the replicas that write in this folder.
+        withheld: parts that are withheld already: lesson to writer to part.
+        writers: the writers that were known before.
 
     Attributes:
-        brought: (lesson, writer) to the writer in whose file that column came, where that is somebody else.
+        brought: (lesson, writer) to the other writer in whose file that column came.
     """
 
-    def __init__(self, mine: frozenset[str], left: Mapping[str, Mapping[str, Withheld]], writers: set[str]) -> None:
+    def __init__(self, mine: frozenset[str], withheld: Mapping[str, Mapping[str, Withheld]], writers: set[str]) -> None:
         self._mine = mine
-        self._left = left
+        self._withheld = withheld
         self._writers = writers
         self.brought: dict[tuple[str, str], str] = {}
         self._own: dict[tuple[str, str], Withheld] = {}
         self._edits: dict[str, dict[tuple[str, str], Withheld]] = defaultdict(dict)
 
-    def note(self, path: str, row: Line | None, part: Line, whole: Line, *, in_tree: bool) -> None:
-        """Note what a part of a record brings."""
+    def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
+        """Note what a line of a file changes in a row, which is ``joined`` with it."""
         owner = _owner(path)
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
-            after = whole.w.get(writer, NOTHING)
+            after = joined.w.get(writer, NOTHING)
             if after == before:
                 continue
             if writer in self._mine:
                 if in_tree:  # files here are ours to write
-                    self._note(self._own, whole.id, writer, before, after)
+                    _extend(self._own, joined.id, writer, before, after)
                 continue
             if owner and owner not in (writer, *self._mine):
-                self.brought.setdefault((whole.id, writer), owner)
+                self.brought.setdefault((joined.id, writer), owner)
             group = self._group(writer, owner)
-            has_changed = row is not None and (_has_edited(before, after) or _has_reworded(row, whole, writer))
+            has_changed = row is not None and (_has_edited(before, after) or _has_reworded(row, joined, writer))
             if row is not None and has_changed and (group != writer or _is_of_others(row, writer)):
-                self._note(self._edits[group], whole.id, writer, before, after)
+                _extend(self._edits[group], joined.id, writer, before, after)
 
-    def note_retraction(self, path: str, each: str, writer: str, author: str, *, in_tree: bool) -> None:
-        """Note that a discovery is taken back: a remove, kept under the id of the retraction."""
+    def note_retraction(self, path: str, id_: str, writer: str, author: str, *, in_tree: bool) -> None:
+        """Note the retraction of a discovery: a remove, under the id of the retraction."""
         group = self._group(writer, _owner(path))
         if in_tree if writer in self._mine else (group != writer or author != writer):  # files here are ours to write
-            self._note(self._edits[group], each, writer, NOTHING, Column(rem={author: _TAKEN_BACK}))
-
-    def _note(
-        self, noted: dict[tuple[str, str], Withheld], each: str, writer: str, before: Column, after: Column
-    ) -> None:
-        first = noted.get((each, writer))
-        noted[each, writer] = Withheld(first.known if first is not None else before, after)
+            _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
 
     def _group(self, writer: str, owner: str) -> str:
         if owner and owner != writer and owner not in self._mine:
@@ -216,22 +214,25 @@ class Arrivals:
         return writer if writer in self._writers else NEWCOMERS
 
     def held(self, known: int) -> list[Held]:
-        """Return what a person is asked about.
-
-        ``known`` is how many lessons there were.
-        """
+        """Return the parts that a person is asked about; ``known`` is the number of lessons before."""
         most = max(limits.BULK_MIN, int(known * limits.BULK_SHARE))
-        found = [self._held(OWN, writer, each, writer, change) for (each, writer), change in self._own.items()]
+        held = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group, changes in self._edits.items():
-            if len({each for each, _ in changes}) > most:
-                found += [self._held(BULK, group, each, writer, change) for (each, writer), change in changes.items()]
-        return [each for each in found if not _is_nothing(each.part)]
+            if len({id_ for id_, _ in changes}) > most:
+                held += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
+        return [part for part in held if not _is_nothing(part.part)]
 
-    def _held(self, kind: str, group: str, each: str, writer: str, change: Withheld) -> Held:
-        left = self._left.get(each, {}).get(writer)
-        known = left.removed_from(change.known) if left is not None else change.known
-        part = Withheld(known, change.came) if kind == OWN else _only_edits(known, change.came)
-        return Held(kind, group, writer, each, part)
+    def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
+        withheld = self._withheld.get(id_, {}).get(writer)
+        before = withheld.removed_from(change.before) if withheld is not None else change.before
+        part = Withheld(before, change.after) if kind == OWN else _only_edits(before, change.after)
+        return Held(kind, group, writer, id_, part)
+
+
+def _extend(changes: dict[tuple[str, str], Withheld], id_: str, writer: str, before: Column, after: Column) -> None:
+    """Note a change of a column; several changes of one column are one."""
+    first = changes.get((id_, writer))
+    changes[id_, writer] = Withheld(first.before if first is not None else before, after)
 
 
 def _owner(path: str) -> str:
@@ -240,7 +241,7 @@ def _owner(path: str) -> str:
 
 
 def _has_edited(before: Column, after: Column) -> bool:
-    """Tell whether a writer took something away, or set a field. To publish a lesson changes nothing of it."""
+    """Return whether a writer removed a lesson or set a field, other than to publish it or make it a candidate."""
     if any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()):
         return True
     return any(
@@ -249,14 +250,13 @@ def _has_edited(before: Column, after: Column) -> bool:
     )
 
 
-def _has_reworded(row: Line, whole: Line, writer: str) -> bool:
-    """Tell whether a writer's first wording of a field counts where another's did, or none did."""
-    known = {field: canonical(row.w[who].first[field]) for field, who in row.wording_writers().items()}
-    now = [field for field, who in whole.wording_writers().items() if who == writer and field in _WORDS]
-    return any(known.get(field) != canonical(whole.w[writer].first[field]) for field in now)
+def _has_reworded(row: Line, joined: Line, writer: str) -> bool:
+    """Return whether a writer's first wording of a field wins now and another value, or none, did before."""
+    before = {field: canonical(row.w[winner].first[field]) for field, winner in row.wording_writers().items()}
+    won = [field for field, winner in joined.wording_writers().items() if winner == writer and field in _WORDS]
+    return any(before.get(field) != canonical(joined.w[writer].first[field]) for field in won)
 
 
 def _is_of_others(row: Line, writer: str) -> bool:
-    """Tell whether a lesson is not a writer's alone: who said it first is anybody's claim."""
-    said = [each for each, column in row.w.items() if column.add or column.first]
-    return said != [writer]
+    """Return whether a lesson is not a writer's alone: who worded it first is anybody's claim."""
+    return [name for name, column in row.w.items() if column.add or column.first] != [writer]

@@ -92,7 +92,7 @@ class Trust:
     def held(self) -> list[Held]:
         """Return what is left out, asked about or not, by kind, writer and lesson."""
         found = (
-            Held.read(kind.removesuffix(_LEFT), writer, each, value, is_asked=not kind.endswith(_LEFT))
+            Held.decode(kind.removesuffix(_LEFT), writer, each, value, is_asked=not kind.endswith(_LEFT))
             for kind, writer, each, value, _ in self._rows(*_HELD)
         )
         return [each for each in found if each.group]
@@ -110,7 +110,7 @@ class Trust:
 
     def withhold(self, held: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until somebody decides."""
-        rows = [(each.kind, each.writer, each.id, each.kept(), at) for each in list(held)[: limits.WITHHELD_MAX]]
+        rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in list(held)[: limits.WITHHELD_MAX]]
         gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
         self._change(gone, rows)
 
@@ -118,7 +118,7 @@ class Trust:
         """Take in what was left out of a kind and group, or leave it out for good; return it."""
         found = [each for each in self.held() if (each.kind, each.group) == (kind, group)]
         keys = [(name, each.writer, each.id) for each in found for name in (kind, f"{kind}{_LEFT}")]
-        rows = [(f"{kind}{_LEFT}", each.writer, each.id, each.kept(), "") for each in (() if is_taken else found)]
+        rows = [(f"{kind}{_LEFT}", each.writer, each.id, each.encode(), "") for each in (() if is_taken else found)]
         self._change(keys, rows)
         return found
 
@@ -214,4 +214,4 @@ def _line(each: str, texts: Iterable[str]) -> Line:
 
 
 def _parts(each: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:
-    return {writer: Held.read("", writer, each, text).part for writer, text in texts.items()}
+    return {writer: Held.decode("", writer, each, text).part for writer, text in texts.items()}
