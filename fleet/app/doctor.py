@@ -88,7 +88,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": workspace.db.refused_count(),
         "quarantined": quarantined,
-        "held": len(workspace.db.late()),
+        "held": len(workspace.db.future_ids()),
         "carried": workspace.db.carried_count(),
         "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
         "replicas": _replicas(workspace),

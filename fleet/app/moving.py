@@ -86,7 +86,7 @@ def export(workspace: Workspace) -> dict[str, Any]:
             if not entry.retracts
         ],
         "retractions": sorted(retracted),
-        "held": workspace.db.late(),
+        "held": workspace.db.future_ids(),
         "carried": sorted(each.raw.decode("utf-8", "backslashreplace") for each in workspace.db.carried()),
     }
 

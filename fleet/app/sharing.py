@@ -212,7 +212,7 @@ def synced(
             for warning in remote.warnings:
                 workspace.warn(warning)
         _note_answer(workspace, last_sync=workspace.wall())
-    with workspace.db.as_they_are():  # the rows were brought up to date just now
+    with workspace.db.without_refresh():  # the rows were brought up to date just now
         if remote is not None:
             warn_of_old_state(workspace, done.lost)
             evidence.Witnesses(workspace).look_up()
@@ -229,7 +229,7 @@ def _told(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted
         patterns_in=sum(each.startswith("p-") for each in done.came),
         discoveries_in=sum(each.startswith("d-") for each in done.came),
         withheld=done.withheld,
-        held=len(workspace.db.late()),
+        held=len(workspace.db.future_ids()),
         carried=workspace.db.carried_count(),
         # What went to quarantine on the way left its file: it was skipped all the same, and once.
         refused=max(done.refused, workspace.db.refused_count()),
@@ -293,7 +293,7 @@ def _drop_secrets(workspace: Workspace) -> None:
     if workspace.is_read_only or not agents:
         return
     generation, row = map(int, (workspace.state.get(_LOOKED) or "0 0").split(" ")[:2])
-    with workspace.writing(agents[0]) as writer, workspace.db.as_they_are():
+    with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
         if generation > workspace.patterns.generation:
             generation, row = 0, 0  # the database is another one
         came = workspace.patterns.changed_behind(generation, row, _LOOKED_AT_MAX)
@@ -320,7 +320,7 @@ def _settled(workspace: Workspace) -> list[str]:
     if not workspace.is_read_only:
         try:
             undoing.finish(workspace)
-            with workspace.db.as_they_are():  # as the promotion has just left them
+            with workspace.db.without_refresh():  # as the promotion has just left them
                 overdue = inbox.keep_up(workspace)
             for gone in overdue:
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {gone.item.title}")

@@ -300,7 +300,7 @@ class Corrections:
         By words, and where lessons have embeddings by meaning: loading those takes too long for a hook.
         """
         patterns = self._workspace.patterns
-        with self._workspace.db.as_they_are():
+        with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
             meaning = self._by_meaning(text) if patterns.has_meanings() else {}
             known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}

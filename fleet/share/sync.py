@@ -181,7 +181,7 @@ class Exchange:
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
-            self.done.came.update(taken.came)
+            self.done.came.update(taken.changed_ids)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
                 base = tree.read(before[MEMBERS].oid) if MEMBERS in before else b""
                 self._write_members(after, Members.parse(base))

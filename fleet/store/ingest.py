@@ -4,7 +4,7 @@ Inputs are the line files of one folder and the tree as last fetched. ``refresh`
 on to another tree and brings the files here in step with it. The rules (docs/adr/0017):
 
 - A file, or a blob of the tree, is read on from where it was read to only if its beginning has the hash that it had.
-- What the tree does not cover stands in a line file before the transaction that says so.
+- What the tree does not cover stands in a line file before the transaction that records it.
 """
 
 import os
@@ -49,7 +49,7 @@ _NO_HASH = b""
 
 
 class Source(msgspec.Struct, frozen=True, order=True):
-    """One line file: its path as the clan names it, its kind, where it lies, and its fingerprint when it was found."""
+    """One line file: its path in the clan's folder, its kind, its place on the disk, and its fingerprint."""
 
     path: str
     kind: Kind
@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True, order=True):
 
     @property
     def file(self) -> Path:
-        """The file. Most sources are looked at and never opened, and a ``Path`` costs more than the look."""
+        """The file. Most sources are never opened, and to make a ``Path`` costs more than a fingerprint."""
         return Path(self.place)
 
     @classmethod
@@ -74,13 +74,13 @@ class Taken(msgspec.Struct):
         lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
         refused: number of lines that could not be read, before any of them left its file.
-        came: ids of the records and discoveries that are new or changed here, and names of carried lines.
+        changed_ids: of the records and discoveries that are new or changed here, and names of carried lines.
     """
 
     lost: list[Entry] = []
     put_back: list[str] = []
     refused: int = 0
-    came: list[str] = []
+    changed_ids: list[str] = []
 
 
 def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list[Source]:
@@ -105,20 +105,20 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
     try:
         with os.scandir(folder) as entries:
             plain = [each for each in entries if each.name[-6:] == ".jsonl" and each.is_file(follow_symlinks=False)]
-            seen = [(each, file_fingerprint(each)) for each in plain if names.is_replica(each.name[:-6])]
+            shards = [(entry, file_fingerprint(entry)) for entry in plain if names.is_replica(entry.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(Source(f"{kind.name}.d/{each.name}", kind, each.path, at) for each, at in seen)
+    return sorted(Source(f"{kind.name}.d/{entry.name}", kind, entry.path, mark) for entry, mark in shards)
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """A file here as it has to become: what the tree has at its path, and behind that what it keeps besides.
+    """New content of a file here: the tree's at its path, and behind that the lines that it keeps besides.
 
     Attributes:
-        oid: of what the tree has there, "" for nothing.
-        kept: what is kept besides.
+        oid: of the tree's content there, "" for none.
+        kept: the lines that are kept besides.
         leaving: the lines that leave it.
-        gains: lines come to it.
+        gains: whether lines come to it.
     """
 
     path: str
@@ -135,7 +135,7 @@ class Ingest:
         tree: the fetched tree; None for lines that never leave this machine.
         quarantine: keeps refused lines.
         aside: returns the lines that are kept there: files need not hold them any more.
-        changed: is told the generation after each change.
+        changed: called with the generation after each change.
         withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
             policy that leaves the former out. None for lines that nobody else writes.
     """
@@ -174,15 +174,15 @@ class Ingest:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, act: Callable[[Connection], T]) -> T:
-        """Bring the rows up to date and return what ``act`` finds in them; once more with new ones if they are damaged.
+        """Refresh the rows and return what a function reads from them; again from new rows if they are damaged.
 
         Inside a ``snapshot`` they are as they were at its beginning.
         """
         if self._snapshot is None:
             self.refresh()
-        return self._answered(act)
+        return self._read(act)
 
-    def _answered(self, act: Callable[[Connection], T]) -> T:
+    def _read(self, act: Callable[[Connection], T]) -> T:
         try:
             return act(self.database.open() if self.database.exists else Database(None).open())
         except TROUBLE as why:
@@ -200,8 +200,8 @@ class Ingest:
         with self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot) as is_current:
             yield is_current
 
-    def as_they_are(self) -> AbstractContextManager[bool]:
-        """Let queries answer from the rows as they are while the block runs: what came since is not asked for."""
+    def without_refresh(self) -> AbstractContextManager[bool]:
+        """Let queries answer from the rows as they are while the block runs."""
         return self._holding(is_current=False)
 
     @contextmanager
@@ -257,7 +257,7 @@ class Ingest:
                         self._fold_all(connection, sources)
             except BusyError:
                 return False
-        self._tell()
+        self._notify()
         return True
 
     def _is_made(self, wait_s: float) -> bool:
@@ -276,7 +276,7 @@ class Ingest:
         return os.access(folder if folder.exists() else folder.parent, os.W_OK)
 
     def _is_in_the_way(self, path: Path) -> bool:
-        """Tell whether something else lies where the database belongs, or above it: links are never followed."""
+        """Return whether something else lies where the database belongs, or above it: links are never followed."""
         try:
             folder = path.parent
             return (
@@ -323,14 +323,14 @@ class Ingest:
         finally:
             fresh.delete()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         generation = int(get_meta(self.database.open(), "generation"))
         if generation != self._generation:
             self._generation = generation
             self._changed(generation)
 
-    def outdate(self) -> None:
-        """Tell that lines were written that no refresh has joined: no generation is that of what is here, until one."""
+    def invalidate(self) -> None:
+        """Make every generation outdated until the next refresh: lines were written that none has joined."""
         self._generation = 0
         self._changed(0)
 
@@ -379,7 +379,7 @@ class Ingest:
         fold = self._rows(connection, is_searched=is_searched)
         fold.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
-            # Whoever took this tree has asked about it, before the ref went there. These rows are older than that.
+            # A person was asked about this tree before the ref was moved to it. These rows are older than that.
             is_watched, fold.is_watched = fold.is_watched, False
             self._fold_tree(fold, self.tree, self._head())
             fold.is_watched = is_watched
@@ -387,7 +387,7 @@ class Ingest:
         self._end(fold)
 
     def _end(self, fold: Rows) -> None:
-        """End a transaction's joins; tell and keep what could not be read, and what a person is asked about."""
+        """End a transaction's joins; keep the lines that cannot be read, and what a person is asked about."""
         self._ask_about(fold)
         fold.end()
         if fold.read.markers:
@@ -416,31 +416,28 @@ class Ingest:
             some = iter([source for source in due if source.kind is kind])
             while step := list(islice(some, _IN_STEP)):
                 with ExitStack() as stack:
-                    found = [self._opened(fold, source, known.get(source.path), stack) for source in step]
-                    opened = [each for each in found if each is not None]
-                    fold.join(kind, [each.rest() for each in opened])
-                for each in opened:
-                    each.note(connection)
+                    opened = [self._open(fold, source, known.get(source.path), stack) for source in step]
+                    inputs = [file for file in opened if file is not None]
+                    fold.join(kind, [file.rest() for file in inputs])
+                for file in inputs:
+                    file.note(connection)
 
     def _note_joined(self, fold: Rows, plans: Sequence[_Plan]) -> None:
-        """Note of files that begin as a file of the tree does, whose lines were all joined, that they are read so far.
-
-        They are read on from there, as any other.
-        """
+        """Record that files are read as far as they repeat a file of the tree whose lines were all joined."""
         for plan in plans:
             if plan.path in fold.joined:
-                asked = "SELECT size, hash FROM tree WHERE path = ?"
-                size, hash_ = fold.connection.execute(asked, (plan.path,)).fetchone()
+                query = "SELECT size, hash FROM tree WHERE path = ?"
+                size, hash_ = fold.connection.execute(query, (plan.path,)).fetchone()
                 _note_file(fold.connection, plan.path, "", size, 0, hash_, plan.oid)
                 fold.forget_refused(plan.path)
 
-    def _opened(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Opened | None":
-        """Open a file where it was read to, or, where its beginning is another, at the start; None for no file."""
+    def _open(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Opened | None":
+        """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
             file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
-        seen = os.fstat(file.fileno())
+        status = os.fstat(file.fileno())
         size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
         reader = _Reader(file)
         if size and not reader.skip(size, hash_):
@@ -449,14 +446,14 @@ class Ingest:
             file.seek(0)
             reader = _Reader(file)
         fold.forget_refused(source.path, behind=reader.rows)
-        return _Opened(source.path, reader, fingerprint(seen), size, oid)
+        return _Opened(source.path, reader, fingerprint(status), size, oid)
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
     def _fold_tree(self, fold: Rows, tree: GitTree, head: str) -> list[Entry]:
-        """Join a tree; return what the one before had and it has not.
+        """Join a tree; return the entries that the one before had and it lacks.
 
-        Where files of the tree only grew, what they grew by is joined; else all of it is compared with the rows.
+        Where files of the tree only grew, the new lines are joined; else all of it is compared with the rows.
         """
         connection = fold.connection
         lost: list[Entry] = []
@@ -478,11 +475,11 @@ class Ingest:
         return lost
 
     def take(self, commit: str, writer: str = "") -> Taken:
-        """Go on to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
+        """Move to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
         In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
 
-        What rows know and no file does is written to the shards of ``writer``, a replica of our own.
+        Content of rows that no file has is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         before = self.tree.head()
@@ -522,16 +519,16 @@ class Ingest:
             self._note_joined(fold, plans)
             if plans:  # they are read as any others: what cannot be read in them is noted
                 self._fold_files(fold, self._written(sources, plans))
-            just_so = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
-            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", just_so)
+            oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
+            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             set_meta(connection, "shrunk", "")
             self._end(fold)
-            taken.came = Contents(connection).names(generation)
-        self._tell()
+            taken.changed_ids = Contents(connection).names(generation)
+        self._notify()
         return taken
 
     def _plans(self, fold: Rows, oids: dict[str, str], here: dict[str, str]) -> list[_Plan]:
-        """Return the files of the tree and ``here``, but for those that are just what the tree has."""
+        """Return a plan for each file of the tree and ``here`` that differs from the tree's."""
         known = set(fold.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
         for path in sorted(oids.keys() | here.keys(), key=lambda path: ("/" in path, path)):  # editions first
@@ -545,7 +542,7 @@ class Ingest:
         return plans
 
     def _plan(self, fold: Rows, path: str, oid: str) -> _Plan:
-        """Return what a file here becomes: the tree's lines, and those here that the tree does not cover."""
+        """Return the new content of a file here: the tree's lines, and those here that the tree does not cover."""
         kind = _kind(path)
         # By their hashes: two editions, or one of them line by line, would take several times the memory.
         with self._theirs(fold, kind, oid) as theirs:
@@ -563,13 +560,13 @@ class Ingest:
         return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(there.values()))
 
     def _theirs(self, fold: Rows, kind: Kind, oid: str) -> AbstractContextManager[IO[bytes]]:
-        """Hold open what the tree has at a path, without what purge marks cover."""
+        """Hold open the tree's content at a path, without what purge marks cover."""
         if self.tree is None or not oid:
             return BytesIO()
         return BytesIO(fold.stripped(kind, self.tree.read(oid))) if fold.has_marks() else self.tree.open(oid)
 
     def _blocks(self, fold: Rows, plan: _Plan, leaving: bytes = b"") -> Iterator[bytes]:
-        """Yield what a file becomes, and behind that what leaves it, block by block."""
+        """Yield the new content of a file, and behind that the lines that leave it, block by block."""
         last = b"\n"
         with self._theirs(fold, _kind(plan.path), plan.oid) as theirs:
             while block := theirs.read(limits.BLOCK_BYTES):
@@ -579,8 +576,8 @@ class Ingest:
             yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
     def _spill(self, fold: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
-        """Put what rows know, and neither the tree nor a file says, into the own shard: a file was cut or deleted."""
-        missing = fold.unsaid(kind, (self._blocks(fold, plan) for plan in plans if _kind(plan.path) is kind))
+        """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
+        missing = fold.missing(kind, (self._blocks(fold, plan) for plan in plans if _kind(plan.path) is kind))
         if not missing:
             return
         at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))
@@ -589,19 +586,19 @@ class Ingest:
         plans[at:] = [msgspec.structs.replace(mine, kept=mine.kept + end + missing, gains=True), *plans[at + 1 :]]
 
     def lacks_lines(self) -> bool:
-        """Tell whether the last refresh found a file deleted or cut: since then rows may know what no file says."""
-        return bool(self._answered(lambda it: get_meta(it, "shrunk")))
+        """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
+        return bool(self._read(lambda it: get_meta(it, "shrunk")))
 
     def put_back(self, writer: str) -> None:
-        """Add what rows know, and neither tree nor file says, to the shards of ``writer``, a replica of our own.
+        """Add content of rows that neither tree nor file has to the shards of ``writer``, a replica of our own.
 
         The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
         """
         self.refresh()
         with self._changing() as fold:
             for kind in KINDS:
-                here = ([self._files.read(each.file)] for each in self._sources() if each.kind is kind)
-                if missing := fold.unsaid(kind, here):
+                contents = ([self._files.read(source.file)] for source in self._sources() if source.kind is kind)
+                if missing := fold.missing(kind, contents):
                     self._files.append(self._clan / kind.shard(writer), missing)
             self._fold_files(fold, self._sources())
             set_meta(fold.connection, "shrunk", "")
@@ -610,7 +607,7 @@ class Ingest:
     def _write(self, fold: Rows, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some.
 
-        A file that gains some alone is replaced at once: what leaves it comes into no other.
+        Where one file alone gains lines, it is replaced at once: what leaves it comes into no other.
         """
         gaining = [plan for plan in plans if plan.gains]
         if len(gaining) == 1:
@@ -626,7 +623,7 @@ class Ingest:
                 self._put(self._clan / plan.path, self._blocks(fold, plan))
 
     def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
-        """Return the line files when some were written: only these are looked at again, unless they are too many."""
+        """Return the line files after some were written: only these are listed again, unless they are too many."""
         if len(sources) + len(plans) > limits.SHARDS_MAX:
             return self._sources()
         places = {plan.path: self._clan / plan.path for plan in plans}
@@ -642,13 +639,13 @@ class Ingest:
     def take_back(self, each: str, writer: str, parts: Sequence[str]) -> None:
         """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
 
-        The caller holds the write lock, and says them again elsewhere.
+        The caller holds the write lock, and writes them again elsewhere.
         """
         self.refresh()
-        if self.lacks_lines():  # what rows alone know of it would stay in them, and be sent
+        if self.lacks_lines():  # what rows alone have of it would stay in them, and be sent
             self.put_back(writer)
         with self._changing() as fold:
-            if not fold.waits(each):
+            if not fold.is_in_outbox(each):
                 return
             base, is_changed = fold.base(each), False
             for source in self._sources():
@@ -665,13 +662,13 @@ class Ingest:
     # --- what is here ------------------------------------------------------------------------------------------------
 
     def outgoing(self) -> list[Entry]:
-        """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
+        """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
         return self.ask(lambda it: Contents(it).outgoing())
 
     def taken_back(self, mine: Container[str]) -> set[str]:
-        """Return the ids of what we stated and took back before the tree had any of it: it stays, until it is restored.
+        """Return the ids of lessons, discoveries and retractions of ours that were undone before the tree had them.
 
-        Of lessons their own; of discoveries also the ids of what takes them back.
+        They stay here, until they are restored.
         """
         return self.ask(lambda it: Contents(it).taken_back(mine))
 
@@ -679,16 +676,16 @@ class Ingest:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
         return self.ask(lambda it: Contents(it).names(since))
 
-    def said(self, names: Sequence[str]) -> dict[str, Entry]:
-        """Return what is here under some of these names, which are as ``names`` gives them."""
-        return self.ask(lambda it: Contents(it).said(names))
+    def entries(self, names: Sequence[str]) -> dict[str, Entry]:
+        """Return the entries that are here, of some names as ``names`` gives them."""
+        return self.ask(lambda it: Contents(it).entries(names))
 
     def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
-        """Return the canonical bytes of what the tree says, or of all: sorted, a record on as many lines as needed."""
+        """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
         return self.ask(lambda it: Contents(it).edition(kind, in_tree=in_tree))
 
     def purged_ids(self) -> list[str]:
-        """Return the ids of records with purge marks: what these cover must leave every path of the tree."""
+        """Return the ids of records with purge marks."""
         return self._column("SELECT id FROM pattern WHERE purges ORDER BY id")
 
     def stripped(self, kind: Kind, data: bytes) -> bytes:
@@ -696,13 +693,13 @@ class Ingest:
         return self.ask(lambda it: Rows(it, self._policy()).stripped(kind, data))
 
     def differences(self) -> list[str]:
-        """Return the ids of rows that are not what a database made anew would have: none, unless something is wrong."""
+        """Return the ids of rows that differ from those of a new database: none, unless something is wrong."""
         self.refresh()
         with self._made(".check", is_searched=False) as fresh:
             return sorted(set(Contents(self.database.open()).differences(Contents(fresh.open()))))
 
     def refused_count(self) -> int:
-        """Return how many lines here cannot be read, as far as they are kept."""
+        """Return how many unreadable lines are kept."""
         return int(self._column("SELECT count(*) FROM refused")[0])
 
     def refused(self) -> list[tuple[str, str]]:
@@ -718,49 +715,46 @@ class Ingest:
         return self.ask(lambda it: Contents(it).carried(each))
 
     def has_carried(self, entry: Carried) -> bool:
-        """Tell whether a line of a newer version is kept here, or was purged."""
-        asked = "SELECT 1 FROM carried WHERE hash = ? UNION ALL SELECT 1 FROM purged WHERE hash = ?"
-        return bool(self._column(asked, entry.hash, entry.hash))
+        """Return whether a line of a newer version is kept here, or was purged."""
+        query = "SELECT 1 FROM carried WHERE hash = ? UNION ALL SELECT 1 FROM purged WHERE hash = ?"
+        return bool(self._column(query, entry.hash, entry.hash))
 
-    def late(self) -> list[str]:
-        """Return the ids of records with a part from the future, which is left out until the clock reaches it."""
+    def future_ids(self) -> list[str]:
+        """Return the ids of records with an edit from the future, which is left out until the clock reaches it."""
         return self._column("SELECT id FROM pattern WHERE ripens != '' ORDER BY id")
 
     def newest_by(self) -> dict[str, str]:
-        """Return the largest stamp that is here of each writer."""
+        """Return the largest stamp of each writer."""
         return self.ask(lambda it: dict(it.execute("SELECT name, newest FROM writer")))
 
     def newest(self) -> str:
-        """Return the largest stamp that this machine admits, "" for none, as the rows are: a stamp waits for nobody."""
-        return str(self._answered(lambda it: it.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
+        """Return the largest stamp that this machine admits, "" for none, without a refresh."""
+        return str(self._read(lambda it: it.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
-        """Return a note that can be found out again: it goes with the database. "" for none.
-
-        An open database is asked as it is: no file can make a note another one.
-        """
-        ask = self._answered if self.database.is_open else self.ask
-        return ask(lambda it: get_meta(it, key))
+        """Return a derived value that is kept in the database, "" for none. No refresh of an open one changes it."""
+        read = self._read if self.database.is_open else self.ask
+        return read(lambda it: get_meta(it, key))
 
     def note(self, key: str, value: str) -> None:
-        """Keep a note for as long as the database is kept."""
+        """Keep a derived value in the database."""
         if self.database.exists:
-            self._answered(lambda it: set_meta(it, key, value))
+            self._read(lambda it: set_meta(it, key, value))
 
-    def _column(self, asked: str, *values: str) -> list[Any]:
-        return self.ask(lambda it: [row[0] for row in it.execute(asked, values)])
+    def _column(self, query: str, *values: str) -> list[Any]:
+        return self.ask(lambda it: [row[0] for row in it.execute(query, values)])
 
 
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    """A file that is read on from where it was read to.
+    """An open file that is read on from where it was read to.
 
     Attributes:
         look: its fingerprint when it was opened.
         size: how far it was read before.
-        oid: of the tree's content, if it was just that.
+        oid: of the tree's content, if it was equal to that.
     """
 
     path: str
@@ -770,11 +764,11 @@ class _Opened(msgspec.Struct, frozen=True):
     oid: str
 
     def rest(self) -> Unread:
-        """Return what it grew by."""
+        """Return its unread part."""
         return Unread(self.path, self.reader.chunks(), self.reader.rows + 1)
 
     def note(self, connection: Connection) -> None:
-        """Note how far it is read."""
+        """Record how far it is read."""
         reader, oid = self.reader, self.oid if self.reader.size == self.size else ""
         _note_file(connection, self.path, self.look, reader.size, reader.rows, reader.hash, oid)
 
@@ -791,7 +785,7 @@ class _Reader:
         self.hash = _NO_HASH
 
     def skip(self, size: int, hash_: bytes) -> bool:
-        """Pass over what was read before; False where it is not what it was, or ends within a line."""
+        """Skip what was read before; return False where that changed, or ends within a line."""
         left, last = size, b""
         while left:
             block = self._file.read(min(left, limits.BLOCK_BYTES))

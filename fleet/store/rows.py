@@ -30,7 +30,7 @@ from fleet.text.similarity import Words
 
 _AT_ONCE = 100  # rows: what is made of them stays in the processor's cache
 _NEVER = "~"  # behind every stamp
-_NO_WORDS = pattern_id("")  # of a text that says nothing
+_NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
     *("seen", "last", "newest", "ripens", "purges"),
@@ -45,15 +45,15 @@ _UPDATE_DISCOVERY = (
 )
 _INSERT_WORDS = "INSERT INTO {} (text, more, rowid) VALUES (?, ?, ?)"
 _UPDATE_WORDS = "UPDATE {} SET text = ?, more = ? WHERE rowid = ? AND (text, more) IS NOT (?, ?)"
-_WAITING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
-_SAID = (
+_PENDING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
+_COMPARED = (
     f"SELECT id, {', '.join(_COLUMNS)} FROM pattern ORDER BY id",  # noqa: S608
     "SELECT id, line, hash, base, at, retracts FROM discovery ORDER BY id",
     "SELECT id, base FROM outbox ORDER BY id",
     "SELECT hash, kind, id, raw, in_tree FROM carried ORDER BY hash",
 )
-_WAITING_UNDONE = _WAITING.replace("ORDER", f"WHERE instr(p.line, '{line.UNDONE}') ORDER")
-_WAITING_RETRACTED = (
+_PENDING_UNDONE = _PENDING.replace("ORDER", f"WHERE instr(p.line, '{line.UNDONE}') ORDER")
+_PENDING_RETRACTED = (
     "SELECT r.line, d.line FROM discovery r JOIN discovery d ON d.id = r.retracts "
     "WHERE r.retracts != '' AND r.base IS NULL AND d.base IS NULL"
 )
@@ -100,7 +100,7 @@ class _Batch(msgspec.Struct, frozen=True):
     covered: list[str] = []
 
     def base(self, each: str) -> Line | None:
-        """Return what the tree has of a record."""
+        """Return the tree's part of a record."""
         if each not in self.bases:
             return self.rows[each].line() if each in self.rows else None
         raw = self.bases[each]
@@ -111,14 +111,14 @@ class Rows:
     """The rows during one transaction.
 
     Args:
-        is_watched: what comes into other writers' columns is noted, for a person to be asked about.
-        is_searched: False for rows that are made to be compared: nobody looks for their words.
+        is_watched: whether changes of other writers' columns are noted, for a person to be query about.
+        is_searched: False for rows that are made to be compared: they get no full-text index.
 
     Attributes:
-        arrivals: what came into others' columns; None for nothing.
-        joined: paths of the files of a tree that was compared of which every line was joined.
-        read: what files held besides good lines.
-        changed: whether any row is another one by now.
+        arrivals: changes of others' columns; None for none.
+        joined: paths of the files of a compared tree of which every line was joined.
+        read: the bad lines of files.
+        changed: whether any row changed.
     """
 
     def __init__(
@@ -139,17 +139,17 @@ class Rows:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def join(self, kind: Kind, files: Sequence[Unread], *, in_tree: bool = False) -> bool:
-        """Join the lines of files, which are read in step: of what many of them say at one place a row is made once.
+        """Join the lines of files, which are read in step: of lines of one lesson at one place a row is made once.
 
-        With ``in_tree`` it is a file of the fetched tree: what it says waits no longer, and what is wrong with it is
-        told by whoever wrote it.
+        With ``in_tree`` it is a file of the fetched tree: its lines leave the outbox, and its bad lines are for its
+        writer to report.
 
-        Returns whether all that was read so far is lines that are joined.
+        Returns whether every line so far was joined.
         """
         read = Read() if in_tree else self.read
         before = len(read.refused)
-        told = [(each.path, read.raw_lines(each.data, each.path, each.first)) for each in files]
-        while batch := [(path, *row) for path, rows in told for row in islice(rows, _AT_ONCE)]:
+        inputs = [(file.path, read.raw_lines(file.data, file.path, file.first)) for file in files]
+        while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _AT_ONCE)]:
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
@@ -177,8 +177,8 @@ class Rows:
                 self._carry(PATTERNS, entry, in_tree=in_tree)
             elif isinstance(entry, Line):
                 pending.setdefault(entry.id, {})[raw] = path, entry
-        asked = frozenset(quick_ids)
-        more = self._batch(each for each in pending if each not in asked)
+        looked_up = frozenset(quick_ids)
+        more = self._batch(each for each in pending if each not in looked_up)
         found.rows.update(more.rows)
         found.bases.update(more.bases)
         for each, parts in pending.items():
@@ -186,7 +186,7 @@ class Rows:
         self._write(found)
 
     def _join_pattern(self, each: str, parts: list[tuple[str, Line]], found: _Batch, *, in_tree: bool) -> None:
-        """Join what files say of one record, each with its path."""
+        """Join the parts of one record, each with the path of its file."""
         row, steps = found.rows.get(each), list[Line]()
         known = None if row is None else row.line()
         for _, part in parts:
@@ -211,7 +211,7 @@ class Rows:
             found.new_bases[each] = None if row is None else row.data
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
-        """Note what comes into others' columns, for a person to be asked about."""
+        """Note changes of others' columns, for a person to be query about."""
         if self.is_watched and (in_tree or not part.is_only_by(self._policy.mine)):
             self._watched().note(path, before, part, after, in_tree=in_tree)
 
@@ -243,14 +243,16 @@ class Rows:
                 self.connection.execute("UPDATE discovery SET base = ? WHERE id = ?", (base, entry.id))
             return
         self.changed = True
-        told = DISCOVERIES.decode(least)
-        if row is None and told.retracts and self.is_watched:
-            asked = "SELECT line FROM discovery WHERE id = ?"
-            for (raw,) in self.connection.execute(asked, (told.retracts,)).fetchall():
-                self._watched().note_retraction(path, told.id, told.by, DISCOVERIES.decode(raw).by, in_tree=in_tree)
-        values = (least, checksum(least), base, *_shown(told, self._policy), self._generation, told.id)
+        joined = DISCOVERIES.decode(least)
+        if row is None and joined.retracts and self.is_watched:
+            query = "SELECT line FROM discovery WHERE id = ?"
+            for (raw,) in self.connection.execute(query, (joined.retracts,)).fetchall():
+                author = DISCOVERIES.decode(raw).by
+                self._watched().note_retraction(path, joined.id, joined.by, author, in_tree=in_tree)
+        values = (least, checksum(least), base, *_shown(joined, self._policy), self._generation, joined.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
-        words = self._words(told.problem, "\n".join([told.solution, told.context, told.type, *told.tags]))
+        more = "\n".join([joined.solution, joined.context, joined.type, *joined.tags])
+        words = self._words(joined.problem, more)
         if not self._is_searched:
             return
         if row is None:
@@ -259,7 +261,7 @@ class Rows:
             self.connection.execute(_UPDATE_WORDS.format("found"), (*words, row[2], *words))
 
     def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
-        """Keep a line of a newer version, unless a mark says that it was purged."""
+        """Keep a line of a newer version, unless it was purged."""
         if self.connection.execute("SELECT 1 FROM purged WHERE hash = ?", (entry.hash,)).fetchone():
             return
         known = self._is_carried_in_tree(entry)
@@ -276,12 +278,14 @@ class Rows:
         return None if row is None else bool(row[0])
 
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
-        """Join a whole tree: afterwards the outbox names just the rows of which it has not all.
+        """Join a whole tree: afterwards the outbox names just the rows of which the tree lacks something.
 
-        ``goes_on`` tells that the tree descends from the one before.
+        Args:
+            files: of the tree.
+            goes_on: whether the tree descends from the one before.
 
         Returns:
-            What the tree before had and this one has not.
+            The entries that the tree before had and this one lacks.
         """
         connection = self.connection
         waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
@@ -298,7 +302,7 @@ class Rows:
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
 
     def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
-        for each, raw, hash_, base in self.connection.execute(_WAITING).fetchall():
+        for each, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
             had = waited.get(each, checked(raw, hash_))  # of what did not wait the tree before had all
             lost = line.difference(_decoded(had), _decoded(base) if base else None) if had else None
             if lost is not None:
@@ -312,8 +316,8 @@ class Rows:
 
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
         for row in carried:
-            asked = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
-            yield from (_carried_of(*found) for found in self.connection.execute(asked, row).fetchall())
+            query = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
+            yield from (_carried_of(*found) for found in self.connection.execute(query, row).fetchall())
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
@@ -364,16 +368,16 @@ class Rows:
         connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
         connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
-    def waits(self, each: str) -> bool:
-        """Tell whether the tree does not have all of a record."""
+    def is_in_outbox(self, each: str) -> bool:
+        """Return whether the tree does not have all of a record."""
         return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (each,)).fetchone() is not None
 
     def base(self, each: str) -> Line | None:
-        """Return what the tree has of a record; None for nothing."""
+        """Return the tree's part of a record; None for none."""
         return self._batch([each]).base(each)
 
     def set_back(self, each: str) -> None:
-        """Let a row be what the tree has of the record, until files are read again."""
+        """Set a row back to the tree's part of the record, until files are read again."""
         self.changed = True
         found = self._batch([each])
         base, row = found.base(each), found.rows[each]
@@ -386,14 +390,14 @@ class Rows:
         self._write(found)
 
     def refold(self) -> None:
-        """Fold again what another policy, or another time, folds differently."""
+        """Fold the records again that another policy, or another time, folds differently."""
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
             before = json.loads(get_meta(self.connection, "policy_told") or "{}")
             writers, held = self._policy.moved(before)
             for name in writers:
-                asked = "SELECT id FROM pattern WHERE instr(line, ?)"
-                ids |= dict.fromkeys(row[0] for row in self.connection.execute(asked, (naming(name),)))
+                query = "SELECT id FROM pattern WHERE instr(line, ?)"
+                ids |= dict.fromkeys(row[0] for row in self.connection.execute(query, (naming(name),)))
                 self._refold_discoveries("instr(line, ?)", naming(name, "by"))
             for each in held:
                 self._refold_discoveries("id = ?", each)
@@ -413,15 +417,15 @@ class Rows:
 
     def _refold_discoveries(self, where: str, value: object) -> None:
         """Show, or hide, some discoveries."""
-        asked = f"SELECT id, line, hash, at, retracts FROM discovery WHERE {where}"  # noqa: S608
-        for each, raw, hash_, *shown in self.connection.execute(asked, (value,)).fetchall():
+        query = f"SELECT id, line, hash, at, retracts FROM discovery WHERE {where}"  # noqa: S608
+        for each, raw, hash_, *shown in self.connection.execute(query, (value,)).fetchall():
             if (now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
                 self.changed = True
                 update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
                 self.connection.execute(update, (*now, self._generation, each))
 
     def has_refused(self) -> bool:
-        """Tell whether a line of any file here cannot be read."""
+        """Return whether a line of any file here cannot be read."""
         return self.connection.execute("SELECT 1 FROM refused LIMIT 1").fetchone() is not None
 
     def forget_refused(self, path: str, behind: int = 0) -> None:
@@ -437,7 +441,7 @@ class Rows:
     # --- what files here must hold -----------------------------------------------------------------------------------
 
     def is_wanted(self, kind: Kind, raw: bytes) -> bool:
-        """Tell whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
+        """Return whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
         entry = Read().entry(kind, raw, "", 0)
         if entry is None:
             return True  # what cannot be read stays where it is
@@ -450,9 +454,9 @@ class Rows:
         return base is None or not line.covers(base, entry)
 
     def has_marks(self) -> bool:
-        """Tell whether anything was purged."""
-        asked = "SELECT 1 FROM pattern WHERE purges UNION ALL SELECT 1 FROM purged LIMIT 1"
-        return self.connection.execute(asked).fetchone() is not None
+        """Return whether anything was purged."""
+        query = "SELECT 1 FROM pattern WHERE purges UNION ALL SELECT 1 FROM purged LIMIT 1"
+        return self.connection.execute(query).fetchone() is not None
 
     def stripped(self, kind: Kind, data: bytes) -> bytes:
         """Return a file's bytes without what purge marks cover; the same bytes where they cover nothing in it."""
@@ -475,27 +479,27 @@ class Rows:
             return raw
         return line.encode(entry.without_purged(self._batch([entry.id]).rows[entry.id].line()))
 
-    def unsaid(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
-        """Return lines with what rows know, and neither the tree nor these contents of files say: blocks of each."""
-        found = self._unsaid_patterns(contents) if kind is PATTERNS else self._unsaid_discoveries(contents)
+    def missing(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
+        """Return lines with what rows have, and neither the tree nor these contents of files: blocks of each."""
+        found = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
         return b"".join(raw + b"\n" for raw in found)
 
-    def _unsaid_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
-        asked = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
-        waiting = [checked(*row) for row in self.connection.execute(asked)]
-        said = {raw for data in contents for _, raw in Read().raw_lines(data, "")} if waiting else set[bytes]()
-        return [raw for raw in waiting if raw not in said]
+    def _missing_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
+        query = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
+        pending = [checked(*row) for row in self.connection.execute(query)]
+        present = {raw for data in contents for _, raw in Read().raw_lines(data, "")} if pending else set[bytes]()
+        return [raw for raw in pending if raw not in present]
 
-    def _unsaid_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
-        waiting = self.connection.execute(_WAITING).fetchall()
-        wanted, said = {row[0] for row in waiting}, dict[str, Line]()
+    def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
+        pending = self.connection.execute(_PENDING).fetchall()
+        wanted, present = {row[0] for row in pending}, dict[str, Line]()
         for data in contents:
             for _, entry in Read().entries(PATTERNS, data, ""):
                 if isinstance(entry, Line) and entry.id in wanted:
-                    said[entry.id] = line.join(said[entry.id], entry) if entry.id in said else entry
+                    present[entry.id] = line.join(present[entry.id], entry) if entry.id in present else entry
         found: list[bytes] = []
-        for each, raw, hash_, base in waiting:
-            known = said.get(each)
+        for each, raw, hash_, base in pending:
+            known = present.get(each)
             if base:
                 known = _decoded(base) if known is None else line.join(_decoded(base), known)
             missing = line.difference(_decoded(checked(raw, hash_)), known)
@@ -513,78 +517,78 @@ class Contents:
         self._connection = connection
 
     def is_outdated(self, policy: Policy) -> bool:
-        """Tell whether rows are folded otherwise under a policy, as of now."""
+        """Return whether rows are folded otherwise under a policy, as of now."""
         return get_meta(self._connection, "policy") != policy.mark or bool(_due(self._connection, policy.cut))
 
     def carried(self, each: str) -> list[Carried]:
         """Return the lines of a newer version that are kept, under an id or, with "", all of them."""
-        asked = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
-        return [_carried_of(*row) for row in self._connection.execute(asked, (each,))]
+        query = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
+        return [_carried_of(*row) for row in self._connection.execute(query, (each,))]
 
     def outgoing(self) -> list[Entry]:
-        """Return what the rows have and the tree has not: deltas of patterns, discoveries, carried lines."""
+        """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
         found: list[Entry] = []
-        for _, raw, hash_, base in self._connection.execute(_WAITING):
+        for _, raw, hash_, base in self._connection.execute(_PENDING):
             delta = line.difference(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
             if delta is not None:
                 found.append(delta)
-        asked = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
-        found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(asked)]
-        asked = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
-        return found + [_carried_of(*row) for row in self._connection.execute(asked)]
+        query = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
+        found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(query)]
+        query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
+        return found + [_carried_of(*row) for row in self._connection.execute(query)]
 
     def taken_back(self, mine: Container[str]) -> set[str]:
-        """Return the ids of what some replicas stated and took back before the tree had any of it."""
+        """Return the ids of what some replicas logged and undid before the tree had any of it."""
         found = set()
-        for each, raw, hash_, base in self._connection.execute(_WAITING_UNDONE):
-            told = _decoded(base) if base else None
-            news = line.difference(_decoded(checked(raw, hash_)), told)
-            if news is not None and pattern.is_undone_before_sent(news, told, mine):
+        for each, raw, hash_, base in self._connection.execute(_PENDING_UNDONE):
+            sent = _decoded(base) if base else None
+            news = line.difference(_decoded(checked(raw, hash_)), sent)
+            if news is not None and pattern.is_undone_before_sent(news, sent, mine):
                 found.add(each)
-        for row in self._connection.execute(_WAITING_RETRACTED):
+        for row in self._connection.execute(_PENDING_RETRACTED):
             pair = [*map(DISCOVERIES.decode, row)]
-            if all(each.by in mine for each in pair):
-                found.update(each.id for each in pair)
+            if all(entry.by in mine for entry in pair):
+                found.update(entry.id for entry in pair)
         return found
 
     def edition(self, kind: Kind, *, in_tree: bool) -> bytes:
-        """Return the canonical bytes of what the tree says, or of all: sorted, a record on as many lines as needed."""
-        asked = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
-        carried = [_carried_of(*row) for row in self._connection.execute(asked, (kind.name, in_tree))]
+        """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
+        query = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
+        carried = [_carried_of(*row) for row in self._connection.execute(query, (kind.name, in_tree))]
         if kind is PATTERNS:
-            keyed = [*self._told_patterns(in_tree=in_tree), *(((each.id, "~"), each.raw) for each in carried)]
+            keyed = [*self._tree_patterns(in_tree=in_tree), *(((each.id, "~"), each.raw) for each in carried)]
         else:
-            keyed = [*self._told_discoveries(in_tree=in_tree), *((("~", each.id), each.raw) for each in carried)]
+            keyed = [*self._tree_discoveries(in_tree=in_tree), *((("~", each.id), each.raw) for each in carried)]
         if carried or kind is DISCOVERIES:
             keyed.sort(key=lambda item: item[0])
         return b"".join(raw + b"\n" for _, raw in keyed)
 
-    def _told_patterns(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
-        asked = (
+    def _tree_patterns(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
+        query = (
             "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
         )
-        for each, raw, hash_, waits, base in self._connection.execute(asked):
+        for each, raw, hash_, waits, base in self._connection.execute(query):
             data = checked(raw, hash_) if waits is None or not in_tree else base
             if data:
                 pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
                 yield from (((each, ""), piece) for piece in pieces)
 
-    def _told_discoveries(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
+    def _tree_discoveries(self, *, in_tree: bool) -> Iterator[tuple[tuple[str, str], bytes]]:
         for raw, hash_, base in self._connection.execute("SELECT line, hash, base FROM discovery"):
             if data := base if in_tree else checked(raw, hash_):
-                told = DISCOVERIES.decode(data)
-                yield (told.at, told.id), data
+                entry = DISCOVERIES.decode(data)
+                yield (entry.at, entry.id), data
 
     def names(self, since: int) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
-        asked = (
+        query = (
             "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
             "UNION ALL SELECT '#' || hash FROM carried"
         )
-        return [row[0] for row in self._connection.execute(asked, (since, since))]
+        return [row[0] for row in self._connection.execute(query, (since, since))]
 
-    def said(self, names: Sequence[str]) -> dict[str, Entry]:
-        """Return what is here under some of these names, which are as ``names`` gives them."""
+    def entries(self, names: Sequence[str]) -> dict[str, Entry]:
+        """Return the entries that are here, of some names as ``names`` gives them."""
         found: dict[str, Entry] = {}
         for each, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
             found[each] = _decoded(checked(raw, hash_))
@@ -595,15 +599,15 @@ class Contents:
         return found
 
     def differences(self, other: "Contents") -> Iterator[str]:
-        """Yield the ids, and hashes of carried lines, of which another database says something else, or nothing.
+        """Yield the ids, and hashes of carried lines, whose rows are others in another database, or missing there.
 
-        What may differ is not looked at: row numbers, generations, fingerprints.
+        Row numbers, generations and fingerprints may differ.
         """
-        for asked in _SAID:
-            both = (each._connection.execute(asked) for each in (self, other))
+        for query in _COMPARED:
+            both = (contents._connection.execute(query) for contents in (self, other))
             for key, rows in groupby(heapq.merge(*both, key=itemgetter(0)), key=itemgetter(0)):
-                found = list(rows)
-                if len(found) != len((self, other)) or found[0] != found[1]:
+                pair = list(rows)
+                if len(pair) != len((self, other)) or pair[0] != pair[1]:
                     yield key
 
 
@@ -612,11 +616,11 @@ def _carried_of(each: str, raw: object, hash_: str) -> Carried:
     return Carried(each, checked(raw, bytes.fromhex(hash_)))
 
 
-def _select(connection: Connection, asked: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows whose last named column is one of some values, a part of these at a time."""
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
-        yield from connection.execute(f"SELECT {asked} IN ({','.join('?' * len(some))})", some).fetchall()
+        yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
 
 
 def _quick_id(raw: bytes) -> str:
@@ -643,16 +647,16 @@ def _triggered(folded: pattern.Pattern) -> int:
 
 
 def naming(name: str, key: str = "") -> bytes:
-    """Return what stands in the line of every record that a replica, or any replica of an agent, has a column of."""
+    """Return the bytes that the line of every record holds of which a replica, or any of an agent, has a column."""
     before = f'"{key}":"' if key else '"'
     return f'{before}{name}"'.encode() if names.is_replica(name) else f"{before}{name}.".encode()
 
 
-def _shown(told: Discovery, policy: Policy) -> tuple[str, str]:
-    """Return when a discovery is shown from, and what it takes back: never, and nothing, of what is left out here."""
-    since = [at for name, at in policy.blocked.items() if pattern.is_blocked(told.by, (name,))]
-    is_out = policy.blocks(told.by) and told.at >= min(since)
-    return (_NEVER, "") if is_out or policy.withheld.get(told.id) else (told.at, told.retracts)
+def _shown(entry: Discovery, policy: Policy) -> tuple[str, str]:
+    """Return since when a discovery is shown, and which it retracts: never, and none, of one that is left out here."""
+    since = [at for name, at in policy.blocked.items() if pattern.is_blocked(entry.by, (name,))]
+    is_out = policy.blocks(entry.by) and entry.at >= min(since)
+    return (_NEVER, "") if is_out or policy.withheld.get(entry.id) else (entry.at, entry.retracts)
 
 
 def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
@@ -664,5 +668,5 @@ def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
 
 def _due(connection: Connection, cut: str) -> list[str]:
     """Return the ids of records that are folded otherwise by now: a part has become due, or the clock was set back."""
-    asked = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ? UNION SELECT id FROM pattern WHERE newest > ?"
-    return [row[0] for row in connection.execute(asked, (cut, cut))]
+    query = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ? UNION SELECT id FROM pattern WHERE newest > ?"
+    return [row[0] for row in connection.execute(query, (cut, cut))]

@@ -476,7 +476,7 @@ class Workspace:
         """Say again, under new replicas, the edits that were stamped when the clock ran ahead."""
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({each.name for each in self.replicas().replicas if not each.is_lease})
-        late = self.db.late()  # before a stamp is issued: it is larger than all that the rows admit
+        late = self.db.future_ids()  # before a stamp is issued: it is larger than all that the rows admit
         self.clock.forget()
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
         for each in late:
@@ -532,7 +532,7 @@ class Writer:
             if self.workspace.db.lacks_lines():
                 self.workspace.db.put_back(self.name)
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
-            self.workspace.db.outdate()
+            self.workspace.db.invalidate()
 
     def line(self, each: str) -> Line:
         """Return all that is known of a lesson here, the agent's private record included; empty for nothing."""

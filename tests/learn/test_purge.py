@@ -210,7 +210,7 @@ def test_every_writers_value_goes_edits_of_the_future_too(clan):
     clan.sync("tank")
     clan.now_ms -= 5 * DAY_MS
     clan.sync("velma")
-    assert clan["velma"].db.late() == [lesson]
+    assert clan["velma"].db.future_ids() == [lesson]
     clan.purge("velma", lesson)
     assert SECRET not in clan.tip()
     assert clan.holders("velma") == []

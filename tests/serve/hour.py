@@ -271,7 +271,7 @@ class Hour(Crew):
         """Return what one machine holds."""
         held, workspace = Held(), Workspace(self.folder / agent)
         try:
-            for entry in workspace.db.said(workspace.db.names()).values():
+            for entry in workspace.db.entries(workspace.db.names()).values():
                 held.add(entry)
         finally:
             workspace.close()

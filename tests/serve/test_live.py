@@ -294,7 +294,7 @@ def healthy(server: Served, *agents: Agent) -> bool:
         name = key.partition("|")[0]
         room[name] = bridging._joined(room.get(name), bridging._parsed(key, text).said)
     held = [Workspace(agent.root) for agent in agents]
-    known = [workspace.db.said(workspace.db.names()) for workspace in held]
+    known = [workspace.db.entries(workspace.db.names()) for workspace in held]
     return all(bridging._news(room.get(name), entry) is None for each in known for name, entry in each.items())
 
 
@@ -670,7 +670,7 @@ def test_a_clan_that_outgrows_one_room_for_real_spreads_and_loses_nothing(agents
     assert until(lambda: late.is_connected() and len(late.live._sockets) == 17, 120)
     assert until(lambda: len(late.seen()) == len(one.seen()) and late.live.bridge.counts.arrived > 10_000, 120)
     known = [Workspace(agent.root).db for agent in (one, two, late)]
-    known = [db.said(db.names()) for db in known]
+    known = [db.entries(db.names()) for db in known]
     assert known[0] == known[1] == known[2]
     assert len(known[0]) == bridging.ROOM_PATTERNS + 21
 

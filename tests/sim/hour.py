@@ -489,7 +489,7 @@ class Hour:
     def held(self, machine: Machine) -> Held:
         held = Held()
         with self.opened(machine) as workspace:
-            for entry in workspace.db.said(workspace.db.names()).values():
+            for entry in workspace.db.entries(workspace.db.names()).values():
                 held.add(entry)
         return held
 

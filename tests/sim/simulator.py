@@ -356,7 +356,9 @@ class Simulation:
         if not lesson:
             return False
         workspace, value = self.open(machine), f"category {self.new_number()}"
-        late = [each for each in workspace.db.late() if (found := workspace.patterns.get(each)) and found.is_listed]
+        late = [
+            each for each in workspace.db.future_ids() if (found := workspace.patterns.get(each)) and found.is_listed
+        ]
         if late and self.rng.random() < 0.5:
             lesson = self.rng.choice(late)
         before = workspace.patterns.line(lesson)

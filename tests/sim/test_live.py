@@ -94,7 +94,9 @@ class Mixed:
     def retire(self, agent: str) -> None:
         workspace = self.open(agent)
         with workspace.writing(agent) as writer:
-            if lines := [each for each in workspace.db.said(workspace.db.names()).values() if isinstance(each, Line)]:
+            if lines := [
+                each for each in workspace.db.entries(workspace.db.names()).values() if isinstance(each, Line)
+            ]:
                 chosen = self.rng.choice(sorted(lines, key=lambda line: line.id))
                 writer.append(PATTERNS, [edits.retire(chosen, writer.name)])
         workspace.close()
@@ -150,7 +152,7 @@ class Mixed:
         workspace = self.open(agent)
         assert workspace.db.refused_count() == 0
         assert workspace.db.differences() == []
-        known = workspace.db.said(workspace.db.names())
+        known = workspace.db.entries(workspace.db.names())
         workspace.close()
         return dict(known)
 

@@ -240,7 +240,7 @@ def test_an_edit_from_the_future_waits_until_the_clock_reaches_it_and_hides_no_f
     here.push()
     here.take(here.tree.put({OTHER: PATTERNS.encode(ahead) + b"\n"}, here.tree.head()))
     assert here.workspace.patterns.get(line.id).text == "Check the cache key"
-    assert here.workspace.db.late() == [line.id]
+    assert here.workspace.db.future_ids() == [line.id]
     edition = here.workspace.db.edition(PATTERNS)
     here.now_ms += 40 * DAY_MS
     assert here.workspace.patterns.get(line.id).text == "Later"

@@ -164,7 +164,7 @@ def test_every_lesson_count_state_and_discovery_is_kept(workspace):
 
 def test_a_value_from_the_future_waits_and_is_not_lost(workspace):
     moving.upgrade(workspace)
-    [late] = workspace.db.late()
+    [late] = workspace.db.future_ids()
     assert late == EXPORT["held"][0]["id"]
     assert pattern.fold(workspace.patterns.line(late)).category == "from the future"
     assert workspace.patterns.get(late).category == "ci"

@@ -141,7 +141,7 @@ class Bridge:
         """Put what the documents lack of some names under our own key, as far as it may leave."""
         batches: dict[str, dict[str, str]] = {}
         taken_back = self.workspace.db.taken_back(self._mine)
-        for name, here in self.workspace.db.said(names).items():
+        for name, here in self.workspace.db.entries(names).items():
             key, told = key_of(name, self.writer), self._said(name)
             news = _news(told, here)
             if news is None or (name in taken_back and not self._is_told(news, told)) or outgoing.gate(news):
@@ -219,7 +219,7 @@ class Bridge:
 
     def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
         """Take in some rows that are other ones now."""
-        here = self.workspace.db.said([parts_of(key)[0] for key in keys])
+        here = self.workspace.db.entries([parts_of(key)[0] for key in keys])
         refused: list[Refused] = []
         for key in keys:
             refused += self._take_row(key, changes[key], here.get(parts_of(key)[0]))
@@ -268,7 +268,7 @@ class Bridge:
         row = _parsed(key, text) if text is not None else None
         if row is None or not row.lines or row.refused:
             return False
-        here = self.workspace.db.said([parts_of(key)[0]]).get(parts_of(key)[0])
+        here = self.workspace.db.entries([parts_of(key)[0]]).get(parts_of(key)[0])
         return here is not None and all(_news(here, entry) is None for _, entry in row.lines)
 
     def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
