@@ -30,25 +30,24 @@ WORK_S = 8.0
 START_S = 25.0
 """Time that a session's start may take."""
 
-_HEARD = frozenset({"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"})  # they tell where a session stands
-_TELLING_WORDS_MIN = 3
+_HEARD = frozenset({"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"})  # the events that note a session
+_WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
 _PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_CWD")
 """Variables in which a host names the project that a session is about, wherever it has gone since."""
 _AGENT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _USAGE = "usage: fleet hook EVENT < payload   (hosts call it; `fleet install claude-code` sets them up)\n"
 
-_Said = tuple[int, str, str]
-"""Exit code, what goes to stdout, what goes to stderr."""
+_Output = tuple[int, str, str]
+"""Exit code, stdout, stderr."""
 
-_NOTHING: _Said = (0, "", "")
+_NOTHING: _Output = (0, "", "")
 
 
 def main(argv: list[str]) -> int:
-    """Answer one hook; return the exit code: 0, or 2 for a tool call that is blocked, where the host reads that alone.
+    """Answer one hook, given the words behind ``fleet hook``; return the exit code.
 
-    Args:
-        argv: the words behind ``fleet hook``.
+    It is 0, or 2 for a tool call that is blocked, where the host reads that alone.
     """
     if os.environ.get("FLEET_DISABLED") == "1":
         return 0
@@ -65,8 +64,8 @@ def main(argv: list[str]) -> int:
     return code
 
 
-def _guarded(call: Call) -> _Said:
-    """Answer in time, without a word on stdout that nobody meant."""
+def _guarded(call: Call) -> _Output:
+    """Answer within a limit of time; what code prints by mistake does not reach stdout."""
     limit_s = START_S if call.event in ("SessionStart", "SubagentStart") else WORK_S
     shown = _aside(1)
     try:
@@ -81,7 +80,7 @@ def _guarded(call: Call) -> _Said:
     return _NOTHING
 
 
-def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
+def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
     try:
         payload = Payload.parse(call.event, _read(), environment)
     except (ValueError, RecursionError) as why:
@@ -109,7 +108,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Said:
 
 
 def _has_work(call: Call, payload: Payload) -> bool:
-    """Return True where more than this module is needed; cheap, and never wrong by saying no."""
+    """Return True where more than this module is needed; cheap, and in doubt True."""
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
         return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json")) or (
@@ -120,7 +119,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
     if event == "UserPromptSubmit":
-        # Objections are asked for first: what a transcript grew by is noted as read only there.
+        # Objections come first: only there is the new part of a transcript noted as read.
         return bool(payload.prompt.strip()) and (
             _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
         )
@@ -135,7 +134,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
 
 
 def _has_happened(call: Call, payload: Payload) -> bool:
-    """Tell whether a command left a commit, or was one that a lesson told to run."""
+    """Return whether a command left a commit, or was one that a lesson recommends."""
     if not payload.command:
         return False
     if Reflog(call.root, payload.cwd or call.root).has_grown():
@@ -150,12 +149,12 @@ def _might_signal(call: Call, prompt: str) -> bool:
 
 
 def _might_know(call: Call, prompt: str) -> bool:
-    """Tell whether there is anything here that a prompt could be about. A word or two are about nothing."""
-    return len(prompt.split()) >= _TELLING_WORDS_MIN and os.path.exists(LocalFolder(call.root).path_of("generation"))
+    """Return whether there are lessons here that a prompt could be about. A word or two name no subject."""
+    return len(prompt.split()) >= _WORDS_MIN and os.path.exists(LocalFolder(call.root).path_of("generation"))
 
 
 def _might_object(call: Call, payload: Payload) -> bool:
-    """Tell whether a person may have refused a call since the transcript was read last; if not, it is read now."""
+    """Return whether a person may have refused a call since the last reading; if not, note the transcript as read."""
     if not payload.has_transcript:
         return False
     from fleet.hosts.transcripts import Transcript
@@ -169,16 +168,16 @@ def _might_object(call: Call, payload: Payload) -> bool:
 
 
 def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
-    """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host is.
+    """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host works.
 
-    That folder is the payload's, or the project that the host names. Our own is asked for where neither is said: some
-    hosts start their hooks elsewhere.
+    That folder is the payload's, or the project that the host names; else our own, since some hosts start their hooks
+    elsewhere.
     """
-    if named := environment.get("FLEET_DIR", ""):
-        root = os.path.abspath(os.path.expanduser(named))
+    if folder := environment.get("FLEET_DIR", ""):
+        root = os.path.abspath(os.path.expanduser(folder))
         return root if is_root(root) else ""
-    said = [each for each in (cwd, *(environment.get(name, "") for name in _PROJECT)) if os.path.isabs(each)]
-    return next(filter(None, map(root_around, said or filter(None, [_here()]))), "")
+    named = [each for each in (cwd, *(environment.get(name, "") for name in _PROJECT)) if os.path.isabs(each)]
+    return next(filter(None, map(root_around, named or filter(None, [_here()]))), "")
 
 
 def _here() -> str:
@@ -194,7 +193,7 @@ def _find_agent(root: str, environment: Mapping[str, str]) -> str:
     for name in (environment.get("FLEET_AGENT", ""), lent):
         if name:
             return name if _is_agent(name) else ""
-    # The one line of the file, without a TOML parser: `fleet.store.replica` writes it so.
+    # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
     for line in (
         LocalFolder(root).read("replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace").splitlines()
     ):
@@ -206,12 +205,12 @@ def _find_agent(root: str, environment: Mapping[str, str]) -> str:
 
 
 def _is_agent(name: str) -> bool:
-    """The rule of ``fleet.model.names``, without ``re``."""
+    """Return whether a name is an agent's, as ``fleet.model.names.is_agent``, without ``re``."""
     return 0 < len(name) <= 32 and _AGENT_CHARS.issuperset(name) and name[0] not in "_-" and name != "import"
 
 
 def _read() -> bytes:
-    """Return the payload, or a byte more than may be read. The rest is read away: no host's write must fail for it."""
+    """Return the payload, or a byte more than the limit. The rest is read and dropped: no host's write must fail."""
     if os.isatty(0):
         return b""
     kept: list[bytes] = []
@@ -224,7 +223,7 @@ def _read() -> bytes:
 
 
 def _run_alone(which: str, *words: str) -> int:
-    """Do what nobody waits for: ``root agent session host``. Nobody reads what it prints: the log tells."""
+    """Do the work that nobody waits for, of ``root agent session host``; the log has the result."""
     call = Call("SessionEnd" if which == AT_THE_END else "SessionStart", *words[:4])
     try:
         from fleet.app import sleeping
@@ -236,7 +235,7 @@ def _run_alone(which: str, *words: str) -> int:
 
 
 def _aside(handle: int) -> int:
-    """Send what is written to a descriptor nowhere; return the real one, or -1 when it is closed."""
+    """Redirect a descriptor to the null device; return a copy of the real one, or -1 when it is closed."""
     try:
         real = os.dup(handle)
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -255,7 +254,7 @@ def _back(handle: int, real: int) -> None:
 
 
 def _write(handle: int, text: str) -> None:
-    """Write all of it, or as much as somebody reads."""
+    """Write a text to a descriptor, as far as it is read."""
     data = text.encode("utf-8", "replace")
     try:
         while data:

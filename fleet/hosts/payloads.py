@@ -1,4 +1,4 @@
-"""Payload of a host's hook, parsed once at the border: from here on there are fields of known types, never raw JSON.
+"""Payload of a host's hook, parsed once into fields of known types; and the reply, as each host reads it.
 
 Standard library only, and little of it: this runs on every tool call of every host. Shapes as captured from the clients
 themselves; a field that is missing, or of another type than it should be, is empty.
@@ -67,33 +67,34 @@ class Payload:
 
     Attributes:
         host: who called; ``unknown`` is answered as Claude Code is.
-        event: Claude Code's name for it, or "" for one that nobody here knows.
+        name: the event, as the host named it.
+        event: Claude Code's name for it, or "" for an unknown one.
         session: the host's id of the session, or "".
         subagent: the host's id of the subagent in it, or "".
         cwd: where the host works, or "".
         source: why a session started: startup, resume, clear, compact.
         tool: the tool's name, as Claude Code would call it.
-        given: what the tool is given, as the host said it.
+        given: the tool's input, as the host sent it.
         error: what a failed command printed; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
         printed: what a command that did not fail printed; its end, when it is long.
         transcript: the path of the session's transcript, or "".
-        has_ended: the command ran to its own end: nobody stopped it, and it is not in the background.
+        has_ended: the command ran to its end: it was not stopped, and is not in the background.
         is_stopping: a stop hook has sent the agent on already.
     """
 
     def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
-        self.said = event or text_in(found, "hook_event_name", "hookName")
+        self.name = event or text_in(found, "hook_event_name", "hookName")
         self.host = _host_of(found, environment)
-        self.event = EVENTS.get(self.said.lower(), "")
+        self.event = EVENTS.get(self.name.lower(), "")
         self.session = text_in(found, "session_id", "sessionId")[:ID_CHARS_MAX]
         self.subagent = text_in(found, "agent_id")[:ID_CHARS_MAX]
         self.cwd = text_in(found, "cwd")
         self.source = text_in(found, "source")
         self.prompt = _ends(text_in(found, "prompt"))
-        name = text_in(found, "tool_name", "toolName")
-        self.tool = TOOLS.get(name.lower(), name)[:ID_CHARS_MAX]
+        tool = text_in(found, "tool_name", "toolName")
+        self.tool = TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(found, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
@@ -126,7 +127,7 @@ class Payload:
 
     @property
     def may_have_failed(self) -> bool:
-        """True where a command whose exit code may be masked printed what may tell of a failure, and in doubt."""
+        """True where the exit code of a command may be masked, and its output may be that of a failure."""
         if not any(mark in self.command for mark in _MASKS):
             return False
         lower = self.printed.lower()
@@ -144,7 +145,7 @@ class Payload:
 
 
 def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
-    """Return which host called. The payload tells more than the environment, which a nested agent inherits."""
+    """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(found, "transcript_path", "transcriptPath").replace("\\", "/")
     for part, host in _HOME_OF:
         if part in transcript:
@@ -162,7 +163,7 @@ def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
 
 
 def _failure(found: dict[str, object]) -> tuple[int | None, str]:
-    """Return the exit code, None when nothing tells of a failure, and what was printed."""
+    """Return the exit code and the output of a failed command; None and "" where there is no sign of a failure."""
     error = found.get("error")
     if isinstance(error, str):
         first, _, rest = error.partition("\n")
@@ -177,7 +178,7 @@ def _failure(found: dict[str, object]) -> tuple[int | None, str]:
 
 
 def _unframed(text: str) -> str:
-    """Return what a command printed, without what Copilot and Gemini set around it: that is the same every time."""
+    """Return a command's output without the frame that Copilot and Gemini add."""
     printed, found, number = text.rpartition("<shellId:")
     if found and number.strip().isdigit():
         return printed.rstrip("\n")
@@ -226,7 +227,7 @@ def _as_text(value: object) -> str:
 
 
 def _ends(text: str) -> str:
-    """A pasted log may be long; what a person says about it stands before or behind it."""
+    """Return both ends of a long text: the person's words stand before or behind a log that they pasted."""
     half = FIELD_CHARS_MAX // 2
     return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
 
@@ -240,9 +241,9 @@ CONTEXT_CHARS_MAX = 9_000
 
 NOTE_CHARS_MAX = 240
 _READ_EXIT_2 = frozenset({GEMINI, CURSOR})
-"""Hosts of which only this was seen: exit 2 refuses a tool call, and stderr says why."""
+"""Hosts of which only this is known: exit 2 refuses a tool call, and stderr has the reason."""
 _ASK = frozenset({CLAUDE_CODE, COPILOT, UNKNOWN})
-"""Hosts that can put a tool call to a person. Another one would choke on the word, so the agent is told instead."""
+"""Hosts that can put a tool call to a person. Others may reject the decision, so the agent gets it as context."""
 _SHOW_A_NOTE = frozenset({CLAUDE_CODE, CODEX, GEMINI, UNKNOWN})
 """Hosts that show a person a line of a hook's."""
 
@@ -250,13 +251,13 @@ _CUT = "\n[cut here: {} of its {} characters left out]"
 
 
 class Reply:
-    """Answer to an agent at an event, and a word to the person beside it; none, where all are "".
+    """Reply to an agent at an event, and a line for the person; all "" for none.
 
     Attributes:
-        blocked: why the tool call that it is about to make is refused.
-        asked: why a person is to decide about that call.
-        runs: what that call's command becomes, which then runs without a person's yes.
-        go_on: why it should take one more turn before it stops.
+        blocked: the reason for which the tool call is refused.
+        asked: the reason for which a person is to decide about the call.
+        runs: the command that replaces that of the call, and runs without a question to the person.
+        go_on: the reason for one more turn before the agent stops.
         note: one short line for the person: what was logged, counted, promoted, shown or stopped.
     """
 
@@ -267,48 +268,48 @@ class Reply:
         self.asked, self.runs = asked, runs
 
     def output(self, payload: Payload) -> tuple[int, str, str]:
-        """Return it as its host reads it: exit code, what goes to stdout, what goes to stderr.
+        """Return it as its host reads it: exit code, stdout, stderr.
 
         A refusal is JSON and exit 0, but for hosts that are only known to read exit 2; and only before a tool call,
         since at any other event it would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
         if is_call and self.blocked and payload.host in _READ_EXIT_2:
-            return 2, "", f"{_whole(self.blocked)}\n"
-        told = self._decision(payload) if is_call else {}
-        found: dict[str, object] = {}
-        context = self.context if told or not is_call else "\n".join(filter(None, (self.asked, self.context)))
+            return 2, "", f"{_cut(self.blocked)}\n"
+        fields = self._decision(payload) if is_call else {}
+        document: dict[str, object] = {}
+        context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))
         if self.go_on:
-            found = {"decision": "block", "reason": _whole(self.go_on)}
+            document = {"decision": "block", "reason": _cut(self.go_on)}
         elif context:
-            told["additional_context" if payload.host == CURSOR else "additionalContext"] = _whole(context)
-        if told and payload.host in (COPILOT, CURSOR):
-            found = told
-        elif told:
-            found = {"hookSpecificOutput": {"hookEventName": payload.said, **told}}
+            fields["additional_context" if payload.host == CURSOR else "additionalContext"] = _cut(context)
+        if fields and payload.host in (COPILOT, CURSOR):
+            document = fields
+        elif fields:
+            document = {"hookSpecificOutput": {"hookEventName": payload.name, **fields}}
         if self.note and payload.host in _SHOW_A_NOTE:
-            found["systemMessage"] = _line(self.note)
-        return 0, json.dumps(found) if found else "", ""
+            document["systemMessage"] = _line(self.note)
+        return 0, json.dumps(document) if document else "", ""
 
     def _decision(self, payload: Payload) -> dict[str, object]:
-        """Return what becomes of a tool call; {} where that is not for fleet to say, or the host has no word for it."""
+        """Return the decision about a tool call; {} for none, or where the host has no field for it."""
         if self.blocked:
-            return {"permissionDecision": "deny", "permissionDecisionReason": _whole(self.blocked)}
+            return {"permissionDecision": "deny", "permissionDecisionReason": _cut(self.blocked)}
         if self.asked and payload.host in _ASK:
-            return {"permissionDecision": "ask", "permissionDecisionReason": _whole(self.asked)}
+            return {"permissionDecision": "ask", "permissionDecisionReason": _cut(self.asked)}
         if self.runs and payload.host == CLAUDE_CODE:
             return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": self.runs}}
         return {}
 
 
 def _line(note: str) -> str:
-    """A terminal shows it: one line, and nothing in it that moves a cursor or turns a text round."""
+    """Return a note as one line of limited length that is safe on a terminal."""
     plain = "".join(char if char.isprintable() else " " for char in note[: 4 * NOTE_CHARS_MAX])
     line = " ".join(plain.split())
     return line if len(line) <= NOTE_CHARS_MAX else f"{line[: NOTE_CHARS_MAX - 1]}…"
 
 
-def _whole(text: str) -> str:
+def _cut(text: str) -> str:
     if len(text) <= CONTEXT_CHARS_MAX:
         return text
     kept = text[: CONTEXT_CHARS_MAX - len(_CUT) - 20]

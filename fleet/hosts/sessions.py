@@ -1,9 +1,9 @@
-"""Reader of whole sessions: what any supported host's transcript tells of, line by line, within a bound.
+"""Reader of whole sessions: the events of any supported host's transcript, line by line, within a bound.
 
-A transcript is read from its beginning to its end in one go and never held as a whole. Of one that is larger than
-``BYTES_MAX`` the middle is passed over, and said to be. A line that is torn, damaged or longer than any that a client
-writes costs itself alone. Claude Code's lines are read by :mod:`fleet.hosts.transcripts`; the other hosts' forms are
-here, as their clients write them.
+A transcript is read once, from its beginning to its end, and never held as a whole. Of one that is larger than
+``BYTES_MAX`` the middle is left out, and ``trouble`` says so. A line that is torn, damaged or longer than any that a
+client writes is left out alone. Claude Code's lines are parsed by :mod:`fleet.hosts.transcripts`; the other hosts'
+formats are here, as their clients write them.
 """
 
 import json
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +20,10 @@ from fleet.hosts.payloads import joined, record_in, text_in
 from fleet.text.prompts import SAID_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
-"""So much of one transcript is read: its first eighth, and its end."""
+"""Limit of what is read of one transcript: an eighth of it from the beginning, the rest from the end."""
+
+Record = dict[str, Any]
+"""One parsed line of a transcript."""
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 _STORED_MAX = 2_000
@@ -32,7 +36,7 @@ _DENIED = re.compile(r"(?:rejected|denied|declined|cancell?ed) by (?:the )?user"
 
 
 def read(path: Path) -> Session:
-    """Return what a transcript tells of. Never raises: what stands in the way is in ``trouble``."""
+    """Return the session of a transcript. Never raises: an error is in ``trouble``."""
     session = Session(os.fspath(path), path.stem, payloads.UNKNOWN)
     try:
         with transcripts.opened(os.fspath(path)) as file:
@@ -43,9 +47,9 @@ def read(path: Path) -> Session:
 
 
 def found(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
-    """Yield the sessions of transcripts that are named, or in folders of them; else of those that hosts keep of a root.
+    """Yield the sessions of some transcripts, or folders of them; without any, of those that hosts keep of a root.
 
-    Of a session that began elsewhere, and was not named, the events are left out.
+    A session that began elsewhere, and whose path was not given, has no events.
     """
     named = list(paths)
     inside = (sorted((*path.glob("*.jsonl"), *path.glob("*/*.jsonl"))) if path.is_dir() else [path] for path in named)
@@ -57,26 +61,26 @@ def found(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
 
 
 def stored(root: str) -> list[Path]:
-    """Return the transcripts that hosts keep on this machine and that may be of a project, each where it is kept.
+    """Return the paths of transcripts that hosts keep on this machine and that may be of a project.
 
-    Of Codex and Copilot, which keep those of all projects together, only those that say that they began in it.
+    Codex and Copilot keep those of all projects together: theirs are included where their first line names the project.
     """
     home = Path.home()
     claude = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(home / ".claude")
-    found = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
+    kept = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
     shared = [
         *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),
         *(home / ".copilot/session-state").glob("*/events.jsonl"),
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
-    found += sorted(path for path in newest if _is_below(_began_in(path), root))
-    found += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
-    return found
+    kept += sorted(path for path in newest if _is_below(_began_in(path), root))
+    kept += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
+    return kept
 
 
 def _is_below(folder: str, root: str) -> bool:
-    """Tell whether a folder is the root, or below it."""
+    """Return whether a folder is the root, or below it."""
     return folder == root or folder.startswith(f"{root}/")
 
 
@@ -86,105 +90,89 @@ def _began_in(path: Path) -> str:
         if not path.is_file():
             return ""
         with path.open("rb") as file:
-            found = json.loads(file.readline(_LINE_BYTES_MAX))
+            first = json.loads(file.readline(_LINE_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return ""
-    told = record_in(found, "payload", "data")
-    return text_in(record_in(told, "context") or told, "cwd")
+    data = record_in(first, "payload", "data")
+    return text_in(record_in(data, "context") or data, "cwd")
 
 
 def _read_into(session: Session, file: BinaryIO, size: int) -> None:
-    told = blake2b(digest_size=8)
-    reader: _Reader | None = None
-    bad = 0
+    records = _records(session, file, size)
+    for record in records:
+        if host := _host_of(record):
+            session.host = host
+            for event in _READERS[host](session, chain([record], records)):
+                event.line = event.line or session.lines
+                if event.kind == "result":
+                    event.text = event.text[-_OK_CHARS_MAX:] if event.is_ok else event.text[-_FAILED_CHARS_MAX:]
+                session.events.append(event)
+    session.events.sort(key=lambda event: event.line)
+
+
+def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
+    """Yield the objects of the lines; the session gets their number, their digest, and how many could not be read."""
+    digest, bad = blake2b(digest_size=8), 0
     for line in _lines(session, file, size):
-        told.update(line)
+        digest.update(line)
         session.lines += 1
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
             bad += bool(line.strip())
             continue
-        if not isinstance(found, dict):
+        if isinstance(record, dict):
+            yield record
+        else:
             bad += 1
-            continue
-        if reader is None and (kind := _host_of(found)):
-            session.host, reader = kind, _READERS[kind]()
-        if reader is not None:
-            for event in reader.read(session, found):
-                _add(session, event)
-    if reader is not None:
-        for event in reader.rest():
-            _add(session, event)
-    session.events.sort(key=lambda event: event.line)
-    session.digest = told.hexdigest()
+    session.digest = digest.hexdigest()
     if bad:
         session.trouble = "; ".join(filter(None, [session.trouble, f"{bad:,} of its lines could not be read"]))
 
 
-def _add(session: Session, event: Event) -> None:
-    event.line = event.line or session.lines
-    if event.kind == "result":
-        event.text = event.text[-_OK_CHARS_MAX:] if event.is_ok else event.text[-_FAILED_CHARS_MAX:]
-    session.events.append(event)
-
-
 def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the whole lines, without the middle of a transcript that is too large, and without monstrous ones."""
+    """Yield the lines, without the middle of a transcript that is too large; a line that is too long becomes "?"."""
     skip_from, skip_to = (BYTES_MAX // 8, size - BYTES_MAX * 7 // 8) if size > BYTES_MAX else (size + 1, 0)
     if skip_to:
         session.trouble = f"{skip_to - skip_from:,} bytes in its middle are more than is read, and were passed over"
-    at = 0
     while line := file.readline(_LINE_BYTES_MAX):
-        at += len(line)
         if not line.endswith(b"\n") and len(line) == _LINE_BYTES_MAX:
             while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
-                at += len(rest)
-            at += len(rest)
-            line = b"?\n"  # too long to be anything but a file that was read into it
-        if at > skip_from and skip_to:
+                pass
+            line = b"?\n"  # some file was read into it
+        if skip_to and file.tell() > skip_from:
             file.seek(skip_to)
-            file.readline(_LINE_BYTES_MAX)  # the half of a line
-            at, skip_to = file.tell(), 0
+            file.readline(_LINE_BYTES_MAX)  # the second half of a line
+            skip_to = 0
         yield line
 
 
-# --- the hosts' forms -------------------------------------------------------------------------------------------------
+# --- the hosts' formats -----------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """A form of transcript: what a line tells of, and what is known only at the end."""
-
-    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
-        raise NotImplementedError
-
-    def rest(self) -> Iterable[Event]:
-        return ()
-
-
-class _Claude(_Reader):
-    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
+def _claude(session: Session, records: Iterable[Record]) -> Iterator[Event]:
+    for record in records:
         if not session.cwd:
-            session.id = text_in(told, "sessionId") or session.id
-            session.cwd = text_in(told, "cwd")
-        return transcripts.events_in(told)
+            session.id = text_in(record, "sessionId") or session.id
+            session.cwd = text_in(record, "cwd")
+        yield from transcripts.events_in(record)
 
 
-class _Codex(_Reader):
-    """Rollouts: ``event_msg`` has what was said, ``response_item`` what was called and how it ended."""
-
-    def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
-        payload, at = record_in(told, "payload"), text_in(told, "timestamp")
+def _codex(session: Session, records: Iterable[Record]) -> Iterator[Event]:
+    """Yield the events of rollouts: ``event_msg`` has the messages, ``response_item`` the calls and their output."""
+    for record in records:
+        payload, at = record_in(record, "payload"), text_in(record, "timestamp")
         kind = payload.get("type")
-        if told.get("type") == "session_meta":
+        if record.get("type") == "session_meta":
             session.id, session.cwd = text_in(payload, "id") or session.id, text_in(payload, "cwd")
-        elif told.get("type") == "event_msg":
+        elif record.get("type") == "event_msg":
             if kind == "item_completed" and (item := record_in(payload, "item")):
                 kind, payload = item.get("type"), item
+            message = text_in(payload, "message") or joined(payload.get("content"))
             if kind in ("UserMessage", "user_message"):
-                yield from _spoken("prompt", at, _said(payload))
+                yield from _message("prompt", at, message)
             elif kind in ("AgentMessage", "agent_message"):
-                yield from _spoken("said", at, _said(payload))
+                yield from _message("said", at, message)
             elif kind == "turn_aborted":
                 yield _event("stopped", at)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
@@ -194,16 +182,16 @@ class _Codex(_Reader):
             yield _result(at, text_in(payload, "call_id"), _output(payload.get("output")))
 
 
-class _Copilot(_Reader):
-    def read(self, session: Session, told: dict[str, Any]) -> Iterator[Event]:
-        data, kind, at = record_in(told, "data"), told.get("type"), text_in(told, "timestamp")
+def _copilot(session: Session, records: Iterable[Record]) -> Iterator[Event]:
+    for record in records:
+        data, kind, at = record_in(record, "data"), record.get("type"), text_in(record, "timestamp")
         if kind == "session.start":
             session.id = text_in(data, "sessionId") or session.id
             session.cwd = text_in(record_in(data, "context"), "cwd")
         elif kind == "user.message":
-            yield from _spoken("prompt", at, text_in(data, "content"))
+            yield from _message("prompt", at, text_in(data, "content"))
         elif kind == "assistant.message":
-            yield from _spoken("said", at, text_in(data, "content"))
+            yield from _message("said", at, text_in(data, "content"))
         elif kind == "tool.execution_start":
             yield _call(at, text_in(data, "toolCallId"), text_in(data, "toolName"), _given(data.get("arguments")))
         elif kind == "tool.execution_complete":
@@ -213,66 +201,61 @@ class _Copilot(_Reader):
             yield _result(at, text_in(data, "toolCallId"), text, is_error=is_error)
 
 
-class _Gemini(_Reader):
-    """A message is written again as it grows: the last one of an id holds, at the place of the first."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
-
-    def read(self, session: Session, told: dict[str, Any]) -> Iterable[Event]:
-        session.id = text_in(told, "sessionId") or session.id
-        if name := text_in(told, "id"):
-            line, _ = self._known.get(name, (session.lines, {}))
-            self._known[name] = (line, told)
-        return ()
-
-    def rest(self) -> Iterator[Event]:
-        for line, told in self._known.values():
-            for event in self._events(told):
-                event.line = line
-                yield event
-
-    def _events(self, told: dict[str, Any]) -> Iterator[Event]:
-        at, content = text_in(told, "timestamp"), told.get("content")
-        if told.get("type") == "user":
-            yield from _spoken("prompt", at, _HOOK_CONTEXT.sub("", joined(content)).strip())
-            return
-        yield from _spoken("said", at, joined(content))
-        calls = told.get("toolCalls")
-        for each in calls if isinstance(calls, list) else ():
-            if isinstance(each, dict):
-                name = text_in(each, "id")
-                yield _call(at, name, text_in(each, "name"), _given(each.get("args")))
-                status = each.get("status")
-                if status == "cancelled":
-                    yield _event("refused", at, name, is_ok=False)
-                elif each.get("result") is not None:
-                    text = _HOOK_CONTEXT.sub("", _answer(each["result"]))
-                    yield _result(at, name, text, is_error=status == "error")
+def _gemini(session: Session, records: Iterable[Record]) -> Iterator[Event]:
+    """Yield the events of the last record of each id, at the line of the first: a message is rewritten as it grows."""
+    messages: dict[str, tuple[int, Record]] = {}
+    for record in records:
+        session.id = text_in(record, "sessionId") or session.id
+        if name := text_in(record, "id"):
+            line, _ = messages.get(name, (session.lines, {}))
+            messages[name] = (line, record)
+    for line, record in messages.values():
+        for event in _gemini_events(record):
+            event.line = line
+            yield event
 
 
-def _host_of(told: dict[str, Any]) -> str:
-    """Return whose transcript a line is from; "" for one that does not tell."""
-    if isinstance(told.get("payload"), dict) and told.get("type") in ("session_meta", "response_item", "event_msg"):
+def _gemini_events(record: Record) -> Iterator[Event]:
+    at, content = text_in(record, "timestamp"), record.get("content")
+    if record.get("type") == "user":
+        yield from _message("prompt", at, _HOOK_CONTEXT.sub("", joined(content)).strip())
+        return
+    yield from _message("said", at, joined(content))
+    calls = record.get("toolCalls")
+    for call in calls if isinstance(calls, list) else ():
+        if not isinstance(call, dict):
+            continue
+        name, status = text_in(call, "id"), call.get("status")
+        yield _call(at, name, text_in(call, "name"), _given(call.get("args")))
+        if status == "cancelled":
+            yield _event("refused", at, name, is_ok=False)
+        elif call.get("result") is not None:
+            text = _HOOK_CONTEXT.sub("", _answer(call["result"]))
+            yield _result(at, name, text, is_error=status == "error")
+
+
+def _host_of(record: Record) -> str:
+    """Return whose transcript a record is from; "" where it may be anybody's."""
+    if isinstance(record.get("payload"), dict) and record.get("type") in ("session_meta", "response_item", "event_msg"):
         return payloads.CODEX
-    if "projectHash" in told:
+    if "projectHash" in record:
         return payloads.GEMINI
-    if isinstance(told.get("data"), dict) and "." in text_in(told, "type"):
+    if isinstance(record.get("data"), dict) and "." in text_in(record, "type"):
         return payloads.COPILOT
-    if isinstance(told.get("message"), dict) or "parentUuid" in told:
+    if isinstance(record.get("message"), dict) or "parentUuid" in record:
         return payloads.CLAUDE_CODE
     return ""
 
 
-_READERS: dict[str, Callable[[], _Reader]] = {
-    payloads.CLAUDE_CODE: _Claude,
-    payloads.CODEX: _Codex,
-    payloads.COPILOT: _Copilot,
-    payloads.GEMINI: _Gemini,
+_READERS: dict[str, Callable[[Session, Iterable[Record]], Iterator[Event]]] = {
+    payloads.CLAUDE_CODE: _claude,
+    payloads.CODEX: _codex,
+    payloads.COPILOT: _copilot,
+    payloads.GEMINI: _gemini,
 }
 
 
-# --- what they share --------------------------------------------------------------------------------------------------
+# --- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _event(kind: str, at: str, name: str = "", text: str = "", **more: Any) -> Event:
@@ -281,7 +264,7 @@ def _event(kind: str, at: str, name: str = "", text: str = "", **more: Any) -> E
     return event
 
 
-def _spoken(kind: str, at: str, text: str) -> Iterator[Event]:
+def _message(kind: str, at: str, text: str) -> Iterator[Event]:
     if text.strip() and not text.lstrip().startswith(_CODEX_FRAMES):
         yield _event(kind, at, "", text)
 
@@ -319,9 +302,9 @@ def _output(output: Any) -> str:
     text = output if isinstance(output, str) else joined(output)
     if text.startswith('{"output"'):
         try:
-            told = json.loads(text)
-            code = told.get("metadata", {}).get("exit_code", 0)
-            return f"Process exited with code {code}\n{told.get('output', '')}"
+            parsed = json.loads(text)
+            code = parsed.get("metadata", {}).get("exit_code", 0)
+            return f"Process exited with code {code}\n{parsed.get('output', '')}"
         except (ValueError, AttributeError, RecursionError):
             return text
     return text
@@ -330,7 +313,3 @@ def _output(output: Any) -> str:
 def _answer(result: Any) -> str:
     answers = (record_in(each, "functionResponse") for each in (result if isinstance(result, list) else ()))
     return "\n".join(filter(None, (text_in(record_in(each, "response"), "output", "error") for each in answers)))
-
-
-def _said(payload: dict[str, Any]) -> str:
-    return text_in(payload, "message") or joined(payload.get("content"))

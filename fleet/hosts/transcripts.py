@@ -1,8 +1,8 @@
-"""Reader of Claude Code's transcript: what a person refused, stopped and said, what was called, and how it ended.
+"""Reader of Claude Code's transcript: the prompts, refusals and interruptions of a person, the calls and their results.
 
-The client appends to it, one JSON object a line, while everybody reads: so the last line may be half there, and the
-next reading begins where this one ended. Another host's transcript, a damaged line, and types that nobody here knows
-hold no event. Standard library only. All of it is somebody else's text: whoever stores or shows it screens it.
+The client appends to it, one JSON object a line, while it is read: so the last line may be incomplete, and the next
+reading begins where this one ended. Another host's transcript, a damaged line, and unknown types hold no event.
+Standard library only. All of it is untrusted text, to be screened before it is stored or shown.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _BYTES_MAX = 16 * 1024 * 1024
-"""So much is read at once: a turn of hours. What lies before it is passed over, and said to be."""
+"""Limit of one reading: a turn of hours. What lies before it is left out, and ``trouble`` says so."""
 
 _ABOUT_CHARS_MAX = 300
 _LINE_BYTES_MAX = 4 * 1024 * 1024
@@ -33,7 +33,7 @@ _MARKS = (
     b"proposed a plan that was rejected by",
     b"[Request interrupted by ",
 )
-"""Without one of these in it, nobody refused or stopped anything: so are most turns, and need no parser."""
+"""A turn without any of these, as most are, holds no refusal and no interruption, and is not parsed."""
 
 _REFUSED = (
     r"(?:Error: |<tool_use_error>){0,2}"
@@ -53,8 +53,9 @@ class _Read:
 
     Attributes:
         data: whole lines.
-        begins: where they begin, in bytes.
-        trouble: why some of it, or all, was not read; "" where nothing is amiss.
+        begins: their offset.
+        ends: the offset behind them.
+        trouble: why some of it, or all, was not read; "" for none.
     """
 
     __slots__ = ("begins", "data", "ends", "trouble")
@@ -63,45 +64,45 @@ class _Read:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
 
     def has_objection(self) -> bool:
-        """Tell, without parsing, whether somebody may have refused or stopped something; in doubt, True."""
+        """Return, without parsing, whether a refusal or an interruption may be in it; in doubt, True."""
         return any(mark in self.data for mark in _MARKS)
 
     def events(self) -> Iterator[Event]:
-        """Yield what the lines tell of, in order. A line that cannot be read costs itself alone."""
-        at = self.begins
+        """Yield the events of the lines, in order. A line that cannot be parsed is left out."""
+        offset = self.begins
         for line in self.data.splitlines(keepends=True):
             if len(line) <= _LINE_BYTES_MAX:
-                yield from _events_of(line, at)
-            at += len(line)
+                yield from _events_of(line, offset)
+            offset += len(line)
 
 
 class Transcript:
-    """A session's transcript, read by hooks bit by bit: from the place that was noted last."""
+    """A session's transcript, read by hooks bit by bit: from the offset that was noted last."""
 
     def __init__(self, notes: local.SessionNotes, path: str) -> None:
         self._notes, self._path = notes, path
 
     def unread(self) -> _Read:
-        """Return what a session has not been heard of yet."""
+        """Return the part that was not read yet."""
         noted = self._noted()
         return _read(self._path, int(noted[-1].split()[1]) if noted else 0)
 
     def note(self, offset: int) -> None:
-        """Note where the next reading begins."""
+        """Note the offset of the next reading."""
         self._notes.add(f"read {offset}")
 
     def pass_over(self) -> None:
-        """Begin at the end in a session that has read none of it yet."""
+        """Begin at the end, where none of it was read yet."""
         if not self._noted():
             with suppress(OSError):
                 self.note(os.path.getsize(self._path))
 
     def _noted(self) -> list[str]:
-        return [word for word in self._notes.all() if word.startswith("read ")]
+        return [note for note in self._notes.all() if note.startswith("read ")]
 
 
 def folders(root: str, home: str) -> list[str]:
-    """Return where the client keeps its transcripts of a project: of its folder, and of the folders below it."""
+    """Return the folders in which the client keeps the transcripts of a project and of the folders below it."""
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
     try:
         with os.scandir(os.path.join(home, "projects")) as found:
@@ -137,7 +138,7 @@ def opened(path: str) -> "BinaryIO":
     """Return a transcript, open for reading.
 
     Raises:
-        OSError: it is not there, or no file: a pipe would keep whoever opens it waiting for its other end.
+        OSError: it is not there, or no plain file: opening a pipe would wait for its other end.
     """
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -148,35 +149,35 @@ def opened(path: str) -> "BinaryIO":
 
 def _events_of(line: bytes, offset: int) -> Iterator[Event]:
     try:
-        told = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return
-    if isinstance(told, dict):
-        yield from events_in(told, offset)
+    if isinstance(record, dict):
+        yield from events_in(record, offset)
 
 
-def events_in(told: dict[str, object], offset: int = 0) -> Iterator[Event]:
-    """Yield what one parsed line tells of."""
-    message = told.get("message")
-    if not isinstance(message, dict) or told.get("isMeta") is True or told.get("isCompactSummary") is True:
+def events_in(record: dict[str, object], offset: int = 0) -> Iterator[Event]:
+    """Yield the events of one parsed line."""
+    message = record.get("message")
+    if not isinstance(message, dict) or record.get("isMeta") is True or record.get("isCompactSummary") is True:
         return
-    at, name, content = text_in(told, "timestamp"), text_in(told, "uuid"), message.get("content")
+    at, name, content = text_in(record, "timestamp"), text_in(record, "uuid"), message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     is_agents = message.get("role") == "assistant"
     for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict) and (found := _event(block, is_agents=is_agents, name=name)) is not None:
-            if found.kind == "prompt" and told.get("isSidechain") is True:  # an agent wrote it, for a subagent
+        if isinstance(block, dict) and (event := _event(block, is_agents=is_agents, name=name)) is not None:
+            if event.kind == "prompt" and record.get("isSidechain") is True:  # an agent wrote it, for a subagent
                 continue
-            found.at, found.offset = at, offset
-            yield found
+            event.at, event.offset = at, offset
+            yield event
 
 
 def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | None:
     kind = block.get("type")
     if is_agents:
         if kind == "text":
-            said = text_in(block, "text")[-SAID_CHARS_MAX:]
-            return Event("said", name, said) if said.strip() else None
+            text = text_in(block, "text")[-SAID_CHARS_MAX:]
+            return Event("said", name, text) if text.strip() else None
         if kind != "tool_use":
             return None
         return Event("call", text_in(block, "id"), tool=text_in(block, "name"), about=about(block.get("input")))
@@ -195,14 +196,14 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
 
 def _words(refusal: str) -> str:
     """Return what the person said about a refused call, "" for nothing."""
-    found = re.match(_WITH_WORDS, refusal)
-    said = re.sub(_HINT, "", found["words"]).strip()[:SAID_CHARS_MAX] if found else ""
-    return "" if re.match(_NOT_THEIRS, said) else said
+    match = re.match(_WITH_WORDS, refusal)
+    words = re.sub(_HINT, "", match["words"]).strip()[:SAID_CHARS_MAX] if match else ""
+    return "" if re.match(_NOT_THEIRS, words) else words
 
 
 def about(given: object) -> str:
-    """Return the part of a call's input that says most, in one line."""
+    """Return the most telling field of a call's input, in one line."""
     if not isinstance(given, dict):
         return ""
-    said = text_in(given, *_SUBJECTS, *given)
-    return " ".join(said[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
+    subject = text_in(given, *_SUBJECTS, *given)
+    return " ".join(subject[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
