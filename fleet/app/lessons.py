@@ -29,7 +29,7 @@ class _Changed(NamedTuple):
 
     Attributes:
         pattern: the lesson.
-        others: ids of the other records that are one lesson with it, or changed with it.
+        others: ids of the other records merged with it, or changed with it.
         changed: id of the record that changed.
     """
 
@@ -38,23 +38,22 @@ class _Changed(NamedTuple):
     changed: str
 
     def as_found(self) -> dict[str, Any]:
-        """Return it as ``--json`` has it."""
-        lesson = self.pattern
-        named = {"id": lesson.id, "text": lesson.text, "seen": lesson.count("seen")}
-        return named | {"others": self.others, "changed": self.changed}
+        """Return the document that ``--json`` prints."""
+        lesson = {"id": self.pattern.id, "text": self.pattern.text, "seen": self.pattern.count("seen")}
+        return lesson | {"others": self.others, "changed": self.changed}
 
 
 class _Edited(NamedTuple):
     """Result of an edit.
 
     Attributes:
-        id: of the record.
+        id: the record's id.
         fields: each field's value, and when and by whom it was set.
         changed: the fields that changed, sorted.
-        secrets: kinds of secrets that were taken out.
+        secrets: kinds of secrets that were removed.
         twins: ids of other lessons that read like the new text.
         is_private: it was made private.
-        is_in_memory: the agent's memory has what changed as it was.
+        is_in_memory: the agent's memory has the text, or the right way, as it was before.
     """
 
     id: str
@@ -66,19 +65,19 @@ class _Edited(NamedTuple):
     is_in_memory: bool
 
 
-# --- it is read -----------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]]:
-    """Return the id of the record that was asked for, the lesson that it is a part of, and the other parts of that.
+    """Return the id of a record, the lesson that it belongs to, and the other records of that lesson.
 
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
-    asked = find(workspace, prefix)
-    members = _members(workspace, asked)
+    record = find(workspace, prefix)
+    members = _members(workspace, record)
     whole = merged(members)
-    return asked.id, whole, [each for each in members if each.id != whole.id]
+    return record.id, whole, [each for each in members if each.id != whole.id]
 
 
 def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
@@ -88,9 +87,9 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
         NoError: no discovery begins like that, or more than one.
     """
     entry = discoveries.find(workspace, prefix)
-    found: dict[str, Any] = msgspec.to_builtins(entry)
+    fields: dict[str, Any] = msgspec.to_builtins(entry)
     blank: dict[str, Any] = {"context": "", "solution": "", "confidence": "", "minutes": None, "tags": []}
-    return blank | found | {"retracted": entry.id in workspace.discoveries.retracted()}
+    return blank | fields | {"retracted": entry.id in workspace.discoveries.retracted()}
 
 
 def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
@@ -99,25 +98,25 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
     Raises:
         NoError: no entry begins like that, or more than one.
     """
-    found = {
+    entries = {
         bound.id: _correction(agent, bound)
         for agent in workspace.homes()
         for bound in counting.CountedLog(workspace, agent).read_log().bound()
         if bound.id.startswith(prefix)
     }
-    if len(found) != 1:
+    if len(entries) != 1:
         raise NoError(
-            f"{len(found) or 'no'} corrections here begin with {prefix[:40]!r}. `fleet learn --waiting --all` lists "
+            f"{len(entries) or 'no'} corrections here begin with {prefix[:40]!r}. `fleet learn --waiting --all` lists "
             "those that have no lesson"
         )
-    return next(iter(found.values()))
+    return next(iter(entries.values()))
 
 
 def _correction(agent: str, bound: Bound) -> dict[str, Any]:
-    entry, gone = bound.entry, bound.entry.is_undone
-    said = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "pattern", "source")}
-    lesson = bound.record.pattern if bound.record and not gone else ""
-    return {"id": bound.id, "agent": agent, **said, "undone": gone, "lesson": lesson}
+    entry, is_undone = bound.entry, bound.entry.is_undone
+    fields = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "pattern", "source")}
+    lesson = bound.record.pattern if bound.record and not is_undone else ""
+    return {"id": bound.id, "agent": agent, **fields, "undone": is_undone, "lesson": lesson}
 
 
 def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:
@@ -131,16 +130,16 @@ def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str,
 
 
 def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
-    """Return the records that are one lesson with this one, itself included."""
-    found = workspace.patterns.some(workspace.patterns.group(known.id))
-    return [known if each.id == known.id else each for each in found] or [known]
+    """Return the records merged with this one, itself included."""
+    group = workspace.patterns.some(workspace.patterns.group(known.id))
+    return [known if each.id == known.id else each for each in group] or [known]
 
 
-# --- it changes -----------------------------------------------------------------------------------------------------
+# --- changing -------------------------------------------------------------------------------------------------------
 
 
 def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
-    """Retire a lesson, with all records that it is merged with. Confirmations that are not known here survive it.
+    """Retire a lesson, with all records merged with it. Confirmations that are not known here survive it.
 
     Raises:
         NoError: there is no such lesson, or it is retired already.
@@ -174,8 +173,8 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
 def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
 ) -> _Changed:
-    """Make one edit to each record of a lesson that is (``is_in``) or is not present: it is while any of them is."""
-    # What the logs owe goes first: an add that is still owed must not undo this edit later.
+    """Edit each record of a lesson that is present (``is_in``) or is not; a lesson is while any of its records is."""
+    # The logs are counted first: an add that is still pending must not undo this edit later.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         members = _members(workspace, find(workspace, prefix))
@@ -186,11 +185,11 @@ def _edit_records(
         writer.write([change(writer.line(each), writer) for each in changing])
     from fleet.app.starting import Guards
 
-    Guards(workspace).make_ready()  # a hook reads what lies ready, and looks no lesson up
+    Guards(workspace).make_ready()  # a hook reads the prepared table and no database
     return _Changed(whole, [each for each in changing if each != whole.id], whole.id)
 
 
-def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> _Edited:
+def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]) -> _Edited:
     """Set fields of a lesson, each as ``field=value``.
 
     Raises:
@@ -198,11 +197,11 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
         RefusedError: beyond a limit.
         NoError: there is no such lesson.
     """
-    changes = [Change.parse(each) for each in said]
+    changes = [Change.parse(each) for each in assignments]
     for each in changes:
         if each.field == "trigger" and each.value:
             triggers.check(str(each.value), "changed")
-    # What the logs owe goes first: the stamp of this edit is then larger than all that was read.
+    # The logs are counted first: the stamp of this edit is then larger than all that was read.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         known = find(workspace, prefix)
@@ -228,7 +227,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, said: Sequence[str]) -> 
 
 
 def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
-    """Write the changes, and move the lesson where its scope says that it belongs."""
+    """Write the changes, and move the lesson to its scope's file."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
     scope = next((each.value for each in wanted if each.field == SCOPE), None)
     if scope is not None:
@@ -239,22 +238,20 @@ def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
 
 
 def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:
-    """Return the ids of other lessons that read like the new text: two records of one lesson, for a person to merge."""
-    said = next((str(change.value) for change in changes if change.field == "text"), "")
-    if not said:
+    """Return the ids of other lessons that read like the new text, for a person to merge."""
+    text = next((str(change.value) for change in changes if change.field == "text"), "")
+    if not text:
         return []
-    alike = {pattern_id(said), workspace.patterns.same_text(said)} - {pattern}
-    found = workspace.patterns.some(sorted(alike))
-    return [each.id for each in found if each.is_present and normalise(each.text) == normalise(said)]
+    alike = {pattern_id(text), workspace.patterns.same_text(text)} - {pattern}
+    twins = workspace.patterns.some(sorted(alike))
+    return [each.id for each in twins if each.is_present and normalise(each.text) == normalise(text)]
 
 
 def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _Changed:
-    """Make two lessons one, in the words of the first: both records are kept, their counts add up.
-
-    Unmerging the changed record undoes it.
+    """Merge two lessons into one with the first one's text: both records are kept, and their counts add up.
 
     Raises:
-        NoError: they are one lesson already; or they read alike and differ, and ``force`` is not set.
+        NoError: they are merged already; or they read alike and differ, and ``force`` is not set.
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
@@ -279,31 +276,31 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
 _WORDS = ("text", "correct")
 
 
-def _keep_words(writer: Writer, said: Pattern, id_: str) -> list[Field]:
-    """Have a merged lesson read as the one that was named first did; return what changed in the record that speaks."""
+def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:
+    """Give a merged lesson text and right way of the first one; return the fields that changed."""
     known = merged(_members(writer.workspace, find(writer.workspace, id_)))
     cut, line = writer.workspace.policy().cut, writer.line(known.id)
-    wanted = {each: said.fields[each] for each in _WORDS if said.fields.get(each)}
-    other = {each: value for each, value in wanted.items() if known.fields.get(each) != value}
-    writer.write([edits.set_field(line, each, other[each], writer.name, writer.tick(), cut) for each in other])
-    return [Field(known.id, each, known.fields.get(each), value) for each, value in other.items()]
+    wanted = {name: first.fields[name] for name in _WORDS if first.fields.get(name)}
+    changes = {name: value for name, value in wanted.items() if known.fields.get(name) != value}
+    writer.write([edits.set_field(line, name, changes[name], writer.name, writer.tick(), cut) for name in changes])
+    return [Field(known.id, name, known.fields.get(name), value) for name, value in changes.items()]
 
 
 def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
-    """Give each record its first words again that reads as another one that it was merged with."""
-    back: list[Field] = []
-    for each in parted:
-        twin = any(other.id != each.id and other.text == each.text for other in parted)
-        line = writer.line(each.id)
-        first = next((told for told in line.wordings() if pattern_id(str(told.get("text", ""))) == each.id), None)
-        if not twin or first is None or first["text"] == each.text:
+    """Set text and right way back to the first wording in each record that reads like another one of the merge."""
+    restored: list[Field] = []
+    for lesson in parted:
+        has_twin = any(other.id != lesson.id and other.text == lesson.text for other in parted)
+        line = writer.line(lesson.id)
+        first = next((each for each in line.wordings() if pattern_id(str(each.get("text", ""))) == lesson.id), None)
+        if not has_twin or first is None or first["text"] == lesson.text:
             continue
         for field in _WORDS:
-            if (value := first.get(field, "")) != each.fields.get(field, ""):
+            if (value := first.get(field, "")) != lesson.fields.get(field, ""):
                 cut = writer.workspace.policy().cut
                 writer.write([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
-                back.append(Field(each.id, field, each.fields.get(field), value))
-    return back
+                restored.append(Field(lesson.id, field, lesson.fields.get(field), value))
+    return restored
 
 
 def _check_alike(one: Pattern, other: Pattern) -> None:
@@ -317,9 +314,9 @@ def _check_alike(one: Pattern, other: Pattern) -> None:
 
 
 def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
-    """Undo a merge; either of the two ids will do. Returned is the lesson that the record is now.
+    """Undo a merge, named by either of the two ids; return the lesson that the record is now.
 
-    Here the two are not grouped by their words either: somebody said that they are two.
+    From now on the two are not grouped by their words either.
 
     Raises:
         NoError: it is not merged.
@@ -346,7 +343,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
-    """Note that a lesson helped whoever used it, or hurt; return it as it is known then."""
+    """Count that a lesson helped, or hurt; return the lesson with the count."""
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         line = writer.line(find(workspace, prefix).id)
@@ -358,7 +355,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
 
 
 def _history(known: Pattern) -> dict[str, dict[str, Any]]:
-    """Return each field's value, and when and by whom it was set; both are None for a field as first logged."""
+    """Return each field's value, and when and by whom it was edited, None for a field as first logged."""
     return {
         field: {
             "value": value,

@@ -1,4 +1,4 @@
-"""Discoveries: non-obvious findings, and the gate before them. Not routine fixes, and never secrets."""
+"""Discoveries: non-obvious findings, and the check before one is logged: no routine fix, and no secret."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from fleet.store.lines import DISCOVERIES
 from fleet.store.workspace import Workspace, Writer
 
 WAITING = "discoveries.jsonl"
-"""An agent's own file, of what it found while nobody could write here."""
+"""An agent's own file of the discoveries that nobody could write when they were made."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A discovery as it was told."""
+    """A discovery as it was reported, unscreened."""
 
     problem: str
     solution: str
@@ -30,24 +30,24 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """Discoveries of an agent: logged, kept until somebody may write, taken back."""
+    """Discoveries of an agent."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._agent = agent
 
-    def log(self, told: Finding) -> tuple[Discovery, bool]:
+    def log(self, finding: Finding) -> tuple[Discovery, bool]:
         """Log a discovery; return it, and whether it was new.
 
-        Where nobody may write it, for whatever is wrong elsewhere, it waits among the agent's own files.
+        Where a fault elsewhere keeps it from being written, it waits among the agent's own files.
 
         Raises:
             UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
-            RefusedError: it holds a secret, a text is too long, or it was taken back. Nothing is written.
+            RefusedError: it has a secret, a text is too long, or it was retracted. Nothing is written.
         """
-        _check(told)
-        texts = {name: Text.enter(name, getattr(told, name)) for name in ("problem", "solution", "context")}
-        tags = [Text.enter("tag", tag) for tag in told.tags]
+        _check(finding)
+        texts = {name: Text.enter(name, getattr(finding, name)) for name in ("problem", "solution", "context")}
+        tags = [Text.enter("tag", tag) for tag in finding.tags]
         if kinds := secrets_in([*texts.values(), *tags]):
             raise RefusedError(
                 f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
@@ -57,14 +57,14 @@ class Findings:
         if not problem or not solution:
             raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
         entry = Discovery(
-            id=discovery_id(told.type, context, problem, solution),
-            type=told.type,
+            id=discovery_id(finding.type, context, problem, solution),
+            type=finding.type,
             context=context,
             problem=problem,
             solution=solution,
             tags=tuple(tag.text for tag in tags if tag.text),
-            confidence=told.confidence,
-            minutes=told.minutes,
+            confidence=finding.confidence,
+            minutes=finding.minutes,
         )
         try:
             if self._workspace.is_guest(self._agent):
@@ -84,7 +84,7 @@ class Findings:
         return known, is_new
 
     def take_waiting(self) -> None:
-        """Log what waits among an agent's own files. Stopped half-way it is done again, and nothing counts twice."""
+        """Log the discoveries that wait among the agent's own files. After a crash it is done again."""
         path = self._waiting_file()
         if not self._workspace.files.read(path):
             return
@@ -100,7 +100,7 @@ class Findings:
             self._workspace.files.remove(path)
 
     def retract(self, prefix: str) -> Discovery:
-        """Take a discovery back, durable before this returns: nobody is shown it again, and its line stays.
+        """Retract a discovery, durable before this returns: its line stays, and nobody is shown it again.
 
         Raises:
             NoError: there is no such discovery, or it was taken back already.
@@ -114,7 +114,7 @@ class Findings:
         return entry
 
     def _keep_waiting(self, entry: Discovery, why: str) -> bool:
-        """Keep a discovery among the agent's own files until somebody may write here; tell whether it is new there."""
+        """Keep a discovery among the agent's own files; return whether it is new there."""
         path, line = self._waiting_file(), DISCOVERIES.encode(entry)
         with self._workspace.log_lock(self._agent):
             is_new = line not in self._workspace.files.read(path).split(b"\n")
@@ -129,26 +129,26 @@ class Findings:
 
 def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     found = writer.workspace.discoveries
-    if (known := found.get(entry.id)) or entry.id in found.retracted():  # what never left goes when it is taken back
+    if (known := found.get(entry.id)) or entry.id in found.retracted():  # a retraction deletes what was not sent yet
         return known or entry, False
     entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])
     return entry, True
 
 
-def _check(told: Finding) -> None:
-    if told.type not in TYPES:
-        raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {told.type[:40]!r}")
-    if told.confidence not in CONFIDENCES:
-        raise UsageError(f"--confidence must be one of {', '.join(CONFIDENCES)}, not {told.confidence[:40]!r}")
-    if told.minutes is not None and not 0 <= told.minutes <= 10_000_000:
+def _check(finding: Finding) -> None:
+    if finding.type not in TYPES:
+        raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {finding.type[:40]!r}")
+    if finding.confidence not in CONFIDENCES:
+        raise UsageError(f"--confidence must be one of {', '.join(CONFIDENCES)}, not {finding.confidence[:40]!r}")
+    if finding.minutes is not None and not 0 <= finding.minutes <= 10_000_000:
         raise UsageError("--minutes must be between 0 and 10,000,000")
-    if told.type == "workaround" and (told.minutes is None or told.minutes <= limits.WORKAROUND_MINUTES_MIN):
+    if finding.type == "workaround" and (finding.minutes is None or finding.minutes <= limits.WORKAROUND_MINUTES_MIN):
         raise UsageError(
             f"a workaround needs --minutes above {limits.WORKAROUND_MINUTES_MIN}: what took less to find is a routine "
             "fix, and would crowd out what the fleet needs to hear. Nothing was written"
         )
-    if len(told.tags) > limits.TAGS_MAX:
+    if len(finding.tags) > limits.TAGS_MAX:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
 
 

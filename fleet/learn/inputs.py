@@ -28,7 +28,7 @@ class Text(NamedTuple):
         """Return one field, screened: secrets become ``[REDACTED:kind]``, and without ``lines`` it becomes one line.
 
         Raises:
-            RefusedError: it is longer than a field may be. Nothing is ever cut silently.
+            RefusedError: it is longer than a field may be.
         """
         text = _UNREAD.sub(lambda found: found[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
         screened = screening.screen(text, home=str(Path.home())) if text else screening.Screened("", (), 0)
@@ -55,39 +55,39 @@ class Text(NamedTuple):
         return entered
 
     def is_story(self) -> bool:
-        """Tell a text that says what somebody did, and nothing that holds the next time."""
-        told = _telling()
+        """Return whether the text says what somebody did, and no rule for the next time."""
         words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", self.text).casefold())]
-        if told["rules"].intersection(words):
+        if _phrases()["rules"].intersection(words):
             return False
-        return _did(words) or _did_unspaced(self.text)
+        return _reports_deed(words) or _reports_deed_unspaced(self.text)
 
     def is_routine(self) -> bool:
-        """Tell a solution that anybody would have found, and that says nothing more."""
-        told = _telling()
-        said = " ".join(self.text.casefold().split()).rstrip(".!。！")
-        return len(said.split()) <= told["routine_words_max"] and said.startswith(tuple(told["routine"]))
+        """Return whether the text is nothing but a solution that anybody would have found."""
+        words = self.text.casefold().rstrip(".!。！ ").split()
+        return len(words) <= _phrases()["routine_words_max"] and " ".join(words).startswith(
+            tuple(_phrases()["routine"])
+        )
 
 
 def _has_words(text: str) -> bool:
-    """Tell whether a text says something, and is not marks alone."""
+    """Return whether a text has more than marks."""
     return bool(normalise(text).strip("*_`~#-=|<>[](){}.,;:!?'\" "))
 
 
 def secrets_in(entered: Iterable[Text]) -> tuple[str, ...]:
-    """Return the kinds of secrets that were taken out of several texts, sorted, each once."""
+    """Return the kinds of secrets that were removed from several texts, sorted, each once."""
     return tuple(sorted({kind for each in entered for kind in each.secrets}))
 
 
 STATES = ("candidate", "published")
-"""Values that ``state`` may be set to; out is no state but a remove."""
+"""Values that ``state`` may be set to; a retired lesson is removed, which is no state."""
 
 ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
-"""Names of fields as `fleet correct` has them, each with its name in a record."""
+"""Name in a record by name of the field in `fleet correct`."""
 KNOWN = frozenset(
     {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
 )
-"""Fields that mean something to fleet. Others come from newer versions, and can be changed where they are."""
+"""Fields that this version knows. Others come from newer versions, and can be changed where a lesson has them."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
     "id": "an id is computed once, from the first text, and never again",
@@ -98,15 +98,15 @@ _NAME = r"(?a)[a-z][a-z0-9_.-]*"
 
 
 class Change(NamedTuple):
-    """One field, its new value, and the kinds of secrets that were taken out of it."""
+    """One field, its new value, and the kinds of secrets that were removed from it."""
 
     field: str
     value: Any
     secrets: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, said: str) -> "Change":
-        """Read ``field=value``, screened and held to the limits.
+    def parse(cls, assignment: str) -> "Change":
+        """Parse ``field=value``, screened and within the limits.
 
         A value is text; ``importance`` is a number, and ``tags`` are words between commas.
 
@@ -114,10 +114,10 @@ class Change(NamedTuple):
             UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
             RefusedError: beyond a limit.
         """
-        field, equals, given = said.partition("=")
+        field, equals, given = assignment.partition("=")
         field = ALIASES.get(field.strip(), field.strip())
         if not equals or not field:
-            raise UsageError(f"--set takes field=value, not {said[:60]!r}. Nothing was changed")
+            raise UsageError(f"--set takes field=value, not {assignment[:60]!r}. Nothing was changed")
         _check_name(field)
         change = _tags(given) if field == "tags" else cls(field, *Text.enter(f"set {field}", given))
         change = change._replace(value=_importance(given)) if field == "importance" else change
@@ -129,10 +129,10 @@ class Change(NamedTuple):
         return change
 
     def check_known(self, known: Pattern) -> None:
-        """Check that the field means something, or is there already.
+        """Check that this version knows the field, or the lesson has it.
 
         Raises:
-            UsageError: it does not; the nearest that does is named.
+            UsageError: neither; the nearest known field is named.
         """
         if self.field in KNOWN or self.field in known.fields:
             return
@@ -141,7 +141,7 @@ class Change(NamedTuple):
         raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
 
     def differs(self, known: Pattern) -> bool:
-        """Tell whether it would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+        """Return whether it would change anything: compared as canonical bytes, ``1`` is not ``true``."""
         return self.field not in known.fields or canonical(known.fields[self.field]) != canonical(self.value)
 
 
@@ -181,41 +181,41 @@ def _check_meaning(change: Change) -> None:
         )
 
 
-# --- stories, and what anybody would have found -----------------------------------------------------------------------
+# --- stories and routine fixes ----------------------------------------------------------------------------------------
 
 _PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
 _CODE_SPAN = re.compile(r"`[^`]*`")
 _UNREAD = re.compile("[\udc80-\udcff]+")
-"""Bytes of the command line that are no text where it was called: UTF-8 in a plain C locale, or Latin-1."""
+"""Bytes of the command line that were not decoded: UTF-8 in a plain C locale, or Latin-1."""
 _FIRST_WORDS_MAX = 6
-"""So far into a text is looked for who did what."""
+"""Number of words at a text's beginning that are searched for who did what."""
 _ED_CHARS_MIN = 5
 
 
 @cache
-def _telling() -> dict[str, Any]:
+def _phrases() -> dict[str, Any]:
     """Return the content of ``data/telling.toml``, words as sets of them."""
     with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
         raw = tomllib.load(file)
-    return {name: frozenset(said.split()) if isinstance(said, str) else said for name, said in raw.items()}
+    return {name: frozenset(value.split()) if isinstance(value, str) else value for name, value in raw.items()}
 
 
-def _did(words: list[str]) -> bool:
-    """Tell whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
-    told = _telling()
-    telling = [word for word in words[:_FIRST_WORDS_MAX] if word not in told["between"]]
-    if not telling:
-        return False
-    first, second, *_ = [*telling, ""]
-    if first in told["tellers"]:
-        return second in told["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
-    return first in told["bare_pasts"] and second in told["objects"]
+def _reports_deed(words: list[str]) -> bool:
+    """Return whether the words begin with what somebody did: "I just used", or "Used the wrong"."""
+    phrases = _phrases()
+    first, second, *_ = [*(word for word in words[:_FIRST_WORDS_MAX] if word not in phrases["between"]), "", ""]
+    if first in phrases["tellers"]:
+        return second in phrases["pasts"] or (second.endswith("ed") and len(second) >= _ED_CHARS_MIN)
+    return first in phrases["bare_pasts"] and second in phrases["objects"]
 
 
-def _did_unspaced(text: str) -> bool:
+def _reports_deed_unspaced(text: str) -> bool:
     """Return the same for a language without blanks between words."""
-    told = _telling()
-    said = text.strip()
-    if not said.startswith(tuple(told["tellers_unspaced"])) or any(word in said for word in told["rules_unspaced"]):
+    phrases, text = _phrases(), text.strip()
+    if not text.startswith(tuple(phrases["tellers_unspaced"])):
         return False
-    return any(word in said for word in told["over_unspaced"])
+    return _has_any(text, phrases["over_unspaced"]) and not _has_any(text, phrases["rules_unspaced"])
+
+
+def _has_any(text: str, words: Iterable[str]) -> bool:
+    return any(word in text for word in words)
