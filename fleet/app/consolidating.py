@@ -437,7 +437,7 @@ def consolidate(
     if dry_run:
         plan, _ = _make_plan(workspace, days)
         return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
-    if not force and not (gates.is_time and gates.sessions >= consolidation.SESSIONS_MIN):
+    if not force and not gates.is_due:
         return Consolidated(gates)
     with _hold_lock(workspace, force=force) as changed:
         plan, diff = Plan({}, {}), ""

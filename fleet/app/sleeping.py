@@ -22,8 +22,8 @@ from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.reflect import consolidation, memory_md, records
 from fleet.reflect import inbox as waiting
+from fleet.reflect import memory_md, records
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
@@ -254,7 +254,7 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Merge the daily logs into topics, where the gates are open."""
     gates = consolidating.check(workspace, agent)
     # A lock that a crash left is no closed gate: the consolidation tells a dead holder from a living one.
-    if gates.trouble or not gates.is_time or gates.sessions < consolidation.SESSIONS_MIN:
+    if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     shown = consolidating.consolidate(workspace, agent, dry_run=True)
     plan = shown.plan

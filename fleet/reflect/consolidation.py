@@ -10,7 +10,6 @@ between the lines that people put there. A monolithic scratchpad is migrated to 
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -102,10 +101,10 @@ class Lock(NamedTuple):
         if found and found.keys().isdisjoint(_FIELDS):  # another tool's: it may be held, and nobody could tell
             return cls(trouble=f"has none of the fields {', '.join(_FIELDS)}")
         last, by, at = (found.get(name) for name in _FIELDS)
-        if last is not None and not _ms(last) and last not in (0, ""):
+        if last is not None and not dates.to_ms(last) and last not in (0, ""):
             return cls(trouble="tells no time of the last consolidation that can be read")
         holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
-        return cls(_ms(last), holder[:120], _ms(at))
+        return cls(dates.to_ms(last) or 0, holder[:120], dates.to_ms(at) or 0)
 
     @property
     def is_taken(self) -> bool:
@@ -124,17 +123,6 @@ class Lock(NamedTuple):
         """Return the bytes of the file."""
         fields = zip(_FIELDS, (self.last_ms or None, self.by or None, self.at_ms or None), strict=True)
         return json.dumps(dict(fields)).encode() + b"\n"
-
-
-def _ms(value: object) -> int:
-    """Return milliseconds since 1970 for a number of either unit, or a time as text; 0 for what is none."""
-    if isinstance(value, bool) or value is None:
-        return 0
-    if isinstance(value, int | float):
-        if not math.isfinite(value) or value <= 0:
-            return 0
-        return round(value * 1000) if value < 1e11 else round(min(value, 9e15))
-    return dates.to_ms(value) or 0
 
 
 class Gates(NamedTuple):
@@ -161,14 +149,14 @@ class Gates(NamedTuple):
         return cls(hours, len(sessions), holder, lock.trouble)
 
     @property
-    def is_time(self) -> bool:
-        """True where at least 24 hours have passed."""
-        return self.hours is None or self.hours >= HOURS_MIN
+    def is_due(self) -> bool:
+        """True where enough time has passed, with enough sessions."""
+        return (self.hours is None or self.hours >= HOURS_MIN) and self.sessions >= SESSIONS_MIN
 
     @property
     def is_open(self) -> bool:
-        """True where all three are."""
-        return not self.trouble and self.is_time and self.sessions >= SESSIONS_MIN and not self.holder
+        """True where all three are open."""
+        return not self.trouble and self.is_due and not self.holder
 
     def summary(self) -> str:
         """Return the three gates as one line."""

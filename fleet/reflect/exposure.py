@@ -1,14 +1,14 @@
-"""Exposures: which lesson was shown to which agent, in which session and when. A table of ``.fleet/local.db``.
+"""Exposures: the lessons shown to each agent, with session and time. A table of ``.fleet/local.db``.
 
-So a mistake that is made after its lesson was shown, a relapse, can be told from one made before, and what came before
-a promotion from what came after it. Exposures measure, they prove nothing: one that cannot be written is left out.
+They tell relapses, mistakes made after their lesson was shown, from other occurrences, and those before a promotion
+from those after it. Exposures measure, they prove nothing: one that cannot be written is left out.
 
-A row is a *span*: some showings of one lesson, from the first until the last of them. It begins as a single showing.
-Once its day is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's
-column (``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written
-again, and a G-Counter that gets the same total twice stays as it is. Spans that are months old are joined, never across
-the lesson's promotion as far as that is known: so a promotion that arrives from another machine, days late, still finds
-exact times. Only where one falls inside a joined span is the share before it unknown, and said to be.
+A row is a *span*: some showings of one lesson, from the first to the last. It begins as a single showing. Once its day
+is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's column
+(``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written again, which
+changes no G-Counter. Spans that are months old are merged, never across the lesson's promotion as far as that is known:
+so a promotion that arrives from another machine, days late, still finds exact times. Only where one falls inside a
+merged span is the share before it unknown.
 """
 
 import sqlite3
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 _DAY_MS = 86_400_000
 _SESSION_CHARS_MAX = 200
 _SEARCHES = " searches"
-"""Behind an agent's name in the table: what it found, which is counted apart from what it was shown."""
+"""Suffix of an agent's name in the table for lessons that it found, which are counted apart."""
 _HEX = frozenset("0123456789abcdef")
 
 
 class Exposure(NamedTuple):
-    """Showings of one lesson to the agents here: their number, and that until its promotion; None: not known."""
+    """Number of showings of one lesson to the agents here, and of those before its promotion; None: unknown."""
 
     shown: int
     before: int | None
 
 
 class _Span(NamedTuple):
-    """Showings of one lesson: from when until when, milliseconds since 1970, and how many."""
+    """Showings of one lesson: the first, the last (milliseconds since 1970), and their number."""
 
     first: int
     last: int
@@ -48,13 +48,13 @@ class _Span(NamedTuple):
 
 
 class Exposures:
-    """Table of what was shown to whom, in the local database."""
+    """Table of exposures in the local database."""
 
     def __init__(self, state: "Local") -> None:
         self._state = state
 
     def note(self, agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
-        """Note that these lessons were shown to an agent; return whether it was written down."""
+        """Note that these lessons were shown to an agent; return whether that was written."""
         named = session[:_SESSION_CHARS_MAX]
         rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
         if not rows or not agent:
@@ -66,9 +66,9 @@ class Exposures:
         return True
 
     def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
-        """Return how often each lesson was shown to these agents here, by pattern.
+        """Return the exposure of each lesson to these agents here, by pattern.
 
-        ``promoted``: returns when a pattern was promoted for the clan, milliseconds since 1970; None if it was not.
+        ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
         """
         found: dict[str, Exposure] = {}
         for agent in agents:
@@ -80,21 +80,21 @@ class Exposures:
         return found
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
-        """Return which lessons were shown to this agent here, in any session but one."""
+        """Return the ids of the lessons shown to this agent here, in any session but one."""
         query = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
         return {row[0] for row in _rows(self._state, query, agent, but, but)}
 
     def last_ms(self) -> int:
-        """Return when a lesson was shown to anybody here last, milliseconds since 1970; 0 for never."""
+        """Return the time of the last showing here, milliseconds since 1970; 0 for none."""
         found = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
         return int(found[0][0] or 0) if found else 0
 
     def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> bool:
-        """Note that these lessons were found by a search of an agent's: that is an access, and no showing."""
+        """Note that a search of an agent found these lessons: an access, but no showing."""
         return self.note(f"{agent}{_SEARCHES}", "", ids, now_ms)
 
     def accesses(self, agent: str) -> dict[str, tuple[int, int]]:
-        """Return how often each lesson was shown to this agent here or found by it, and when last (ms since 1970)."""
+        """Return the number of accesses of each lesson by this agent here, and the last one (ms since 1970)."""
         query = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
         return {row[0]: (row[1], row[2]) for row in _rows(self._state, query, agent, f"{agent}{_SEARCHES}")}
 
@@ -104,12 +104,9 @@ class Exposures:
         return bool(_rows(self._state, query, agent, _today(now_ms)))
 
     def roll_up(self, writer: "Writer") -> int:
-        """Count the showings of the days that are over in the replica's column; return how many lessons were written.
+        """Count the showings of past days in the replica's column; return the number of lessons written.
 
-        The caller holds the write lock.
-
-        Raises:
-            FleetError: what is missing is written the next time.
+        The caller holds the write lock. After an error the next call writes the rest.
         """
         from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
         from fleet.store.lines import PATTERNS
@@ -140,7 +137,7 @@ _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, num
 
 
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
-    """Return when each lesson was shown to this agent here, oldest first."""
+    """Return the spans of each lesson for this agent, oldest first."""
     found: dict[str, list[_Span]] = defaultdict(list)
     query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
     for pattern, first, last, number in _rows(state, query, agent):
@@ -149,7 +146,7 @@ def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
 
 
 def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
-    """Return how many showings there were until a point in time; None where a span lies on both sides of it."""
+    """Return the number of showings until a point in time; None where a span lies on both sides of it."""
     total = 0
     for each in spans:
         if each.last <= at_ms:
@@ -160,7 +157,7 @@ def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
 
 
 def promoted_ms(pattern: "Pattern | None") -> int | None:
-    """Return when a lesson was promoted for the clan; None if it was not, or nobody knows when."""
+    """Return the time of a lesson's promotion for the clan; None for none, or an unknown one."""
     if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
         return None
     return clock.unpack(pattern.edited["state"][0])[0]
@@ -169,7 +166,7 @@ def promoted_ms(pattern: "Pattern | None") -> int | None:
 def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
-    """Give whole days to a replica. Its total is never below the one in its column: this table may be younger."""
+    """Assign whole days to a replica. Its total is at least that of its column: this table may be younger."""
     query = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
     totals: dict[str, int] = {}
     for row, pattern, number in connection.execute(query, (agent, today)).fetchall():
@@ -185,9 +182,9 @@ def _count(
 def _compact(
     connection: sqlite3.Connection, agent: str, old_ms: int, lesson: "Callable[[str], Pattern | None]"
 ) -> None:
-    """Join what is old, one span before a lesson's promotion and one after it; forget what was not shown for longest.
+    """Merge spans that ended before ``old_ms`` (later, where the table is too large), and drop the oldest lessons.
 
-    ``old_ms``: what ended before it; later, where the table is too large.
+    One span remains before a lesson's promotion, and one after it.
     """
     forgotten = "SELECT pattern FROM exposure WHERE {} GROUP BY pattern ORDER BY max(last_ms) DESC LIMIT -1 OFFSET ?"
     written = "agent = ? AND said = 1"
@@ -210,7 +207,7 @@ def _compact(
 
 
 def _rows(state: "Local", query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Return the rows of a query; none where nothing was ever noted, or where nothing can be read."""
+    """Return the rows of a query; none without a readable table."""
     if not state.exists:
         return []
     try:
@@ -220,7 +217,7 @@ def _rows(state: "Local", query: str, *values: object) -> list[tuple[Any, ...]]:
 
 
 def _today(now_ms: int) -> int:
-    """Return the moment at which the day of ``now_ms`` began, UTC."""
+    """Return the beginning of the day of ``now_ms``, UTC."""
     return now_ms - now_ms % _DAY_MS
 
 

@@ -75,7 +75,7 @@ class Memory(NamedTuple):
         if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
             return cls._troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
         begin, end = opens[0], closes[0]
-        if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _opens_comment(text[:begin]):
+        if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _OPEN in _without_comments(text[:begin]):
             return cls._troubled(text, "has a fleet:hot mark inside code, or inside a comment")
         inner, rest = _line_end(text, begin), _line_end(text, end)
         rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
@@ -158,17 +158,6 @@ def hot(text: str) -> str:
     return "\n".join(rows).strip("\n") if has_text else ""
 
 
-def _opens_comment(text: str) -> bool:
-    """Return whether a comment begins in this text and does not end in it."""
-    at = 0
-    while (begin := text.find(_OPEN, at)) >= 0:
-        end = text.find(_CLOSE, begin + len(_OPEN))
-        if end < 0:
-            return True
-        at = end + len(_CLOSE)
-    return False
-
-
 def _without_comments(text: str) -> str:
     """Return the text without comments; one that never ends is none.
 
@@ -203,19 +192,13 @@ def _is_in_code(text: str) -> bool:
     """Return whether a code fence is open where this text ends."""
     fence = ""
     for row in text.split("\n"):
-        fence = _fence_after(fence, row)
+        if (mark := _FENCE.match(row)) is None:
+            continue
+        if not fence:
+            fence = mark[1]
+        elif mark[1].startswith(fence) and not row.strip(" \r\t").strip(fence[0]):
+            fence = ""
     return bool(fence)
-
-
-def _fence_after(fence: str, row: str) -> str:
-    """Return the code fence that is open behind a line, "" for none."""
-    found = _FENCE.match(row)
-    if found is None:
-        return fence
-    if not fence:
-        return found[1]
-    is_end = found[1].startswith(fence) and not row.strip(" \r\t").strip(fence[0])
-    return "" if is_end else fence
 
 
 def _place(text: str) -> int:
@@ -224,10 +207,10 @@ def _place(text: str) -> int:
     Never where a comment is open: the block's own marks would end it, and hide the text between from the agent.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
-    if (matter := re.compile(_FRONT_MATTER).match(text, top)) and not _opens_comment(matter[0]):
+    if (matter := re.compile(_FRONT_MATTER).match(text, top)) and _OPEN not in _without_comments(matter[0]):
         top = matter.end()
     title = re.compile(_TITLE).match(text, top)
-    return title.end() if title and not _opens_comment(text[: title.end()]) else top
+    return title.end() if title and _OPEN not in _without_comments(text[: title.end()]) else top
 
 
 def _inert(words: str) -> str:

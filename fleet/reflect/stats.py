@@ -1,7 +1,6 @@
-"""Figures of whether the fleet learns, and their plot: pure, from records and from what the logs counted.
+"""Statistics of whether the fleet learns, and their plot: pure, from records and from what the logs counted.
 
-Only what can be known is told. Counters bear no time, so when a lesson was shown and when its mistake was made again is
-known of the notes and logs on this machine alone.
+Counters have no times, so those of exposures and relapses are known for this machine alone.
 """
 
 from collections import defaultdict
@@ -16,26 +15,26 @@ from fleet.reflect.exposure import Exposure, promoted_ms
 from fleet.text.screening import counted, shortened
 
 SHOWN_MIN = 20
-"""A lesson that was shown less often cannot be said to have failed."""
+"""Showings from which on a lesson can be said to fail."""
 
 _DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
-_FIRST_MS = 946_684_800_000  # 2000: what is stamped earlier bears no date
+_FIRST_MS = 946_684_800_000  # 2000: an earlier stamp is no date
 _WEEKS_SHOWN = 16
 _LESSONS_SHOWN = 10
 _WIDTH_MIN = 40
-_COLUMNS_EACH_MAX = 3  # of one correction: three of them fill no screen
+_COLUMNS_EACH_MAX = 3
 _FRESH, _AGAIN = "█", "░"
 _FIGURES_CHARS = len("2026-W47  9999  100% relapses")
-_WEEKS_MAX = 520  # ten years: an entry that tells of an older time is not drawn out to it
+_WEEKS_MAX = 520  # ten years: an older date stretches no plot
 
 
 _Happened = tuple[str, int, bool]
-"""One correction that this machine counted: of which lesson, when, and whether the lesson had been shown before."""
+"""Correction that this machine counted: its lesson, its time, and whether the lesson had been shown before."""
 
 
 class _Rate(NamedTuple):
-    """Relapses over exposures in one stretch of time; None: not known."""
+    """Relapses over exposures in a period; None: unknown."""
 
     relapsed: int
     shown: int | None
@@ -46,7 +45,7 @@ class _Rate(NamedTuple):
         return self.relapsed / self.shown if self.shown else None
 
     def as_found(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as ``--json`` has it."""
         return {"relapsed": self.relapsed, "shown": self.shown, "rate": _rounded(self.value)}
 
     def __str__(self) -> str:
@@ -54,13 +53,12 @@ class _Rate(NamedTuple):
 
 
 class _Lesson(NamedTuple):
-    """One lesson that was ever shown or met again.
+    """Lesson that was shown or relapsed.
 
     Attributes:
         pattern: its record, a merged set as one.
-        published_ms: when it was promoted for the fleet; None if it was not, or nobody knows when.
-        before: here, until then; all of it where it was not promoted.
-        after: here, since then; None where it was not promoted.
+        published_ms: time of its promotion; None for none, or an unknown one.
+        before: the rate here until then, or of all times; ``after``: since then, None without a promotion.
         failing: why it does not work, or "".
     """
 
@@ -72,14 +70,14 @@ class _Lesson(NamedTuple):
 
     @property
     def whole(self) -> _Rate:
-        """The clan's relapses over exposures."""
+        """Relapses over exposures of the clan."""
         return _Rate(self.pattern.count("relapsed"), self.pattern.count("shown"))
 
     @property
     def never_helped(self) -> bool:
-        """True where it was shown often, helped nobody, and left its mistake as frequent as it was.
+        """True where it was shown often, helped nobody, and left its mistake as frequent as before.
 
-        One whose mistake was not made again is no such lesson: that is what help looks like from outside.
+        A lesson without relapses is none of these: that is what help looks like from outside.
         """
         relapsed, shown = self.whole
         if (shown or 0) < SHOWN_MIN or self.pattern.count("helped") or not relapsed:
@@ -88,7 +86,7 @@ class _Lesson(NamedTuple):
         return before is None or after is None or after >= before
 
     def as_found(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as ``--json`` has it."""
         pattern = self.pattern
         published = None if self.published_ms is None else clock.pack(self.published_ms)[:16] + "Z"
         return {
@@ -103,12 +101,12 @@ class _Lesson(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """Everything that ``fleet stats`` tells.
+    """Statistics of ``fleet stats``.
 
     Attributes:
         weeks: (ISO week, corrections, relapses among them), every week from the first to the last, UTC.
-        lessons: those that were shown or met again, most shown first.
-        hours: per promoted lesson, id to hours from its first correction anywhere to the fleet's memory.
+        lessons: those that were shown or relapsed, most shown first.
+        hours: from the first correction anywhere to the promotion, by id of the lesson.
         unfilled: corrections here whose lesson is not stated.
     """
 
@@ -118,7 +116,7 @@ class Stats(NamedTuple):
     unfilled: int
 
     def as_found(self) -> dict[str, Any]:
-        """Return what ``fleet stats --json`` prints.
+        """Return the output of ``fleet stats --json``.
 
         ``weeks``: list of ``week`` (ISO, UTC: ``2026-W47``), ``corrections``, ``relapses``, from the logs on this
         machine, no week left out. ``unfilled``: corrections here without a lesson. ``lessons``: list of ``id``,
@@ -146,7 +144,7 @@ class Stats(NamedTuple):
         }
 
     def render(self, width: int, readable: Callable[[object], str]) -> str:
-        """Return the text, several lines."""
+        """Return the statistics as text."""
         width = max(width, _WIDTH_MIN)
         parts = [
             _drawn_weeks(self.weeks, width),
@@ -171,10 +169,10 @@ def measure(
     members: Callable[[str], Iterable[str]] = lambda pattern_id: (pattern_id,),
     unfilled: int = 0,
 ) -> Stats:
-    """Return the figures.
+    """Return the statistics.
 
-    ``failing``: says why a lesson does not work, or "".
-    ``members``: the records that a lesson stands for.
+    ``failing``: returns why a lesson does not work, or "".
+    ``members``: returns the records of a lesson.
     """
     by_pattern: dict[str, list[_Happened]] = defaultdict(list)
     for each in happened:
@@ -208,7 +206,7 @@ def _rates(
     relapses = [at_ms for _, at_ms, is_relapse in mine if is_relapse]
     if pattern.state != "published":
         return _Rate(len(relapses), shown), None
-    if published_ms is None:  # published before it came here, nobody knows when
+    if published_ms is None:  # published before it came here, at an unknown time
         return _Rate(0, 0), _Rate(len(relapses), shown)
     before = sum(at_ms <= published_ms for at_ms in relapses)
     after = len(relapses) - before
@@ -219,7 +217,7 @@ def _rates(
 
 
 def _dated(ms: int | None) -> int | None:
-    """Return a wall time, None for one that is no date."""
+    """Return a wall time; None for an impossible one."""
     return ms if ms is not None and ms >= _FIRST_MS else None
 
 
@@ -238,7 +236,7 @@ def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
 
 
 def _monday(ms: int) -> int:
-    """Return the day, counted from 1970, on which the moment's week began: 1970 began on a Thursday."""
+    """Return the first day of the week of a time, counted from 1970, which began on a Thursday."""
     day = ms // _DAY_MS
     return day - (day + 3) % 7
 

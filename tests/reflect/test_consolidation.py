@@ -84,7 +84,7 @@ def test_three_gates_and_each_of_them_closes(project):
         ),
     )
     gates = project.check()
-    assert (gates.is_time, gates.sessions, gates.is_open) == (True, 5, False)
+    assert (gates.is_due, gates.sessions, gates.is_open) == (True, 5, False)
     project.write(
         LOCK, json.dumps({"last_consolidated_at": project.now_ms - 9 * DAY, "locked_by": None, "locked_at": None})
     )
