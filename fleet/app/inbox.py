@@ -119,9 +119,9 @@ def gather(workspace: Workspace) -> list[Entry]:
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
     gone = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
-    for each in gone:
-        if (handler := _handler(each.item)) is not None and handler.reject is not None and each.item.kind == "skill":
-            handler.reject(workspace, each)
+    for entry in gone:
+        if (handler := _handler(entry.item)) is not None and handler.reject is not None and entry.item.kind == "skill":
+            handler.reject(workspace, entry)
     return gone
 
 
@@ -159,9 +159,9 @@ def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iter
     open_ = {each.item.id: each for each in known}
     if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
         Inbox(workspace, agent).put_all(fresh)
-    for id_, each in open_.items():
+    for id_, entry in open_.items():
         if id_ not in wanted:
-            Inbox(workspace, each.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
+            Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
 
 
 def _of_pair(asked: Asked) -> Item:
@@ -278,9 +278,9 @@ def undo(workspace: Workspace, done: Decision) -> str:
     if done.run:
         back = undoing.undo(workspace, done.run)
         return "; ".join((*back.did, *back.left)) or "taken back"
-    for each in Inboxes(workspace).entries():
-        if each.item.id == done.id:
-            Inbox(workspace, each.agent).decide([Decision(id=done.id, outcome="reopened")])
+    for entry in Inboxes(workspace).entries():
+        if entry.item.id == done.id:
+            Inbox(workspace, entry.agent).decide([Decision(id=done.id, outcome="reopened")])
     return f"{done.id} waits again"
 
 

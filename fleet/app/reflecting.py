@@ -250,10 +250,10 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
 
 
 def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:
-    for each, text in left.items():
+    for id_, text in left.items():
         workspace.warn(
-            f"the clan retired {each}, so it left {agent}'s {FILE_NAME}: {text}. `fleet restore {each}`, then `fleet "
-            f"promote {each}`, keeps it for all; your own words under ## Notes stay for this agent"
+            f"the clan retired {id_}, so it left {agent}'s {FILE_NAME}: {text}. `fleet restore {id_}`, then `fleet "
+            f"promote {id_}`, keeps it for all; your own words under ## Notes stay for this agent"
         )
 
 

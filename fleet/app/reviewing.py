@@ -191,9 +191,9 @@ def _in_memories(
     left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
         rows = AgentMemory(workspace, agent).rows()
-        for each, row in rows.items():
-            if each in touched and reflecting.loses_ground(workspace, agent, *touched[each]):
-                (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, each, row))
+        for id_, row in rows.items():
+            if id_ in touched and reflecting.loses_ground(workspace, agent, *touched[id_]):
+                (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, id_, row))
     return tuple(left), tuple(kept)
 
 
@@ -307,9 +307,9 @@ class Waiting(NamedTuple):
 def waiting(workspace: Workspace) -> list[Waiting]:
     """Return the parts that are left out and not decided yet, those of blocked writers apart."""
     groups: dict[tuple[str, str], list[Held]] = {}
-    for each in workspace.trust.held():
-        if each.is_asked:
-            groups.setdefault((each.kind, each.group), []).append(each)
+    for part in workspace.trust.held():
+        if part.is_asked:
+            groups.setdefault((part.kind, part.group), []).append(part)
     blocked = workspace.policy().blocked
     found = [(_question(workspace, *name, parts), parts) for name, parts in sorted(groups.items())]
     return [
@@ -323,18 +323,18 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
     theirs = sorted({one.writer for one in parts})
-    for each in dict.fromkeys(one.id for one in parts):
-        line, found = workspace.patterns.line(each), workspace.discoveries.get(each)
+    for id_ in dict.fromkeys(one.id for one in parts):
+        line, found = workspace.patterns.line(id_), workspace.discoveries.get(id_)
         if found is not None and (gone := workspace.discoveries.get(found.retracts)):
             retires += 1
-            lessons.append((each, readable(gone.problem or gone.solution)))
+            lessons.append((id_, readable(gone.problem or gone.solution)))
         if line is None:
             continue
-        rest = {w: part for w, part in policy.withheld.get(each, {}).items() if w not in theirs}
-        now, then = fold(line, policy), fold(line, policy._replace(withheld={each: rest}))
+        rest = {w: part for w, part in policy.withheld.get(id_, {}).items() if w not in theirs}
+        now, then = fold(line, policy), fold(line, policy._replace(withheld={id_: rest}))
         retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
         changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
-        lessons.append((each, readable(now.text or then.text)))
+        lessons.append((id_, readable(now.text or then.text)))
     return Waiting(kind, group, theirs, lessons, retires, changes)
 
 
@@ -388,10 +388,10 @@ class Asked(NamedTuple):
     def rows(self) -> list[str]:
         """Return a line for each of the two: its text, author and count."""
         rows = []
-        for number, each in enumerate((self.one, self.other), 1):
-            parts = [Renderer().author(each.by), f"seen {each.count('seen'):,}", Renderer().edits(each)]
+        for number, lesson in enumerate((self.one, self.other), 1):
+            parts = [Renderer().author(lesson.by), f"seen {lesson.count('seen'):,}", Renderer().edits(lesson)]
             evidence = ", ".join(filter(None, parts))
-            rows.append(f"  {number}  {each.text}  ({evidence}; {each.id})")
+            rows.append(f"  {number}  {lesson.text}  ({evidence}; {lesson.id})")
         return rows
 
 

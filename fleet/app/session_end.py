@@ -359,19 +359,19 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
         return []
     root, done = os.fspath(workspace.root), list[Reflected]()
     mine = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
-    for each in mine or LocalFolder(root).due(settings.idle_min * 60_000):
-        if workspace.is_guest(each.agent):
+    for ended in mine or LocalFolder(root).due(settings.idle_min * 60_000):
+        if workspace.is_guest(ended.agent):
             continue
         try:
-            if not Path(each.path).is_file():
-                LocalFolder(root).forget_heard(each.session)
+            if not Path(ended.path).is_file():
+                LocalFolder(root).forget_heard(ended.session)
                 continue
-            came = reflect(workspace, each.agent, Path(each.path))
+            came = reflect(workspace, ended.agent, Path(ended.path))
             if not came.is_deferred:
-                LocalFolder(root).forget_heard(each.session)
+                LocalFolder(root).forget_heard(ended.session)
             done.append(came)
         except FleetError as why:
-            done.append(Reflected(each.session, why=str(why)))
+            done.append(Reflected(ended.session, why=str(why)))
     return done
 
 
@@ -430,11 +430,11 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
 
 def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> Iterator[Reflected]:
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
-    for each in waiting:
+    for old in waiting:
         try:
-            came = reflect(workspace, agent, each.path)
+            came = reflect(workspace, agent, old.path)
         except BusyError as why:
-            came = Reflected(each.session, why=str(why))
+            came = Reflected(old.session, why=str(why))
         yield came
         if came.is_deferred:
             return
@@ -444,8 +444,10 @@ def drawn(record: Record) -> list[tuple[int, str]]:
     """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone."""
     events = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
     texts = {each.line: each.text or each.about for each in events}
-    for each in objections(events)[0]:  # a refusal without words has those of the next prompt
-        step = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
-        texts[each.line] = f"{step}: {each.words}"
+    for objection in objections(events)[0]:  # a refusal without words has those of the next prompt
+        step = " ".join(
+            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
+        )
+        texts[objection.line] = f"{step}: {objection.words}"
     found = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
     return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in found[:_DRAWN_SHOWN_MAX]]

@@ -302,9 +302,9 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         left = ("which lessons enter a memory is told when it is done",)
         return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
     before = {each.id for each in Runs(workspace).listed()} if mutations else set()
-    for each, text in zip(mutations, texts, strict=True):
-        source = f"mutation {each.code} ({each.name}) {each.id}"
-        learning.correct(workspace, agent, Correction(each.failed, each.switch, text, source=source))
+    for mutation, text in zip(mutations, texts, strict=True):
+        source = f"mutation {mutation.code} ({mutation.name}) {mutation.id}"
+        learning.correct(workspace, agent, Correction(mutation.failed, mutation.switch, text, source=source))
     memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
     with Runs(workspace).recording(agent, "publish", memories) as draft:
         promoted = reflecting.promote_all(workspace)

@@ -223,26 +223,26 @@ class _Notebook:
         replicas, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
         waiting = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
         notes = []
-        for each in (*hidden.values(), *shared):
-            if not each.is_listed:
+        for lesson in (*hidden.values(), *shared):
+            if not lesson.is_listed:
                 continue
-            own, (times, last_ms) = self.own.get(each.id), accesses.get(each.id, (0, 0))
-            at_ms = clock.ms_of(each.at)
+            own, (times, last_ms) = self.own.get(lesson.id), accesses.get(lesson.id, (0, 0))
+            at_ms = clock.ms_of(lesson.at)
             # The age of a note with an impossible wall time is unknown.
-            may_change = 0 < at_ms < now_ms + _DAY_MS and each.state != edits.PUBLISHED
+            may_change = 0 < at_ms < now_ms + _DAY_MS and lesson.state != edits.PUBLISHED
             notes.append(
                 Note(
-                    each.id,
-                    each.text,
+                    lesson.id,
+                    lesson.text,
                     at_ms,
-                    importance=_importance(each, is_auto=each.id in auto),
-                    accesses=times + _elsewhere(each, agent, replicas),
+                    importance=_importance(lesson, is_auto=lesson.id in auto),
+                    accesses=times + _elsewhere(lesson, agent, replicas),
                     last_ms=last_ms,
-                    tags=tuple(each.tags),
-                    stage=self._stage(own, last_ms, at_ms, waits=each.id in waiting),
+                    tags=tuple(lesson.tags),
+                    stage=self._stage(own, last_ms, at_ms, waits=lesson.id in waiting),
                     merged=_merged(own),
-                    may_change=may_change and (each.id in hidden or each.loggers == {agent}),
-                    may_rest=may_change and each.id not in hot,
+                    may_change=may_change and (lesson.id in hidden or lesson.loggers == {agent}),
+                    may_rest=may_change and lesson.id not in hot,
                 )
             )
         return _with_sums(notes)
@@ -327,16 +327,16 @@ def _hash(text: str) -> str:
 
 def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Run:
     fields: list[Field] = []
-    for each in plan.changes:
-        if each.id in notebook.lines:
+    for change in plan.changes:
+        if change.id in notebook.lines:
             continue
-        before, after = each.before, each.after
-        if each.field == STAGE:
-            own = notebook.own.get(each.id)
+        before, after = change.before, change.after
+        if change.field == STAGE:
+            own = notebook.own.get(change.id)
             before = (own.value(STAGE) if own is not None else "") or None
-        elif each.field == MERGED_FROM:
+        elif change.field == MERGED_FROM:
             before = before or None
-        fields.append(Field(each.id, each.field, before, after))
+        fields.append(Field(change.id, change.field, before, after))
     pages = _memory_edits(workspace, agent, notebook, plan)
     return Runs(workspace).fresh(KIND, agent, plan.report.summary(), pages, fields)
 
@@ -345,13 +345,13 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
     archived: list[str] = []
-    for each in plan.changes:
-        line = notebook.lines.get(each.id)
+    for change in plan.changes:
+        line = notebook.lines.get(change.id)
         if line is None:
             continue
-        if each.field == "text":
-            rows[line.number] = rows[line.number].replace(line.text, str(each.after))
-        elif each.field == STAGE:
+        if change.field == "text":
+            rows[line.number] = rows[line.number].replace(line.text, str(change.after))
+        elif change.field == STAGE:
             archived.append(line.row.rstrip("\r"))
             rows[line.number] = "\0"
     after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
@@ -367,10 +367,10 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
         own = [(each.id, each.name, each.after) for each in run.fields if each.name in (STAGE, MERGED_FROM)]
         writer.set_own(own)
         cut, lines = workspace.policy().cut, []
-        for each in run.fields:
-            line = workspace.record(agent, each.id) if each.name not in (STAGE, MERGED_FROM) else None
+        for field in run.fields:
+            line = workspace.record(agent, field.id) if field.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
-                lines.append(edits.set_field(line, each.name, each.after, writer.name, writer.tick(), cut))
+                lines.append(edits.set_field(line, field.name, field.after, writer.name, writer.tick(), cut))
         writer.write(lines)
 
 

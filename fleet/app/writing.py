@@ -170,12 +170,12 @@ class Writing:
         logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
         if logged:
             yield Written(name="lessons", ids=logged, count=len(logged))
-        for each in run.edits:
-            name = _FILES.get(PurePosixPath(each.path).relative_to(self._workspace.own_path(self._agent)).parts[0], "")
-            if name and each.after is not None:
-                known = set((each.before or b"").splitlines())
-                fresh = [row for row in each.after.splitlines() if row.startswith(b"- ") and row not in known]
-                yield Written(name=name, ids=(each.path,), count=len(fresh) if name != "skill" else 1)
+        for edit in run.edits:
+            name = _FILES.get(PurePosixPath(edit.path).relative_to(self._workspace.own_path(self._agent)).parts[0], "")
+            if name and edit.after is not None:
+                known = set((edit.before or b"").splitlines())
+                fresh = [row for row in edit.after.splitlines() if row.startswith(b"- ") and row not in known]
+                yield Written(name=name, ids=(edit.path,), count=len(fresh) if name != "skill" else 1)
 
     def _apply(self, plan: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
         """Apply the edits of files as one run; return the plan that it was made of."""
@@ -269,19 +269,19 @@ class Writing:
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return the account, the fields of the run, and the ids that were first stated here."""
         ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
-        for each in planned:
+        for wanted in planned:
             try:
-                logged = self._log_lesson(each)
+                logged = self._log_lesson(wanted)
             except DiskError:
                 raise
             except FleetError as why:
-                error = error or f"{each.lesson.text[:80]!r} was not logged: {why}"
+                error = error or f"{wanted.lesson.text[:80]!r} was not logged: {why}"
                 continue
             if logged.is_echo:
-                skipped.append(f"{each.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
+                skipped.append(f"{wanted.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
                 continue
             ids.append(logged.id)
-            fields.append(Field(logged.entry or each.entry, "entry", None, logged.id))
+            fields.append(Field(logged.entry or wanted.entry, "entry", None, logged.id))
             fields.append(Field(logged.id, "seen", None, logged.seen))
             firsts += [logged.id] if logged.is_first else []
         self._note_origin(firsts)
@@ -329,9 +329,9 @@ class Writing:
         noted = memory_md.Notes(self._read(memory_md.FILE_NAME)).with_more(supported, self._day, self._agent)
         others, most = [each for each, why in whys.items() if why], memory_md.NOTES_A_SESSION_MAX
         room = most - len(noted.added)
-        for each in others[:room]:
-            body = {"what": "note", "note": each}
-            part.items.append(self._candidate(each, f"- {self._day}: {each}", body, [whys[each]]))
+        for note in others[:room]:
+            body = {"what": "note", "note": note}
+            part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [whys[note]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         if noted.added:
             part.edits.append(_edit(self._workspace, self._home(memory_md.FILE_NAME), noted.page))
@@ -384,12 +384,12 @@ class Writing:
         """Plan the notes about persons."""
         for peer, notes in self._reflection.user_model_updates.items():
             good = []
-            for each in notes:
-                if why := self._support.of_note(each):
-                    body, title = {"what": "person", "peer": peer, "note": each}, f"{peer}: {each}"
+            for note in notes:
+                if why := self._support.of_note(note):
+                    body, title = {"what": "person", "peer": peer, "note": note}, f"{peer}: {note}"
                     part.items.append(self._candidate(title, title, body, [why]))
                 else:
-                    good.append(each)
+                    good.append(note)
             part.updates |= {peer: tuple(good)} if good else {}
         after, added = memory_md.UserModel(self._read(memory_md.USER_MODEL)).with_observed(part.updates, self._day)
         if added:
@@ -485,11 +485,11 @@ def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
     quote = normalise(lesson.quote)
     if len(quote.split()) < _FLAGGED_WORDS_MIN:
         return "", False
-    for each in entries:
-        wrong = normalise(each.entry.wrong)
-        if each.entry.auto and wrong and (quote[:200] in wrong or wrong[:200] in quote):
-            is_stated = each.record is not None or bool(each.entry.pattern)
-            return ("" if is_stated else each.id), is_stated
+    for bound in entries:
+        wrong = normalise(bound.entry.wrong)
+        if bound.entry.auto and wrong and (quote[:200] in wrong or wrong[:200] in quote):
+            is_stated = bound.record is not None or bool(bound.entry.pattern)
+            return ("" if is_stated else bound.id), is_stated
     return "", False
 
 

@@ -97,15 +97,15 @@ class Clusters(NamedTuple):
         number = {each: at for at, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for each in alike([words[each] for each in ids], also, known=known):
-            pair = _Pair(ids[each.one], ids[each.other], each.score, each.differs)
+        for close in alike([words[id_] for id_ in ids], also, known=known):
+            pair = _Pair(ids[close.one], ids[close.other], close.score, close.differs)
             if pair.ids in apart:
                 continue
-            if each.is_turned:
+            if close.is_turned:
                 opposed.append(pair)
-            elif _say_the_same(each, cosines.get(pair.ids, 0.0)):
+            elif _say_the_same(close, cosines.get(pair.ids, 0.0)):
                 sure.append(pair)
-            elif not each.differs and (each.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
+            elif not close.differs and (close.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
                 likely.append(pair)
         groups = _complete_link(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
@@ -138,14 +138,14 @@ class Clusters(NamedTuple):
             opposites[other] = (*opposites.get(other, ()), one)
         groups = {each: group for group in self.groups for each in group}
         done, found = set[str](), list[Wordings]()
-        for each in lessons:
-            if each.id in done:
+        for lesson in lessons:
+            if lesson.id in done:
                 continue
-            known = (lookup(other) if other != each.id else each for other in groups.get(each.id, ()))
+            known = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in known if one is not None and one.is_listed), key=_rank)
             done |= {one.id for one in wordings}
-            against = dict.fromkeys(other for one in wordings or [each] for other in opposites.get(one.id, ()))
-            whole = self.spoken_for(wordings) if len(wordings) > 1 else each
+            against = dict.fromkeys(other for one in wordings or [lesson] for other in opposites.get(one.id, ()))
+            whole = self.spoken_for(wordings) if len(wordings) > 1 else lesson
             found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
         return found
 
@@ -295,8 +295,8 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
     if len(best) < LESSONS_MAX:
         return best
     found, grouped = dict[str, str](), patterns.groups()
-    for each in islice(own(), LESSONS_MAX // 2):
-        if (lesson := patterns.lesson(each) if each in grouped else patterns.get(each)) is not None:
+    for id_ in islice(own(), LESSONS_MAX // 2):
+        if (lesson := patterns.lesson(id_) if id_ in grouped else patterns.get(id_)) is not None:
             found[lesson.id] = lesson.text if lesson.is_listed and lesson.state != "retired" else ""
     some = list((found | best).items())[:LESSONS_MAX]
     return {each: text for each, text in some if text}
@@ -354,9 +354,9 @@ class Recurrence(NamedTuple):
         ``compared``: returns the part of a text that is compared.
         """
         places: dict[str, list[Statement]] = {}
-        for each in statements:
-            if _is_telling(text := _plain(compared(each.text))):
-                places.setdefault(text, []).append(each)
+        for statement in statements:
+            if _is_telling(text := _plain(compared(statement.text))):
+                places.setdefault(text, []).append(statement)
         by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
         newest = set(by_age[:TEXTS_MAX])
         anchors: dict[str, int] = {}
@@ -392,10 +392,10 @@ def _separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
     known = {each.session for each in statements if each.is_known}
     days = {each.at[:10] for each in statements if each.is_known}
     unnamed: dict[str, dict[str, set[str]]] = {}
-    for each in statements:
-        if not each.is_known and each.at[:10] not in days:
-            way = each.session.partition(" ")[0]
-            unnamed.setdefault(each.at[:10], {}).setdefault(way, set()).add(each.session)
+    for statement in statements:
+        if not statement.is_known and statement.at[:10] not in days:
+            way = statement.session.partition(" ")[0]
+            unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
     counted = known | {
         one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
     }

@@ -363,8 +363,8 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     # Where there is no room for all, topics of more sessions come first.
     rest = [each for path, each in known.items() if path not in pointed and not each.trouble]
     left_out = 0
-    for each in sorted(rest, key=lambda each: (-len(each.sessions), each.path)):
-        if not left_out and _has_room(wanted := _with_pointer(kept, each)):
+    for topic in sorted(rest, key=lambda topic: (-len(topic.sessions), topic.path)):
+        if not left_out and _has_room(wanted := _with_pointer(kept, topic)):
             kept = wanted
         else:
             left_out += 1
@@ -458,9 +458,9 @@ class Plan(NamedTuple):
 
         changed = _merged(known, numbered, matched, files)
         merged = tuple(known[path].title for path in changed)
-        for each in recurred:
-            if not each.is_directive:
-                path, text = Topic.fresh(each, {*files, *changed})
+        for recurrence in recurred:
+            if not recurrence.is_directive:
+                path, text = Topic.fresh(recurrence, {*files, *changed})
                 changed[path] = text
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}

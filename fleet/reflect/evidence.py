@@ -224,23 +224,19 @@ class Witnesses:
         head, (since, known) = self._workspace.tree.head(), self._known_pushers()
         if since and since == head:
             return known
-        news = self._pushers_since(since)
-        if news is None and since:
-            known, news = {}, self._pushers_since("")
-        if news is None:
+        for start in dict.fromkeys((since, "")):
+            with suppress(TreeGoneError):
+                if (news := self._workspace.tree.pushers(_FOLDER, start)) is not None:
+                    break
+            known = {}
+        else:
             return {}
-        for path, who in news.items():
+        for path, authors in news.items():
             if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
-                known[writer] = known.get(writer, set()) | who
-        by_writer = {writer: sorted(who) for writer, who in known.items()}
+                known[writer] = known.get(writer, set()) | authors
+        by_writer = {writer: sorted(authors) for writer, authors in known.items()}
         self._workspace.db.note(_PUSHERS, json.dumps([head, by_writer]))
         return known
-
-    def _pushers_since(self, since: str) -> dict[str, set[str]] | None:
-        """Return the committers of each file since a commit; None where the history does not continue it."""
-        with suppress(TreeGoneError):
-            return self._workspace.tree.pushers(_FOLDER, since)
-        return None
 
     def _known_pushers(self) -> tuple[str, dict[str, set[str]]]:
         """Return the commit that was read last, and the committers of each writer's file up to it."""

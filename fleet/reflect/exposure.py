@@ -148,10 +148,10 @@ def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
 def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
     """Return the number of showings until a point in time; None where a span lies on both sides of it."""
     total = 0
-    for each in spans:
-        if each.last <= at_ms:
-            total += each.number
-        elif each.first <= at_ms:
+    for span in spans:
+        if span.last <= at_ms:
+            total += span.number
+        elif span.first <= at_ms:
             return None
     return total
 

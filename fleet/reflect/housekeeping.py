@@ -282,12 +282,12 @@ class Plan(NamedTuple):
     def diff(self) -> list[str]:
         """Return the changes as the lines of a diff."""
         lines: list[str] = []
-        for each in self.changes:
-            if each.field == "text":
-                lines += [f"{each.sweep} {each.id}", f"- {each.before}", f"+ {each.after}"]
-            elif each.field == STAGE:
-                text = fitting(self.texts.get(each.id, ""), _SAID_CHARS)
-                lines.append(f"{each.sweep} {each.id} {each.before} -> {each.after}: {text} ({each.why})")
+        for change in self.changes:
+            if change.field == "text":
+                lines += [f"{change.sweep} {change.id}", f"- {change.before}", f"+ {change.after}"]
+            elif change.field == STAGE:
+                text = fitting(self.texts.get(change.id, ""), _SAID_CHARS)
+                lines.append(f"{change.sweep} {change.id} {change.before} -> {change.after}: {text} ({change.why})")
         return lines
 
 
@@ -319,12 +319,12 @@ class _Pass:
 
     def absolutize(self, zone: tzinfo | None, *, keep_words: bool) -> None:
         """Make relative dates absolute in the notes that may be changed."""
-        for each in [each for each in self.notes.values() if each.may_change]:
-            written = datetime.fromtimestamp(each.at_ms / 1000, UTC).astimezone(zone)
-            text = dates.absolutize(each.text, written, keep_words=keep_words)
-            if text != each.text:
-                self.changes.append(_Change(DATES, each.id, "text", each.text, text))
-                self.notes[each.id] = each._replace(text=text)
+        for note in [note for note in self.notes.values() if note.may_change]:
+            written = datetime.fromtimestamp(note.at_ms / 1000, UTC).astimezone(zone)
+            text = dates.absolutize(note.text, written, keep_words=keep_words)
+            if text != note.text:
+                self.changes.append(_Change(DATES, note.id, "text", note.text, text))
+                self.notes[note.id] = note._replace(text=text)
 
     def pairs(self, cosines: Cosines | None, apart: Collection[tuple[str, str]]) -> list[_Pair]:
         """Return the notes that are close, those of the newest first."""
@@ -335,11 +335,11 @@ class _Pass:
         by_meaning = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
         place = {each.id: at for at, each in enumerate(notes)}
         found = []
-        for each in close:
-            one, other = notes[each.one], notes[each.other]
+        for pair in close:
+            one, other = notes[pair.one], notes[pair.other]
             if (min(one.id, other.id), max(one.id, other.id)) not in apart:
                 first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
-                found.append(_Pair(first.id, second.id, by_meaning.get((each.one, each.other), 0.0), each))
+                found.append(_Pair(first.id, second.id, by_meaning.get((pair.one, pair.other), 0.0), pair))
         return sorted(found, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:
@@ -381,10 +381,10 @@ class _Pass:
 
     def archive(self, now_ms: int, archive_hours: float) -> None:
         """Archive the old, unimportant notes that were never accessed."""
-        for each in [each for each in self.notes.values() if each.may_rest and not each.accesses]:
-            age = (now_ms - each.at_ms) / _HOUR_MS
-            since = (now_ms - max(each.last_ms, each.at_ms)) / _HOUR_MS
-            matters = _effective_importance(each.importance, since, each.accesses)
+        for note in [note for note in self.notes.values() if note.may_rest and not note.accesses]:
+            age = (now_ms - note.at_ms) / _HOUR_MS
+            since = (now_ms - max(note.last_ms, note.at_ms)) / _HOUR_MS
+            matters = _effective_importance(note.importance, since, note.accesses)
             if age > archive_hours and matters < ARCHIVE_BELOW:
                 why = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
-                self._rest(ARCHIVE, each, Stage.ARCHIVED, why)
+                self._rest(ARCHIVE, note, Stage.ARCHIVED, why)

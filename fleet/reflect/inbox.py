@@ -168,12 +168,12 @@ class Inbox:
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
-            for each in items:
-                named = _with_id(self._workspace, self._agent, each)
+            for item in items:
+                named = _with_id(self._workspace, self._agent, item)
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
                     is_again = (
-                        like.is_pending and like.item.run == each.run != ""
+                        like.is_pending and like.item.run == item.run != ""
                     )  # a crash ended that run, and it goes on
                     done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                     continue
@@ -250,9 +250,9 @@ class Inboxes:
 
     def settle(self, kind: str, key: str, did: str) -> None:
         """Close the items of a key, since their subject was decided elsewhere."""
-        for each in self.waiting(kind):
-            if each.item.key == key:
-                Inbox(self._workspace, each.agent).decide([Decision(id=each.item.id, outcome="elsewhere", did=did)])
+        for entry in self.waiting(kind):
+            if entry.item.key == key:
+                Inbox(self._workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", did=did)])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
         """Follow a run that was taken back: its items are withdrawn, and those that it decided wait again.

@@ -64,22 +64,23 @@ class Memory(NamedTuple):
         eol = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
         if "\0" in text:
             return cls._troubled(text, "is no UTF-8 text")
-        marks = [(found.start(), _row_at(text, found.start())) for found in _MARK.finditer(text)]
+        marks = len(_MARK.findall(text))
         if not marks:
             at = _place(text)
             return cls(text[:at], "", (), "", text[at:], eol)
-        opens = [at for at, row in marks if row and _OPENS.fullmatch(row)]
-        closes = [at for at, row in marks if row and _CLOSES.fullmatch(row)]
-        if len(opens) + len(closes) < len(marks):
+        bom = _BOM if text.startswith(_BOM) else ""
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text.removeprefix(bom))
+        opens = [at for at, line in enumerate(lines) if _OPENS.fullmatch(line.rstrip("\r\n"))]
+        closes = [at for at, line in enumerate(lines) if _CLOSES.fullmatch(line.rstrip("\r\n"))]
+        if len(opens) + len(closes) < marks:
             return cls._troubled(text, "has a fleet:hot mark that does not stand alone on its line")
         if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
             return cls._troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
         begin, end = opens[0], closes[0]
-        if _is_in_code(text[:begin]) or _is_in_code(text[:end]) or _OPEN in _without_comments(text[:begin]):
+        head, block = bom + "".join(lines[:begin]), "".join(lines[begin:end])
+        if _is_in_code(head) or _is_in_code(head + block) or _OPEN in _without_comments(head):
             return cls._troubled(text, "has a fleet:hot mark inside code, or inside a comment")
-        inner, rest = _line_end(text, begin), _line_end(text, end)
-        rows = tuple(re.findall(r"[^\n]*\n", text[inner:end]))
-        return cls(text[:begin], text[begin:inner], rows, text[end:rest], text[rest:], eol)
+        return cls(head, lines[begin], tuple(lines[begin + 1 : end]), lines[end], "".join(lines[end + 1 :]), eol)
 
     @classmethod
     def _troubled(cls, text: str, why: str) -> "Memory":
@@ -175,17 +176,6 @@ def _without_comments(text: str) -> str:
             kept.append(text[at:begin] + " ")  # the text around it must not join into something new
             at = end
     return "".join(kept) + text[at:]
-
-
-def _row_at(text: str, at: int) -> str:
-    """Return the line that a mark begins, "" when something stands before it."""
-    if at and text[at - 1] != "\n" and text[:at] != _BOM:
-        return ""
-    return text[at : _line_end(text, at)].rstrip("\r\n")
-
-
-def _line_end(text: str, at: int) -> int:
-    return text.find("\n", at) + 1 or len(text)
 
 
 def _is_in_code(text: str) -> bool:

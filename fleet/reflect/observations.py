@@ -107,9 +107,9 @@ class Statement(NamedTuple):
     def observed(cls, found: Iterable[Row]) -> "list[Statement]":
         """Return the observations among the lines of a page, each with its session."""
         read: list[tuple[int, Statement]] = []
-        for each in found:
-            if (match := re.fullmatch(_LINE, each.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
-                by, text = Whose.named_on(each), match["text"].strip()
+        for row in found:
+            if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
+                by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
                 read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
         return _with_sessions(read)

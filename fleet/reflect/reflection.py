@@ -211,8 +211,8 @@ def _moment(value: Any) -> str | None:
 
 def _lessons(value: Any) -> Iterator[Lesson]:
     """Yield the lessons of a reflection that have words; as the seed has no such field, none of them rejects it."""
-    for each in value[:_LIST_MAX] if isinstance(value, list) else ():
-        fields = each if isinstance(each, dict) else {"text": each}  # a model's short form
+    for entry in value[:_LIST_MAX] if isinstance(value, list) else ():
+        fields = entry if isinstance(entry, dict) else {"text": entry}  # a model's short form
         given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
         texts = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
         if texts.get("text"):

@@ -144,22 +144,26 @@ def propose(sessions: Iterable[Session]) -> list[Proposal]:
     """Return the proposals of sessions, best first; one that several sessions have is there once, with its number."""
     found: dict[str, Proposal] = {}
     for session in sessions:
-        for each in (*_objected(session), *_failed(session), *_was_missing(session)):
-            key = normalise(each.text)
+        for proposal in (*_objected(session), *_failed(session), *_was_missing(session)):
+            key = normalise(proposal.text)
             known = found.get(key)
             if known is None:
-                found[key] = each
-            elif known.session != each.session:
-                found[key] = known._replace(times=known.times + each.times, worth=known.worth + 1)
+                found[key] = proposal
+            elif known.session != proposal.session:
+                found[key] = known._replace(times=known.times + proposal.times, worth=known.worth + 1)
     return sorted(found.values(), key=lambda each: (-each.worth, each.at, each.id))
 
 
 def _objected(session: Session) -> Iterator[Proposal]:
     objected = objections(session.events)[0]
-    for each in objected:
-        about = " ".join(filter(None, ["refused" if each.kind == "rejection" else "stopped", each.tool, each.about]))
-        theirs = unpasted(each.words)
-        yield Proposal.of(session.id, each.kind, theirs, about, each.at, _WORTH[each.kind], line=each.line)
+    for objection in objected:
+        about = " ".join(
+            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
+        )
+        theirs = unpasted(objection.words)
+        yield Proposal.of(
+            session.id, objection.kind, theirs, about, objection.at, _WORTH[objection.kind], line=objection.line
+        )
     known_texts = {each.words for each in objected}
     last = ""
     for event in session.events:

@@ -272,9 +272,9 @@ def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]
     if not shown:
         return []
     rows = ["Relapses over exposures: all, then here before > after promotion"]
-    for each in shown[:_LESSONS_SHOWN]:
-        here = str(each.before) + (f" > {each.after}" if each.after is not None else "")
-        rows.append(f"  {each.whole!s:>9}   {here:<19} {readable(each.pattern.text)}")
+    for lesson in shown[:_LESSONS_SHOWN]:
+        here = str(lesson.before) + (f" > {lesson.after}" if lesson.after is not None else "")
+        rows.append(f"  {lesson.whole!s:>9}   {here:<19} {readable(lesson.pattern.text)}")
     if len(shown) > _LESSONS_SHOWN:
         rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
     return rows
