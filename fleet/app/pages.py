@@ -1,7 +1,7 @@
-"""Use cases of pages: ``patterns.md`` here, under this machine's policy, and the pages that the branch holds.
+"""Use cases of pages: ``patterns.md`` here, under this machine's policy, and the pages of the branch.
 
-Those of the branch are made of its lines alone: whatever is installed, blocked or configured on a machine, the same
-tree gives the same pages. Their lessons are grouped by merges and by words, never by an embedding.
+The pages of the branch depend on its lines alone: the same tree gives the same pages, whatever is installed, blocked or
+configured on a machine. Their lessons are grouped by merges and by words, never by an embedding.
 """
 
 import json
@@ -36,44 +36,44 @@ from fleet.store.workspace import Workspace
 from fleet.text.similarity import Compared
 
 _SPARE = 2
-"""So many times the lessons of a page are looked at: behind the first wordings of clusters others move up."""
+"""Factor of lessons that are read for a page: clusters show as one lesson, so that others move up."""
 _BEST_MAX = _SPARE * limits.PAGE_LESSONS_MAX
 _NEWEST_MAX = 20
 _RENDERED = "page"
-"""Key of the note on what the page here was made of, and of its own hash: a person may have edited it since."""
+"""Key of the note with the hash of the page's inputs, and of the page itself: a person may have edited it since."""
 
 
 def rendered_page(workspace: Workspace) -> bytes:
-    """Return ``patterns.md`` as it reads here: the best lessons, and how many more there are."""
+    """Return ``patterns.md`` of this machine: the best lessons, and the number of others."""
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
     with workspace.snapshot():
         found = reflecting.current_clusters(workspace)
-        spare = sum(map(len, found.groups)) + 2 * len(found.opposed)  # so many at most stand under or apart from others
+        spare = sum(map(len, found.groups)) + 2 * len(found.opposed)  # at most so many are no item of the list
         best = patterns.best("sight", min(count + spare, _SPARE * count))
         inside = {each.id for each in best}
         more = (patterns.lesson(group[0]) for group in found.groups if inside.isdisjoint(group))
-        best += [each for each in more if each is not None]  # all wordings together may be among the best
+        best += [each for each in more if each is not None]  # a cluster as a whole may be among the best
         return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
 
 
 def write_page(workspace: Workspace) -> bool:
-    """Render ``patterns.md`` here where it is not that of this generation; tell whether it is another one now."""
+    """Render ``patterns.md`` here unless it is of this generation; return whether it changed."""
     file = workspace.clan / PAGE
     now, noted, data = _cache_key(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
     if noted != f"{now} {_hash(data)}":
         data = rendered_page(workspace)
     with workspace.locked():
-        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # gone where the folder was deleted
-        is_other = workspace.files.replace(file, data, is_durable=False)
-    if noted != (told := f"{now} {_hash(data)}"):
-        workspace.db.note(_RENDERED, told)
-    return is_other
+        workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # missing where the folder was deleted
+        has_changed = workspace.files.replace(file, data, is_durable=False)
+    if noted != (key := f"{now} {_hash(data)}"):
+        workspace.db.note(_RENDERED, key)
+    return has_changed
 
 
 def _cache_key(workspace: Workspace) -> str:
-    """Return the hash of what ``patterns.md`` is made of: a generation, and what is set and decided beside the rows."""
-    set_here = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
-    return _hash(json.dumps([Weighing(workspace).cache_key(), set_here]).encode())
+    """Return the hash of the inputs of ``patterns.md``: a generation, decisions and settings."""
+    settings = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
+    return _hash(json.dumps([Weighing(workspace).cache_key(), settings]).encode())
 
 
 def _hash(data: bytes) -> str:
@@ -89,12 +89,12 @@ def everything(workspace: Workspace) -> str:
 def _page(
     best: Sequence[Pattern],
     found: Clusters,
-    look: Callable[[str], Pattern | None],
+    lookup: Callable[[str], Pattern | None],
     total: int,
     members: Mapping[str, str],
     count: int,
 ) -> bytes:
-    shown, opposed = found.grouped(best, look), _opposed(found, look)
+    shown, opposed = found.grouped(best, lookup), _opposed(found, lookup)
     page = Pages(members).lessons(
         [each.lesson for each in shown],
         lessons_max=count,
@@ -106,12 +106,12 @@ def _page(
 
 
 def _inside(found: Clusters) -> int:
-    """Return how many wordings stand under others."""
+    """Return the number of wordings that are shown below others."""
     return sum(len(group) - 1 for group in found.groups)
 
 
-def _opposed(found: Clusters, look: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
-    pairs = ((look(one), look(other)) for one, other, *_ in found.opposed)
+def _opposed(found: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
+    pairs = ((lookup(one), lookup(other)) for one, other, *_ in found.opposed)
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
@@ -119,16 +119,16 @@ def _opposed(found: Clusters, look: Callable[[str], Pattern | None]) -> list[tup
 
 
 def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Files:
-    """Return the pages of a branch, made of its own files alone: ``read`` returns one, ``b""`` where nothing is.
+    """Return the pages of a branch, made of its files alone: ``read`` returns the file at a path, ``b""`` for none.
 
-    ``known``: how texts compare that were compared before.
+    ``known``: the results of earlier comparisons of texts.
     """
-    lessons, told = read(PATTERNS.edition), read(DISCOVERIES.edition)
-    if not lessons and not told:
+    lessons, log = read(PATTERNS.edition), read(DISCOVERIES.edition)
+    if not lessons and not log:
         return {}
     members = Members.parse(read(MEMBERS)).emoji
     clan = _Clan(lessons)
-    found = _discoveries(told)
+    found = _discoveries(log)
     best = {each.id: each for each in clan.best}
     words = {each.id: each.text for each in clan.best if each.state != "retired"}
     alike = Clusters.among(words, best.get, known=known)
@@ -136,7 +136,7 @@ def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Fi
     pages: Files = {}
     if lessons:
         pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
-    if told:
+    if log:
         pages[DISCOVERIES_PAGE] = Pages(members).discoveries(found).encode()
     opposed, shares = _opposed(alike, best.get), _shares(clan, found)
     pages[FRONT_PAGE] = Pages(members).front(clan.newest, found, shares, total=total, opposed=opposed).encode()
@@ -144,14 +144,14 @@ def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Fi
 
 
 class _Clan:
-    """Lessons of an edition, merged records as one. Holds few of them at a time.
+    """Summary of an edition's lessons, with merged records as one. Only a few lessons are in memory at a time.
 
     Attributes:
         best: the best lessons, twice as many as a page shows.
-        newest: those that were logged last, newest first.
-        total: how many are listed.
-        logged: agent to how many of them it logged.
-        last: agent to the newest stamp of the lessons that it logged first.
+        newest: the newest lessons, newest first.
+        total: number of listed lessons.
+        logged: number of lessons that an agent logged, by agent.
+        last: newest stamp of the lessons that an agent logged first, by agent.
     """
 
     def __init__(self, lessons: bytes) -> None:
@@ -160,13 +160,13 @@ class _Clan:
         self.last: dict[str, str] = {}
         self.best: list[Pattern] = []
         self.newest: list[Pattern] = []
-        for each in _whole(lessons):
+        for lesson in _listed(lessons):
             self.total += 1
-            self.logged.update(each.loggers)
-            agent = names.agent_of(each.by)
-            self.last[agent] = max(each.at, self.last.get(agent, ""))
-            self.best.append(each)
-            self.newest.append(each)
+            self.logged.update(lesson.loggers)
+            agent = names.agent_of(lesson.by)
+            self.last[agent] = max(lesson.at, self.last.get(agent, ""))
+            self.best.append(lesson)
+            self.newest.append(lesson)
             if len(self.best) > 4 * _BEST_MAX:
                 self._trim()
         self._trim()
@@ -176,42 +176,42 @@ class _Clan:
         self.newest = sorted(self.newest, key=lambda each: (each.at, each.id), reverse=True)[:_NEWEST_MAX]
 
 
-def _whole(lessons: bytes) -> Iterator[Pattern]:
-    """Yield the listed lessons of an edition, merged records as one: these are all that it holds."""
+def _listed(lessons: bytes) -> Iterator[Pattern]:
+    """Yield the listed lessons of an edition, merged records as one."""
     has_merged = b'"merged_into"' in lessons
     pointing = {each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {}
     sets = Merges(pointing).groups()
-    inside: dict[str, Pattern | None] = dict.fromkeys(member for group in sets for member in group)
-    for each in _folded(lessons):
-        if each.id in inside:
-            inside[each.id] = each
-        elif each.is_listed:
-            yield each
-    found = ([known for one in group if (known := inside[one])] for group in sets)
-    yield from (whole for here in found if here and (whole := merged(here)).is_listed)
+    members: dict[str, Pattern | None] = dict.fromkeys(member for group in sets for member in group)
+    for lesson in _folded(lessons):
+        if lesson.id in members:
+            members[lesson.id] = lesson
+        elif lesson.is_listed:
+            yield lesson
+    groups = ([known for member in group if (known := members[member])] for group in sets)
+    yield from (lesson for group in groups if group and (lesson := merged(group)).is_listed)
 
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
-    found = (entry for _, entry in Read().entries(PATTERNS, [lessons], ""))
-    records = (entry for entry in found if isinstance(entry, Line))
-    for _, parts in groupby(records, key=lambda record: record.id):  # a long one stands on several lines
+    entries = (entry for _, entry in Read().entries(PATTERNS, [lessons], ""))
+    lines = (entry for entry in entries if isinstance(entry, Line))
+    for _, parts in groupby(lines, key=lambda line: line.id):  # a long record is on several lines
         yield fold(reduce(codec.join, parts))
 
 
-def _discoveries(told: bytes) -> list[Discovery]:
-    """Return the discoveries of an edition that nobody retracted."""
-    found = [entry for _, entry in Read().entries(DISCOVERIES, [told], "") if isinstance(entry, Discovery)]
+def _discoveries(log: bytes) -> list[Discovery]:
+    """Return the discoveries of an edition that are not retracted."""
+    found = [entry for _, entry in Read().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
     retracted = {each.retracts for each in found}
     return [each for each in found if not each.retracts and each.id not in retracted]
 
 
 def _shares(clan: _Clan, discoveries: Sequence[Discovery]) -> dict[str, Share]:
     last = dict(clan.last)
-    told = Counter[str]()
-    for each in discoveries:
-        agent = names.agent_of(each.by)
-        told[agent] += 1
-        last[agent] = max(each.at, last.get(agent, ""))
-    agents = chain((agent for agent, number in clan.logged.items() if number > 0), told)
-    return {agent: Share(clan.logged[agent], told[agent], last.get(agent, "")) for agent in agents if agent}
+    counts = Counter[str]()
+    for discovery in discoveries:
+        agent = names.agent_of(discovery.by)
+        counts[agent] += 1
+        last[agent] = max(discovery.at, last.get(agent, ""))
+    agents = chain((agent for agent, number in clan.logged.items() if number > 0), counts)
+    return {agent: Share(clan.logged[agent], counts[agent], last.get(agent, "")) for agent in agents if agent}

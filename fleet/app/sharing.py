@@ -33,22 +33,22 @@ from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 
 _LEFT = "left"
-_LOOKED = "looked_for_secrets"
-"""Key of the generation and row up to which lessons were looked at for secrets, in the order in which they changed."""
-_LOOKED_AT_MAX = 1_000
-_REFUSED_TOLD, _TOLD_MAX = "refused_told", 2_000
-"""Key of the unreadable lines that a sync told, and how many of them are noted; those beyond are told each time."""
-_LEFT_TOLD, _LEFT_CHARS = 5, 60
+_SCREENED = "looked_for_secrets"
+"""Key of the generation and row up to which changed lessons were screened for secrets."""
+_SCREENED_MAX = 1_000
+_REPORTED, _REPORTED_MAX = "refused_told", 2_000
+"""Key of the unreadable lines that a sync has reported, and the limit of lines noted; others are reported each time."""
+_LEFT_SHOWN, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
-"""Beginning, before an address, of the key under which its user, password and query are kept, in ``local.db`` alone."""
+"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone."""
 
 
 class ConsentNeededError(UsageError):
-    """Nobody on this machine agreed to the remote yet.
+    """Error: nobody on this machine has agreed to the remote.
 
     Attributes:
         shown: the remote and its branch, without credentials.
-        origin: who named it.
+        origin: where it is named.
     """
 
     def __init__(self, shown: str, origin: str) -> None:
@@ -64,8 +64,8 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a sync, in numbers.
 
     Attributes:
-        remote: whom with, for people; "" for nobody.
-        why: why nothing was exchanged, where that is so.
+        remote: the remote, for people; "" for none.
+        why: the reason why nothing was exchanged; "" where something was.
         out: lines sent.
         patterns_in: patterns that are new or changed here.
         discoveries_in: discoveries that are new here.
@@ -73,14 +73,14 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
         held: records with an edit stamped beyond the cut.
         carried: lines of newer versions.
         refused: lines that could not be read.
-        refused_before: so many of them were told by an earlier sync: they are known.
-        lost: records of which the remote had lost something.
+        refused_before: those of them that an earlier sync has reported.
+        lost: records of which the remote had lost a part.
         edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
         promoted: lessons that entered a memory here.
-        put_back: files here that lacked lines which the clan's tree holds, and have them again.
+        put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
-        review: what waits for ``fleet review``, a line for each kind.
+        review: a line for each kind of question that waits for ``fleet review``.
     """
 
     remote: str = ""
@@ -103,7 +103,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """True where something was skipped or stays here: then nobody may say that all is in sync."""
+        """Whether something was skipped or stays here, so that not all is in sync."""
         news = self.refused - self.refused_before
         return bool(self.withheld or self.held or news or self.skipped or self.left_out)
 
@@ -112,14 +112,14 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> Synced:
-    """Bring this machine and the clan together, or, without a remote, this machine's files in order.
+    """Exchange lines with the clan, or, without a remote, bring the files here up to date.
 
-    With ``yes`` a person agrees to the remote. To compact writes editions whether they are due or not, and shards lose
-    what they cover.
+    ``yes``: a person agrees to the remote. ``compact``: editions are written even if none is due, and shards lose the
+    lines that they cover.
 
     Raises:
         ConsentNeededError: nobody agreed to the remote; nothing was sent.
-        FleetError: the exchange did not end well; nothing is lost.
+        FleetError: the exchange failed; nothing is lost.
     """
     _take_seat(workspace, agent)
     remote = Membership(workspace).remote(yes=yes)
@@ -128,9 +128,9 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
 
 
 def exchange(workspace: Workspace, agent: str) -> Synced:
-    """Exchange with the remote that somebody here agreed to, as a timer or a session's end does; never asks.
+    """Exchange with the remote that somebody here agreed to, as a timer or a session's end does; nobody is asked.
 
-    Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
+    Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
     """
     _take_seat(workspace, agent)
     remote, why = _remote_or_why(workspace)
@@ -141,9 +141,9 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
 
 
 def fetch(workspace: Workspace, agent: str) -> Synced:
-    """Take in what the clan has, from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
+    """Take in the clan's lines from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
 
-    Where there is none, or sharing is paused, nothing is done, and ``Synced.why`` says so.
+    Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
     """
     remote, why = _remote_or_why(workspace)
     if remote is None:
@@ -158,16 +158,16 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
         pages.write_page(workspace)
     return Synced(
         remote=remote.name,
-        patterns_in=sum(each.startswith("p-") for each in done.came),
-        discoveries_in=sum(each.startswith("d-") for each in done.came),
+        patterns_in=sum(each.startswith("p-") for each in done.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in done.changed_ids),
         put_back=tuple(done.put_back),
     )
 
 
 def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
-    """Return the remote that somebody here agreed to; None where nobody may be asked now, and why."""
-    if held := workspace.state.paused(workspace.wall()):
-        return None, f"sharing is paused {held}"
+    """Return the remote that somebody here agreed to, or None and the reason."""
+    if pause := workspace.state.paused(workspace.wall()):
+        return None, f"sharing is paused {pause}"
     try:
         return Membership(workspace).remote(), "no remote is named"
     except UsageError as unconfirmed:
@@ -175,9 +175,9 @@ def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
 
 
 def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Bring everything here up to date with what was written by hand, and with what came in. Nobody is asked.
+    """Bring everything here up to date with lines that came in or were written by hand. Nobody is asked.
 
-    Returns what was promoted into a memory here, and whether ``patterns.md`` is another one now.
+    Returns the lessons that entered a memory here, and whether ``patterns.md`` changed.
     """
     _take_seat(workspace, agent)
     return _settled(workspace), pages.write_page(workspace)
@@ -192,9 +192,9 @@ def synced(
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Synced:
-    """Exchange with one remote, or with nobody. The caller holds the workspace's sync lock, and has a replica.
+    """Exchange with one remote, or with none. The caller holds the workspace's sync lock, and has a replica.
 
-    The last three say how long to wait for others, how to wait, and how long an attempt went on.
+    ``rng``, ``sleep`` and ``monotonic`` serve the back-off between attempts.
     """
     done, promoted = Exchanged(), list[str]()
     if remote is None:
@@ -206,7 +206,7 @@ def synced(
             done = exchange.run(compact=compact)
         except FleetError as why:
             workspace.state.put(sync_failed=str(why))
-            counting.reconcile_all(workspace)  # our own words count, whatever became of the exchange
+            counting.reconcile_all(workspace)  # our own log counts, even if the exchange failed
             raise
         finally:
             for warning in remote.warnings:
@@ -217,23 +217,22 @@ def synced(
             warn_of_old_state(workspace, done.lost)
             evidence.Witnesses(workspace).look_up()
         pages.write_page(workspace)
-        return _told(workspace, remote, done, promoted)
+        return _result(workspace, remote, done, promoted)
 
 
-def _told(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str]) -> Synced:
-    """Return what came of an exchange, in numbers."""
+def _result(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str]) -> Synced:
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
         out=done.out,
-        patterns_in=sum(each.startswith("p-") for each in done.came),
-        discoveries_in=sum(each.startswith("d-") for each in done.came),
+        patterns_in=sum(each.startswith("p-") for each in done.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in done.changed_ids),
         withheld=done.withheld,
         held=len(workspace.db.future_ids()),
         carried=workspace.db.carried_count(),
-        # What went to quarantine on the way left its file: it was skipped all the same, and once.
+        # A line that went to quarantine has left its file: it counts once.
         refused=max(done.refused, workspace.db.refused_count()),
-        refused_before=_told_before(workspace, is_shared=remote is not None),
+        refused_before=_reported_before(workspace, is_shared=remote is not None),
         lost=len(done.lost),
         edition=done.edition,
         skipped=remote.skipped if remote is not None else 0,
@@ -244,25 +243,25 @@ def _told(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted
     )
 
 
-def _told_before(workspace: Workspace, *, is_shared: bool) -> int:
-    """Return how many unreadable lines an earlier sync told, and note those that this one tells.
+def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
+    """Return the number of unreadable lines that an earlier sync has reported, and note those of this one.
 
-    Who can write to the branch can put such a line there for good: it is told as skipped when it comes, and from then
-    on named as known, here and by ``fleet status``. With a remote one of ours leaves its file; without, it stands there
-    to be mended, and is told each time.
+    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, and then as
+    known, here and by ``fleet status``. With a remote, a line of ours leaves its file; without, it stays there to be
+    mended, and is reported each time.
     """
     here = [] if is_shared else workspace.replicas().replicas
     ours = {kind.shard(each.name) for kind in KINDS for each in here}
     found = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in ours]
-    told = "\n".join(found[:_TOLD_MAX])
-    before = workspace.state.get(_REFUSED_TOLD)
-    if told != before and not workspace.is_read_only:
-        workspace.state.put(**{_REFUSED_TOLD: told})
+    reported = "\n".join(found[:_REPORTED_MAX])
+    before = workspace.state.get(_REPORTED)
+    if reported != before and not workspace.is_read_only:
+        workspace.state.put(**{_REPORTED: reported})
     return len(set(found) & set(before.split("\n")))
 
 
 def _note_answer(workspace: Workspace, **when: str) -> None:
-    """Note that the remote answered; what lies ready says that it never did, the first time."""
+    """Note that the remote answered. The first time, the prepared session start is outdated: it says that none did."""
     if starting.is_unasked(workspace):
         starting.forget(workspace)
     workspace.state.put(sync_failed="", **when)
@@ -273,33 +272,33 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         promoted.extend(_settled(workspace))
         _drop_secrets(workspace)
 
-    def look(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
+    def inspect(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
 
     return Hooks(
         settle=settle,
-        look=look,
+        inspect=inspect,
         render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
     )
 
 
 def _drop_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that lines of the branch carried raw, for everybody, and say so.
+    """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
 
-    Looks at what changed since the last look, so many at a time: the sync after goes on where this one stopped.
+    Screens a limited number of changed lessons: the next sync continues where this one stopped.
     """
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
         return
-    generation, row = map(int, (workspace.state.get(_LOOKED) or "0 0").split(" ")[:2])
+    generation, row = map(int, (workspace.state.get(_SCREENED) or "0 0").split(" ")[:2])
     with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
         if generation > workspace.patterns.generation:
             generation, row = 0, 0  # the database is another one
-        came = workspace.patterns.changed_behind(generation, row, _LOOKED_AT_MAX)
-        dropped, last = Purge(workspace).secrets(writer, list(came))
-    if came:
-        workspace.state.put(**{_LOOKED: "{} {}".format(*came[last])})
+        changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
+        dropped, last = Purge(workspace).secrets(writer, list(changed))
+    if changed:
+        workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
     for pattern, kinds in dropped.items():
         workspace.warn(
             f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
@@ -309,13 +308,13 @@ def _drop_secrets(workspace: Workspace) -> None:
 
 
 def _settled(workspace: Workspace) -> list[str]:
-    """Count the logs, and let the memories here follow; return what was promoted."""
+    """Count the logs and update the memories here; return the texts of the promoted lessons."""
     restore.bring(workspace)
     counting.reconcile_all(workspace)
     _take_logs(workspace)
     for agent in workspace.agents_here():
         Findings(workspace, agent).take_waiting()
-    Embeddings(workspace).embed_new()  # what is compared for a promotion is compared by its meaning, too
+    Embeddings(workspace).embed_new()  # promotion compares lessons by their meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:
         try:
@@ -330,7 +329,7 @@ def _settled(workspace: Workspace) -> list[str]:
 
 
 def _take_logs(workspace: Workspace) -> None:
-    """Take in what people wrote into the logs here in another form; say what was taken of it, and what was not."""
+    """Take lessons that people wrote into the logs here in another form; warn of what was taken, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with Runs(workspace).recording(agent, "import") as draft:
             done = LogPage(workspace, agent).take()
@@ -342,14 +341,14 @@ def _take_logs(workspace: Workspace) -> None:
                 f"took {number} from {where} that are written there in another form; nothing there was changed"
             )
         left = done.left
-        for each in left[:_LEFT_TOLD]:
-            workspace.warn(f"not taken: {where}:{each.line}: {each.left}: {each.text[:_LEFT_CHARS]}")
-        if len(left) > _LEFT_TOLD:
-            workspace.warn(f"not taken: {len(left) - _LEFT_TOLD:,} more of {where}; `fleet status` names them")
+        for entry in left[:_LEFT_SHOWN]:
+            workspace.warn(f"not taken: {where}:{entry.line}: {entry.left}: {entry.text[:_LEFT_CHARS]}")
+        if len(left) > _LEFT_SHOWN:
+            workspace.warn(f"not taken: {len(left) - _LEFT_SHOWN:,} more of {where}; `fleet status` names them")
 
 
 def _take_seat(workspace: Workspace, agent: str) -> None:
-    """Give whoever syncs a replica, so that its log is settled; but for a job that only reads."""
+    """Give the agent that syncs a replica, so that its log is counted; not in a job that only reads."""
     if not workspace.is_read_only:
         with workspace.writing(agent):
             pass
@@ -365,9 +364,9 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 
 def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
-    """Write the joined files where nobody is asked: a small clan's are always whole. Shards stay as they are.
+    """Write editions where there is no remote, of a small clan or ``always``; return whether one changed.
 
-    They are not emptied, since no remote holds what they say: an edition that was never fetched covers nothing.
+    Shards keep their lines: an edition that was never fetched covers nothing.
     """
     is_written = False
     with workspace.locked():
@@ -378,11 +377,11 @@ def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
     return is_written
 
 
-# --- what would go out ----------------------------------------------------------------------------------------------
+# --- the outbox -----------------------------------------------------------------------------------------------------
 
 
 def dry_run(workspace: Workspace, agent: str) -> Outgoing:
-    """Return what a sync would send now, going by the tree as last fetched. Asks nobody."""
+    """Return the content that a sync would send now, relative to the tree as last fetched. Nobody is asked."""
     _take_seat(workspace, agent)
     _settled(workspace)
     with workspace.locked():
@@ -390,25 +389,25 @@ def dry_run(workspace: Workspace, agent: str) -> Outgoing:
 
 
 def waiting(workspace: Workspace) -> int:
-    """Return how many lines would go out now: those that were written while the last sync ran."""
+    """Return the number of lines that would go out now."""
     return Outbox(workspace).waiting().count
 
 
-# --- whom with ------------------------------------------------------------------------------------------------------
+# --- membership -----------------------------------------------------------------------------------------------------
 
 
 class Membership:
-    """Tie of a workspace to its clan: its remote, a person's yes to it, and as whom it is written there."""
+    """Membership of a workspace in its clan: the remote, a person's yes to it, and the author of its commits."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._state = workspace, workspace.state
 
     def remote(self, *, yes: bool = False) -> Remote | None:
-        """Return the clan's remote, once somebody here has agreed to it, or does with ``yes``; None without one.
+        """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
         Raises:
-            ConsentNeededError: nobody did.
-            BadRemote: the address or the branch is not one that git is handed.
+            ConsentNeededError: nobody has agreed.
+            UsageError: the address or the branch is not safe to hand to git.
         """
         share = self._workspace.config.share
         url = self._url()
@@ -437,24 +436,24 @@ class Membership:
         )
 
     def _author(self, url: str) -> Author:
-        """Return as whom to commit: who a person agreed to, or who the project names, and a word for this machine.
+        """Return the author of commits: whom the project names or a person agreed to, and the machine's pseudonym.
 
-        The word is another one in each clan. Signed is only under the name that a person agreed to.
+        The pseudonym differs from clan to clan. Commits are signed only where a person agreed to the name.
         """
-        told = f"{self._workspace.world.machine()} {Address(url).redacted}"
-        word = blake2b(told.encode(), digest_size=6, person=b"fleet").hexdigest()
+        seed = f"{self._workspace.world.machine()} {Address(url).redacted}"
+        machine = blake2b(seed.encode(), digest_size=6, person=b"fleet").hexdigest()
         agreed = next(iter(self._state.agreed(consent.AUTHOR)), "")
         return Author(
-            word,
+            machine,
             self._workspace.config.share.author or agreed,
             Repository(self._workspace.root).signing() if agreed else None,
         )
 
     def name_author(self, named: str) -> str:
-        """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return who it is.
+        """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return the author.
 
         Raises:
-            UsageError: it is none, or git knows no name and address here.
+            UsageError: the name is malformed, or git knows no name and address here.
         """
         wanted = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
         if named == "git" and not wanted:
@@ -475,7 +474,7 @@ class Membership:
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
             if known:
-                self._forget_tree()  # another clan answered, this one did not
+                self._forget_tree()  # it is another clan's
         self._state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
     def shown(self) -> str:
@@ -485,21 +484,21 @@ class Membership:
 
     def _url(self) -> str:
         if self._state.get(_LEFT) or not self._workspace.config.is_read:
-            return ""  # what the file names is not known, and no other place is offered instead
+            return ""  # the file may name a remote: the origin is no substitute
         return self._workspace.config.share.remote or Repository(self._workspace.root).origin() or ""
 
     def _consented(self, url: str) -> str:
-        """Return what is agreed to: an address, and its branch, since whoever names another has lessons go there."""
+        """Return the text that a person agrees to: the address, and the branch if it is not the default."""
         branch = self._workspace.config.share.branch
         return url if branch == config.Config().share.branch else f"{url} {branch}"
 
     def pause(self, minutes: int | None) -> Pause:
-        """Pause sharing, for so many minutes or until it is ended."""
+        """Pause sharing, for some minutes or until it is resumed."""
         until = "" if minutes is None else clock.shifted(self._workspace.wall(), minutes * 60_000)
         return self._state.pause(until)
 
     def what_stays(self) -> list[str]:
-        """Return what stays in the remote of a machine that leaves, and what it never sent there, in sentences.
+        """Return sentences on what stays in the remote of a machine that leaves, and what was never sent there.
 
         Raises:
             NoError: this machine is in no clan.
@@ -508,20 +507,20 @@ class Membership:
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
         who = ", ".join(self._sent_by()) or "nobody here"
-        said = [
+        sentences = [
             f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({who})",
             "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
             "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
         if number := waiting(self._workspace):
-            said.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
-        return said
+            sentences.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
+        return sentences
 
     def leave(self) -> list[str]:
-        """Forget the remote on this machine; return what was done, and how to come back.
+        """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        The consent goes first: whatever happens after that, nothing is sent. ``fleet.toml`` may be the project's, and
-        then it speaks for others as well: it is left alone.
+        The consent is withdrawn first: from then on nothing is sent. A ``fleet.toml`` in the project's git names the
+        remote for others as well, and is left alone.
         """
         share = self._workspace.config.share
         with _alone(self._workspace):
@@ -548,13 +547,13 @@ class Membership:
         return [done, "`fleet init --remote URL` comes back, and nothing counts twice", other]
 
     def _forget_tree(self) -> None:
-        """Forget what was fetched: whoever comes back, or joins another clan, reads the whole of it again."""
+        """Forget the fetched tree: after a return, or in another clan, all of it is read again."""
         with self._workspace.locked():
             self._workspace.take("")
         self._state.put(last_sync="", fetched="", pulled="")
 
     def _sent_by(self) -> list[str]:
-        """Return our replica ids that the fetched tree has a word of."""
+        """Return our replica ids that the fetched tree contains."""
         tree = self._workspace.tree
         ours = {replica.name for replica in self._workspace.replicas().replicas}
         found: set[str] = set()

@@ -1,8 +1,7 @@
 """A git branch as the clan's remote: plumbing on a bare repository of our own.
 
-No work tree, index, hook or filter is ever involved, and nobody's uncommitted work is in the way.
-A fetch is ``fetch`` and, only if the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both take a lock
-beside the repository, so that two processes of one machine do not meet inside it.
+No work tree, index, hook or filter is ever involved, so uncommitted work is left alone. A fetch is ``fetch`` and, if
+the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both lock the repository against other processes.
 """
 
 import re
@@ -32,16 +31,16 @@ _NAMED_MAX = 5
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Git's words for what went wrong; compiled when they are searched for.
+# Error messages of git, by what they mean; compiled when they are searched for.
 _RACE = (
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
 )
-# Trying again would not help: its disk, or a branch `fleet/x` where `fleet` should be.
+# A retry would not help: the server's disk, or a branch `fleet/x` where `fleet` should be.
 _NO_RACE = r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create"
 _REFUSAL = (
     r"(?i)remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
-    # Git's server dies of such a hook instead of answering; a newer one names hook and phase.
+    # git-receive-pack dies of such a hook instead of answering; a newer one names hook and phase.
     r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook"
 )
 _HUNG_UP = r"(?m)^.*(?:the remote end hung up|unexpected disconnect).*$\n?"
@@ -59,10 +58,10 @@ class GitRemote:
     Args:
         git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``Address.checked``.
-        mirror: the tree store of the same repository, where there is one: so that trees are listed once.
+        mirror: the tree store of the same repository, which shares its listings of trees; None for no store.
 
     Raises:
-        UsageError: the url or the branch is not one that we hand to git.
+        UsageError: the url or the branch is not safe to hand to git.
     """
 
     def __init__(
@@ -117,10 +116,10 @@ class GitRemote:
         with self._locked():
             try:
                 kept = self._copy.fit(on) if on and self._copy.is_malformed(on) else None
-                told = message or f"fleet: {counted(len(files), 'file')}"
-                commit = self._copy.commit(files, on, message=told, at_s=time.time(), author=self._author, kept=kept)
+                subject = message or f"fleet: {counted(len(files), 'file')}"
+                commit = self._copy.commit(files, on, message=subject, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
-                # Most often `on` is simply not here: the copy is newer than the mark. Either way a fetch mends it.
+                # Most often `on` is not here: the copy is newer than the mark. A fetch mends both.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:
                     self._rebuild(str(why))
                 return Moved("the state it builds on is not in the local copy")
@@ -138,12 +137,12 @@ class GitRemote:
                     self._warn_of_going_back(since, head)
             known, now = before or {}, self._copy.listing(head)
             news = {path: entry for path, entry in now.items() if known.get(path) != entry}
-            self._look_over(news)
-            self._warn_of(news, now)
+            self._hold_flooded(news)
+            self._warn_of_unread(news, now)
         return head
 
-    def _look_over(self, news: dict[str, Entry]) -> None:
-        """Look at how many lines each new file has, before anybody reads them one by one; note what is held."""
+    def _hold_flooded(self, news: dict[str, Entry]) -> None:
+        """Count the lines of each new file before any is parsed; hold the files that have too many."""
         files = tree.sort_entries(news, self._copy.held()).files
         wanted = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
         with self._copy.reading():
@@ -163,8 +162,8 @@ class GitRemote:
         elif not self._copy.is_ancestor(since, head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
 
-    def _warn_of(self, news: Container[str], now: dict[str, Entry]) -> None:
-        """Warn of what is new in a tree and is not read."""
+    def _warn_of_unread(self, news: Container[str], now: dict[str, Entry]) -> None:
+        """Warn of the new entries of a tree that are not read."""
         entries = tree.sort_entries(now, self._copy.held())
         parts = (entries.refused, entries.large, entries.held)
         refused, large, held = ([path for path in part if path in news] for part in parts)
@@ -177,8 +176,8 @@ class GitRemote:
             what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
             self.warnings.append(f"{self.name}: {path} {what} larger than {limit // 2**20} MiB: not read")
         if refused:
-            told = f"refused {len(refused)} tree entries that are no plain files: {_listed(refused)}"
-            self.warnings.append(f"{self.name}: {told}")
+            named = _listed(refused)
+            self.warnings.append(f"{self.name}: refused {len(refused)} tree entries that are no plain files: {named}")
 
     def _fetch_head(self) -> Mark:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""
@@ -204,7 +203,7 @@ class GitRemote:
         return self._run_remote(*words, is_checked=False).code == 0
 
     def _take_malformed(self, head: Mark) -> Mark:
-        """Note a head that git refused, and say who made it so; the next push puts a well-formed tree on top."""
+        """Note a head that git refused, and warn of it; the next push puts a well-formed tree on top."""
         self._copy.note_malformed(head)
         named = _listed([repr(path) for path in self._copy.unfit(head)])
         who = for_terminal(self._copy.committer(head))[:200]
@@ -216,9 +215,9 @@ class GitRemote:
         return head
 
     def _takes_other_hash(self, done: Done) -> bool:
-        """Make the local copy anew if the remote's objects are named by the other hash; tell whether that was so.
+        """Make the local copy anew if the remote's objects are named by the other hash; return whether they are.
 
-        The two have no object in common, so nothing is lost that the remote would know.
+        The two formats share no object, so the copy holds nothing of that remote's.
         """
         ours = self._copy.object_format()
         found = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
@@ -234,9 +233,9 @@ class GitRemote:
     def _send(self, commit: Mark, on: Mark) -> Mark | Moved:
         """Push the commit if the branch is exactly at ``on``.
 
-        The lease is a compare-and-swap that the far side checks again under its lock, for a branch that must not exist
-        yet as well. It forces nothing: the commit is a child of ``on``, so it can only ever go forward. A plain push
-        would also take a branch that was rewound or deleted since, and nobody would have been told.
+        The lease is a compare-and-swap that the far side checks under its lock, also where the branch must not exist
+        yet. It forces nothing: the commit is a child of ``on``, so the branch only moves forward. A plain push would
+        silently undo a rewind or a deletion.
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")
@@ -256,15 +255,15 @@ class GitRemote:
         if not verdict and self._takes_other_hash(done):
             return Moved("its objects are named by the other hash; the local copy is so from now on")
         if not verdict and re.search(_REFUSAL, done.err):
-            # That it hung up is how it said no.
+            # The server refuses by hanging up.
             raise self._refused(self._copy.reason(done._replace(err=re.sub(_HUNG_UP, "", done.err))))
         raise self._unavailable(self._copy.reason(done))
 
-    # --- troubles ---------------------------------------------------------------------------------------------------
+    # --- errors -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the local copy. Every trouble on the way becomes one that callers know."""
+        """Lock the local copy; turn every error of the block into ``RemoteUnavailable``."""
         try:
             with self._copy.locked():
                 yield
@@ -278,15 +277,15 @@ class GitRemote:
             raise self._unavailable(f"{self._copy.folder} cannot be used ({why.strerror})") from why
 
     def _rebuild(self, why: str) -> None:
-        """Only copies are in it: what waits to go out is in the shards."""
+        """Make the local copy anew. It holds only copies: what waits to go out is in the shards."""
         self.warnings.append(f"{self.name}: the local copy is fetched anew ({why})")
         self._copy.rebuild()
 
     def _run_remote(self, *arguments: str, is_checked: bool = True) -> Done:
-        """Run a command on the remote. A push then notes by itself in ``SEEN`` what it achieved."""
+        """Run a command on the remote. A successful push updates ``SEEN`` as well."""
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if self._url.is_local:
-            # Then its git is ours to feed as well: without, it holds a blob of half a gigabyte in memory.
+            # Its upload-pack then gets our limit too; without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
         return self._copy.run_remote(
@@ -305,7 +304,7 @@ class GitRemote:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    """Return the first of some paths, for a person."""
+    """Return the first of some paths as text, for a person."""
     more = ", ..." if len(paths) > _NAMED_MAX else ""
     return ", ".join(for_terminal(path)[:200] for path in paths[:_NAMED_MAX]) + more
 
@@ -313,7 +312,7 @@ def _listed(paths: Sequence[str]) -> str:
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 _ADDRESS_CHARS_MAX = 4096
-_BRANCH_BYTES_MAX = 200  # with ".lock" behind it, still a file name
+_BRANCH_BYTES_MAX = 200  # git appends ".lock" to it: still a file name
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HELPER = re.compile(r"[^/:\[]*::")
 _SCHEME = re.compile(r"([^/:]+)://(.*)", re.DOTALL)
@@ -362,7 +361,7 @@ class Address(str):
 
     @classmethod
     def typed(cls, url: str) -> "Address":
-        """Return a checked address as it is written down for others: a path names its folder, by no way around.
+        """Return a checked address as it is stored: a path has no ``..`` left.
 
         Raises:
             UsageError: as ``checked``.
@@ -378,7 +377,7 @@ class Address(str):
 
     @property
     def redacted(self) -> str:
-        """The address without what lets one in: user and password (over ssh the user stays), and the query."""
+        """The address with user and password (over ssh only the password), and the query, replaced by ``***``."""
         bare, mark, _ = self.partition("?")
         info = secret = _userinfo(bare)
         if info and bare.startswith("ssh://"):
@@ -390,7 +389,7 @@ class Address(str):
 
     @property
     def bare(self) -> str:
-        """The address as it may stand in a file for all: no user, password or query; over ssh, the user stays."""
+        """The address without user, password and query, as it may stand in a shared file; over ssh the user stays."""
         with_scheme = _SCHEME.fullmatch(self)
         if not with_scheme or with_scheme[1] == "file":
             return str(self)
@@ -404,7 +403,7 @@ class Address(str):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The parts of it that must never be shown, in each form in which git may repeat it."""
+        """The parts of the address that must never be shown, in each form in which git may print them."""
         info = _userinfo(self.partition("?")[0])
         user, _, password = info.partition(":")
         parts = {info, password} if self.startswith("ssh://") else {info, user, password}
@@ -426,7 +425,7 @@ def check_branch(name: str) -> str:
 
 
 def _userinfo(address: str) -> str:
-    """Return what stands before the host. A password may have a bare ``@`` or ``/`` in it, and still is one."""
+    """Return the part before the host. A password may contain a bare ``@`` or ``/``."""
     found = _USERINFO.match(address)
     if not found:
         return ""
@@ -439,7 +438,7 @@ def _userinfo(address: str) -> str:
     return first.rpartition("@")[0]
 
 
-# --- the repository around ------------------------------------------------------------------------------------------
+# --- the enclosing repository ---------------------------------------------------------------------------------------
 
 
 class Repository:
@@ -449,12 +448,9 @@ class Repository:
         self._folder = folder
 
     def origin(self) -> Address | None:
-        """Return the address that it calls ``origin``, or None.
-
-        A guess is no permission: it needs a person's yes before anything is sent there.
-        """
+        """Return the address of its ``origin``, or None. It is a guess, and needs a person's yes."""
         with suppress(UsageError):
-            # Unlike `config --get`, this applies the abbreviations of its own configuration. It asks nobody.
+            # Unlike `config --get`, this applies url.<base>.insteadOf. It connects to no remote.
             url = git.output(self._folder, "ls-remote", "--get-url", "origin")
             if not url or url == "origin":
                 return None
@@ -466,17 +462,17 @@ class Repository:
         return None
 
     def identity(self) -> str:
-        """Return ``Name <address>`` as git is set to here, "" where it is not."""
+        """Return ``Name <address>`` from git's configuration, "" where it is not set."""
         name, email = (git.output(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
         found = f"{name} <{email}>"
         return found if Author(identity=found).is_named else ""
 
     def signing(self) -> tuple[str, ...] | None:
-        """Return the settings with which git is set to sign commits here, None where it is not.
+        """Return the settings with which git signs commits here; None where it does not.
 
-        A program that signs is taken from a person's own configuration alone: a folder's may come from anywhere.
+        The program that signs is never one of them: the folder's configuration may come from anywhere.
         """
         if git.output(self._folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
             return None
-        told = ((key, git.output(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
-        return tuple(f"{key}={value}" for key, value in told if value)
+        values = ((key, git.output(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+        return tuple(f"{key}={value}" for key, value in values if value)

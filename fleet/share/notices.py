@@ -1,8 +1,8 @@
-"""Notices: short messages to whoever is responsible for the agents, over whatever the configuration names.
+"""Notices: short messages to the person responsible for the agents, over the channels that the configuration names.
 
-A notice never fails what it tells of: a way that does not
-answer is a warning. The log is for programs, such as a dashboard: a JSON line each, on this machine alone. A webhook
-gets Slack's incoming format, and only where somebody on this machine agreed to its very address.
+A channel that fails is a warning, and stops nothing. The log is for programs, such as a dashboard: one JSON line for a
+notice, on this machine alone. A webhook gets Slack's incoming format, and only where somebody on this machine agreed to
+its address.
 """
 
 import html
@@ -35,7 +35,7 @@ class Notice(NamedTuple):
         event: what happened, as programs name it, such as ``reflection.complete``.
         title: a few words.
         text: a sentence or two.
-        data: what programs are told beside it.
+        data: further fields for programs.
     """
 
     event: str
@@ -45,7 +45,7 @@ class Notice(NamedTuple):
 
 
 class Notices:
-    """The ways that a workspace's configuration names."""
+    """The channels that a workspace's configuration names."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -53,26 +53,27 @@ class Notices:
         self._url = self._settings.webhook or consent.variable(self._settings.webhook_env)
 
     def send(self, notice: Notice) -> None:
-        """Send a notice over every way that is on. What goes wrong is a warning."""
+        """Send a notice over every channel that is on. A failure is a warning."""
         clean = notice._replace(title=_clean(notice.title), text=_clean(notice.text))
-        ways = {"log": self._log, "terminal": self._terminal, "desktop": self._desktop, "webhook": self._webhook}
-        for way, act in ways.items():
+        channels = {"log": self._log, "terminal": self._terminal, "desktop": self._desktop, "webhook": self._webhook}
+        for channel, send in channels.items():
             try:
-                act(clean)
+                send(clean)
             except (FleetError, OSError, ValueError, subprocess.SubprocessError) as why:
-                told = f"the {way} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it"
-                self._workspace.warn(told)
+                self._workspace.warn(
+                    f"the {channel} was not told of {notice.event}: {redact(str(why))}. Nothing else depends on it"
+                )
 
     def unagreed(self) -> str:
-        """Return the host of the webhook that is named and that nobody on this machine agreed to; "" for none."""
+        """Return the host of the configured webhook if nobody on this machine agreed to it; "" otherwise."""
         is_open = self._url and not self._workspace.state.agrees(consent.WEBHOOK, self._url)
         return urlsplit(self._url).hostname or self._url[:40] if is_open else ""
 
     def agree(self) -> None:
-        """Note a person's yes to the webhook that is named, in place of any other.
+        """Note a person's yes to the configured webhook, in place of any other.
 
         Raises:
-            UsageError: messages may not go there.
+            UsageError: the address is not allowed.
         """
         url = consent.Endpoint(self._url).check()
         self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
@@ -84,7 +85,7 @@ class Notices:
         path = workspace.local / LOG
         row = {"at": workspace.wall(), "event": notice.event, "text": notice.text, **notice.data}
         known = workspace.files.read(path)
-        if len(known) > _LOG_BYTES_MAX:  # the newer half stays: a program that reads it has long had the other one
+        if len(known) > _LOG_BYTES_MAX:  # the newer half stays: its readers have long read the other one
             half = known[len(known) // 2 :].partition(b"\n")[2]
             workspace.files.replace(path, half, is_durable=False)
         workspace.files.append(path, json.dumps(row, default=str).encode() + b"\n", is_durable=False)

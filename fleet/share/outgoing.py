@@ -1,8 +1,8 @@
 """Content of a push: the lines that the fetched tree lacks, and the edition when one is due.
 
-Decided here and done by ``sync``. New content is always made of the fetched tree, never of the files here: so what is
-pushed depends on no local policy, and a line that is held back here never leaves by another way. The gate, which live
-sync asks as well, holds every line back that has a secret or an invisible character in it, or that is private.
+It is decided here and pushed by ``sync``. New content is made of the fetched tree, never of the files here: so it
+depends on no local policy, and a withheld line cannot leave by another way. The gate, which live sync uses as well,
+withholds every line that is private or contains a secret or an invisible character.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
-from fleet.text.screening import for_terminal
+from fleet.text.screening import counted, for_terminal, shortened
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
 _SUBJECT_CHARS_MAX = 72
-_STRIPPED = "stripped"  # where the local database keeps up to which tree purged values were looked for
+_STRIPPED = "stripped"  # key in the local database: the last tree that was searched for purged values
 
 
 class _Withheld(NamedTuple):
@@ -43,12 +43,12 @@ class Outgoing(msgspec.Struct):
     """Content of a push.
 
     Attributes:
-        files: whole new content of each path that changes.
+        files: the new content of each path that changes.
         lines: the lines in them that the remote does not have, by path.
-        entries: the same, as records.
+        entries: the same lines, parsed.
         withheld: lines that the gate holds back.
-        purges: whether the tree may hold purged values, so that its page must be made anew as well.
-        stripped: names the purge marks that were looked for in the tree; "" for none.
+        purges: whether the tree may hold purged values: then its page is made anew, too.
+        stripped: hash of the purge marks that the tree was searched for; "" for none.
     """
 
     files: Files = msgspec.field(default_factory=dict)
@@ -65,9 +65,9 @@ class Outgoing(msgspec.Struct):
 
     @property
     def subject(self) -> str:
-        """Subject line of a push: what was learned or found, by which agents, and how much more.
+        """Subject line of the commit: agents, the first lesson or discovery, and the number of others.
 
-        Its words are those of the lines that go out, which the gate has seen.
+        It quotes only lines that have passed the gate.
         """
         stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
         who = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
@@ -75,21 +75,20 @@ class Outgoing(msgspec.Struct):
         found = [
             each.problem or each.solution for each in self.entries if isinstance(each, Discovery) and not each.retracts
         ]
-        said = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
-        if not said:
-            return f"{who}: {self.count:,} {'line' if self.count == 1 else 'lines'}"
-        first = said[0] if len(said[0]) <= _SUBJECT_CHARS_MAX else said[0][: _SUBJECT_CHARS_MAX - 1].rstrip() + "…"
-        more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
-        return f"{who} {for_terminal(first)}{more}"
+        phrases = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
+        if not phrases:
+            return f"{who}: {counted(self.count, 'line')}"
+        more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""
+        return f"{who} {for_terminal(shortened(phrases[0], _SUBJECT_CHARS_MAX))}{more}"
 
 
 def _text_of(line: Line) -> str:
-    """Return the words of a lesson that a line tells for the first time."""
-    return next((str(told["text"]) for told in line.wordings() if "text" in told), "")
+    """Return the text of a lesson in a line that states it for the first time; "" for any other line."""
+    return next((str(fields["text"]) for fields in line.wordings() if "text" in fields), "")
 
 
 class Outbox:
-    """Outbox of a workspace, going by the tree as last fetched. The caller holds the write lock to push it."""
+    """Outbox of a workspace, relative to the fetched tree. Whoever pushes its content holds the write lock."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -100,9 +99,9 @@ class Outbox:
         return self._tree.paths(self._tree.head())
 
     def plan(self, *, drop_alone: bool = False) -> Outgoing:
-        """Return what to push on the fetched tree: what it lacks, without what its own edition covers anyway.
+        """Return the content of the next push: the lines that the tree lacks, without those that its edition covers.
 
-        With ``drop_alone``, what may be dropped is worth a push of its own, even when no line goes out.
+        With ``drop_alone``, covered lines are dropped even when no line goes out.
         """
         with self._workspace.snapshot():
             out = self.waiting()
@@ -118,7 +117,7 @@ class Outbox:
         return out
 
     def waiting(self) -> Outgoing:
-        """Return what waits to go out, and what is held back: the lines of the next push, and the members."""
+        """Return the lines and members that the tree lacks, and what of them is withheld."""
         out = Outgoing()
         self._add_lines(out)
         with suppress(TreeGoneError):
@@ -126,25 +125,25 @@ class Outbox:
         return out
 
     def _add_lines(self, out: Outgoing) -> None:
-        """Add what rows have and the tree lacks, each to its writer's shard, as far as the gate lets it pass."""
-        # In a folder that was moved or copied nobody has a new id before the first write; what waits still waits.
+        """Add the lines that the tree lacks, each to its writer's shard, if they pass the gate."""
+        # In a folder that was moved or copied no agent has a new id before its first write.
         mine = self._workspace.current_replicas() or self._workspace.former_replicas()
         found = self._workspace.db.outgoing() if mine else []
         taken_back = self._workspace.db.taken_back(self._workspace.policy().mine)
         for entry in found:
             if not isinstance(entry, Carried) and entry.id in taken_back:
                 continue
-            # Nothing of a record leaves that is private, also what does not say so itself.
+            # No part of a private record leaves, even one without the scope in it.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _by_shard(entry, mine):
-                why = [PRIVATE] if is_private else gate(part)
+                reasons = [PRIVATE] if is_private else gate(part)
                 raws = (
                     codec.split(part)
                     if isinstance(part, Line)
                     else [part.raw if isinstance(part, Carried) else DISCOVERIES.encode(part)]
                 )
-                if why:
-                    out.withheld += [_Withheld(path, raw, "; ".join(why)) for raw in raws]
+                if reasons:
+                    out.withheld += [_Withheld(path, raw, "; ".join(reasons)) for raw in raws]
                 else:
                     out.lines.setdefault(path, []).extend(raws)
                     out.entries.append(part)
@@ -153,8 +152,8 @@ class Outbox:
         named = Members.parse(self._workspace.files.read(self._workspace.clan / MEMBERS))
         if named and named != Members.parse(self._content(MEMBERS)):
             data = named.render()
-            if why := gate_texts([data.decode()]):
-                out.withheld.append(_Withheld(MEMBERS, data, "; ".join(why)))
+            if reasons := gate_texts([data.decode()]):
+                out.withheld.append(_Withheld(MEMBERS, data, "; ".join(reasons)))
             else:
                 out.files[MEMBERS] = data
 
@@ -162,16 +161,16 @@ class Outbox:
         return self._tree.read(self._paths[path].oid) if path in self._paths else b""
 
     def _format_files(self) -> Files:
-        """Return the files that say how the tree is merged and which format its lines have, where they are not so."""
+        """Return ``.gitattributes`` and the format file, where the tree has others."""
         wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
         return {path: data for path, data in wanted.items() if self._content(path) != data}
 
-    # --- what leaves the tree ---------------------------------------------------------------------------------------
+    # --- lines that leave the tree ----------------------------------------------------------------------------------
 
     def _strip_purged(self, out: Outgoing) -> Files:
-        """Return each file of the tree that holds what a purge mark covers, without it.
+        """Return the files of the tree that hold values under a purge mark, without these values.
 
-        A tree is looked through once: what was clean under the same marks is not read again.
+        A file that was clean under the same marks is not read again.
         """
         workspace, tree = self._workspace, self._tree
         ids = workspace.db.purged_ids()
@@ -196,7 +195,7 @@ class Outbox:
         return found
 
     def note_stripped(self, out: Outgoing) -> None:
-        """Note that the fetched tree holds nothing that the marks known now cover."""
+        """Note that the fetched tree holds no value that the present marks cover."""
         if out.stripped:
             self._workspace.state.put(**{_STRIPPED: f"{self._tree.head()} {out.stripped}"})
 
@@ -206,18 +205,18 @@ class Outbox:
         return size < self._workspace.config.keep.edition_always_bytes
 
     def _is_heavy(self, kind: Kind) -> bool:
-        """Tell whether the shards are worth being gone through: in a small clan always, else as they outgrow a share.
+        """Return whether the shards are to be read: in a small clan always, else when they outgrow a share.
 
-        So the cost of an edition, and of dropping what it covers, stays constant by line.
+        So an edition, and dropping what it covers, costs a constant amount by line.
         """
         shards = sum(blob.size for path, blob in self._paths.items() if path.startswith(f"{kind.name}.d/"))
         most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
         return self._is_small or shards > most
 
     def _drop_covered(self, changed: Files, *, always: bool) -> Files:
-        """Return each shard of the tree that has lines which the tree's own edition covers, without them.
+        """Return the shards of the tree that have lines which the tree's edition covers, without these lines.
 
-        Never by an edition that was not fetched: a line goes only where what covers it is known to stay.
+        Only by the edition that was fetched: the line that covers one that goes is known to stay.
         """
         found = {}
         for kind in KINDS:
@@ -228,7 +227,7 @@ class Outbox:
         return found
 
     def _uncovered(self, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
-        """Return each shard's content, and those of its lines that the tree's edition does not cover."""
+        """Return each shard's content, and the part of it that the tree's edition does not cover."""
 
         def content(path: str) -> bytes:
             return changed[path] if path in changed else self._content(path)
@@ -237,16 +236,16 @@ class Outbox:
         if not any(shards.values()):
             return {}
         ids = {entry.id for path, data in shards.items() for _, entry in Read().entries(kind, [data], path)}
-        whole = _Edition(kind, content(kind.edition), ids)
-        return {path: (data, whole.uncovered(data, path)) for path, data in shards.items()}
+        edition = _Edition(kind, content(kind.edition), ids)
+        return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
 
     # --- editions ---------------------------------------------------------------------------------------------------
 
     def edition(self, *, always: bool) -> Files:
-        """Return the files of a new edition, made of what the fetched tree says, to be pushed as a commit of its own.
+        """Return the files of a new edition, the join of the fetched tree, to be pushed as a commit of its own.
 
-        None when none is due, unless ``always``. Below a size it is due whenever the tree's edition is not the join of
-        the tree; above, when a good part of the tree is not covered by it.
+        No files when none is due, unless ``always``. In a small clan it is due whenever the tree's edition is not the
+        join of the tree; in others, when it does not cover a given share of the tree.
         """
         files: Files = {}
         for kind in KINDS:
@@ -263,20 +262,20 @@ class Outbox:
         if self._is_small or not self._is_heavy(kind):
             return self._is_small
         share = self._workspace.config.keep.edition_uncovered_share
-        looked = f"{share} " + " ".join(blob.oid for path, blob in sorted(self._paths.items()) if Kind.of(path) is kind)
-        mark = hashlib.blake2b(looked.encode(), digest_size=16).hexdigest()
+        oids = " ".join(blob.oid for path, blob in sorted(self._paths.items()) if Kind.of(path) is kind)
+        mark = hashlib.blake2b(f"{share} {oids}".encode(), digest_size=16).hexdigest()
         if self._workspace.db.noted(f"not due: {kind.name}") == mark:
             return False
         if sum(len(kept) for _, kept in self._uncovered(kind, {}).values()) > share * self._size(kind):
             return True
-        self._workspace.db.note(f"not due: {kind.name}", mark)  # what is there is gone through once
+        self._workspace.db.note(f"not due: {kind.name}", mark)  # the same files are read once
         return False
 
 
 def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
-    """Return the parts of an entry with the path of the shard that each goes to.
+    """Return the parts of an entry, each with the path of its shard.
 
-    What others wrote, and the remote lost, goes to a shard of ours: nobody else writes into theirs.
+    Lines of others that the remote lost go to a shard of ours: only its owner writes a shard.
     """
     if isinstance(entry, Line):
         parts = entry.by_writer()
@@ -292,27 +291,28 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 class _Edition:
-    """An edition, joined by itself, as far as it is about some ids."""
+    """The entries of an edition under some ids, joined."""
 
     def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:
         self._kind = kind
         self._records: dict[str, Line] = {}
-        self._told: dict[str, bytes] = {}
+        self._discoveries: dict[str, bytes] = {}
         self._carried: set[bytes] = set()
         wanted = {each.encode() for each in ids}
-        # Most lines are about other ids, and those need not be read to know that.
+        # Most lines have other ids, and are not parsed.
         some = (raw for _, raw in Read().raw_lines([data], kind.edition) if _id_in(raw) in wanted)
         for raw, entry in Read().entries(kind, [b"\n".join(some)], kind.edition):
             if isinstance(entry, Line):
                 known = self._records.get(entry.id)
                 self._records[entry.id] = entry if known is None else codec.join(known, entry)
             elif isinstance(entry, Discovery):
-                self._told[entry.id] = Discovery.join(self._told.get(entry.id), DISCOVERIES.encode(entry))
+                known_raw = self._discoveries.get(entry.id)
+                self._discoveries[entry.id] = Discovery.join(known_raw, DISCOVERIES.encode(entry))
             else:
                 self._carried.add(raw)
 
     def uncovered(self, data: bytes, path: str) -> bytes:
-        """Return the lines of a shard that it does not cover; what cannot be read is covered by nothing."""
+        """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
         covered = {raw for raw, entry in Read().entries(self._kind, [data], path) if self._covers(raw, entry)}
         kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
         return _joined(kept) if covered else data
@@ -321,8 +321,8 @@ class _Edition:
         if isinstance(entry, Line):
             return entry.id in self._records and codec.covers(self._records[entry.id], entry)
         if isinstance(entry, Discovery):
-            told = self._told.get(entry.id)
-            return Discovery.join(told, DISCOVERIES.encode(entry)) == told
+            known = self._discoveries.get(entry.id)
+            return Discovery.join(known, DISCOVERIES.encode(entry)) == known
         return raw in self._carried
 
 
@@ -337,24 +337,24 @@ PRIVATE = "scope is private"
 
 
 def gate(entry: Entry) -> list[str]:
-    """Return why an entry must not be sent; empty when it may go."""
+    """Return the reasons why an entry must not be sent; none when it may."""
     if isinstance(entry, Line):
-        said = [*entry.items()]
-        if ("scope", "private") in said:
+        items = [*entry.items()]
+        if ("scope", "private") in items:
             return [PRIVATE]
-        return gate_texts([text for pair in said for text in screening.texts_in(pair)])
+        return gate_texts([text for item in items for text in screening.texts_in(item)])
     if isinstance(entry, Discovery):
         return gate_texts([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
-    # Decoded, since JSON's escapes would hide a secret; and as it stands, since a newer version may read it so.
-    found = json.loads(entry.raw)
-    if _says_private(found):
+    # Decoded, since JSON's escapes would hide a secret; and raw, since a newer version may use the raw text.
+    value = json.loads(entry.raw)
+    if _is_private(value):
         return [PRIVATE]
-    return gate_texts([*screening.texts_in(found), entry.raw.decode("utf-8", "replace")])
+    return gate_texts([*screening.texts_in(value), entry.raw.decode("utf-8", "replace")])
 
 
 def gate_texts(texts: list[str]) -> list[str]:
-    """Return why texts must not be sent."""
-    if screening.is_harmless("\n".join(texts)):  # at one glance, and so is each of them
+    """Return the reasons why texts must not be sent."""
+    if screening.is_harmless("\n".join(texts)):  # then each of them is
         return []
     kinds = sorted({kind for text in texts for kind in screening.screen(text).secrets})
     found = [f"holds a secret ({', '.join(kinds)})"] if kinds else []
@@ -363,10 +363,10 @@ def gate_texts(texts: list[str]) -> list[str]:
     return found
 
 
-def _says_private(value: object) -> bool:
-    """Tell whether some object in a newer version's line says private, whatever it stands in."""
+def _is_private(value: object) -> bool:
+    """Return whether an object in a newer version's line has a private scope, at any depth."""
     if isinstance(value, dict):
         scope = value.get("scope")
         is_edit = isinstance(scope, list) and "private" in scope
-        return scope == "private" or is_edit or any(_says_private(inner) for inner in value.values())
-    return isinstance(value, list) and any(_says_private(inner) for inner in value)
+        return scope == "private" or is_edit or any(_is_private(inner) for inner in value.values())
+    return isinstance(value, list) and any(_is_private(inner) for inner in value)

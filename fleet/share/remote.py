@@ -1,9 +1,8 @@
-"""The far side of a clan, as the exchange sees it: it keeps commits of files, and brings them into our tree store.
+"""The remote of a clan, as the exchange sees it: it keeps commits of files, and brings them into our tree store.
 
-It knows nothing of patterns. Each transport is one class with two calls, and one suite,
-``tests/contract/test_remote.py``, runs over all of them.
-
-At least once and in any order is enough, since what travels are lines whose join does not mind.
+It knows nothing of patterns. Each transport is one class with two methods, and one suite,
+``tests/contract/test_remote.py``, runs over all of them. Delivery at least once and in any order is enough, since the
+join of lines is idempotent and commutative.
 """
 
 from typing import Protocol
@@ -14,42 +13,42 @@ from fleet.model.errors import FleetError
 from fleet.store import tree
 
 Files = dict[str, bytes]
-"""Path under clan-learnings -> its bytes; ``b""`` means that the path is gone. Only what changed."""
+"""Changed files: path under clan-learnings to content; ``b""``: the path is removed."""
 
 Mark = str
-"""A commit of the workspace's tree store. ``""``: never fetched, or nothing is there."""
+"""A commit of the workspace's tree store. ``""``: nothing was fetched, or the branch does not exist."""
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Somebody was faster. No error: fetch, join, try again."""
+    """Result of a push that somebody else's preceded. No error: fetch, join, push again."""
 
     reason: str
 
 
 class RemoteUnavailable(FleetError):  # noqa: N818 - a state of the world more often than an error
-    """The far side could not be asked, or its answer did not arrive. A push may have got there all the same."""
+    """The far side could not be reached, or its answer was lost. A push may have arrived all the same."""
 
     exit_code = 5
 
 
 class RemoteRefused(FleetError):  # noqa: N818 - the far side's own word
-    """The far side answered, and said no: a hook, a permission. Its screened words are in the message."""
+    """The far side refused: a hook, a permission. Its screened words are in the message."""
 
     exit_code = 3
 
 
 class Remote(Protocol):
-    """The keeper of the clan's files for everybody."""
+    """A shared store of the clan's files."""
 
     name: str
-    """For people; without credentials."""
+    """Its address for people, without credentials."""
     warnings: list[str]
-    """Warnings for a person, for the caller to take out and say."""
+    """Warnings for a person, which the caller shows."""
     skipped: int
-    """Number of files that were there and were not read: then nobody may say that all is in sync."""
+    """Number of files that were not read: then the sync is partial."""
 
     def fetch(self, since: Mark) -> Mark:
-        """Bring the far side's head into the tree store and return it; warn where it does not follow from ``since``.
+        """Fetch the head into the tree store and return it; warn where it does not descend from ``since``.
 
         Raises:
             RemoteUnavailable: nothing was read.
@@ -57,12 +56,12 @@ class Remote(Protocol):
         ...
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Lay files over the state ``on``; ``b""`` removes a path. Done whole or not at all.
+        """Commit files on top of ``on``, all or none; ``b""`` removes a path.
 
         Args:
-            files: what changes. None: nothing happens, and ``on`` is returned.
-            on: what the far side must be at, else ``Moved``. ``""``: nothing is there yet.
-            message: one line for people, where the far side keeps such.
+            files: the changed files. Without any, nothing happens, and ``on`` is returned.
+            on: the head that the far side must have, else ``Moved``. ``""``: the branch does not exist yet.
+            message: subject line, where the far side keeps one.
 
         Raises:
             RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
@@ -73,7 +72,7 @@ class Remote(Protocol):
 
 
 def check_outgoing(files: Files) -> None:
-    """Refuse what no other machine would read.
+    """Refuse files that no other machine would read.
 
     Raises:
         ValueError: a path is not one of the clan's; our own fault.

@@ -1,12 +1,11 @@
 """The exchange with a remote: fetch, take in, push, and again when somebody was faster.
 
-Lines go first, alone; an edition is a push of its own, put unchanged on a newer head while that head's edition is the
-one it was made from, else dropped. What goes out is decided by ``outgoing``.
+Lines are pushed first, alone. An edition is a push of its own: it is put unchanged on a newer head while that head's
+edition is the one it was made from, else dropped. ``outgoing`` decides what goes out.
 
-A remote, or who stands in front of it, may serve an old state. Nothing goes back here whatever it serves, and what it
-no longer has is sent again; here that becomes visible. The rows remember what was read. A remote that has lost lines of
-others was *set back*; one that has shown nothing newer for days, while syncs went well, is *stale*: frozen, or the
-others are silent. Which of the two, only a person finds out.
+A remote, or a proxy in front of it, may serve an old state. Whatever it serves, nothing goes back here, and what it no
+longer has is sent again. A person is warned: a remote that lost lines of others was *set back*; one that showed nothing
+newer for days, while syncs succeeded, is *stale*: it is frozen, or the others are silent.
 """
 
 import time
@@ -38,29 +37,28 @@ from fleet.store.tree import (
     TreeGoneError,
 )
 from fleet.store.workspace import Workspace
-from fleet.text.screening import for_terminal
+from fleet.text.screening import counted, for_terminal
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
 _FORMAT_BYTES_MAX = 100
 STILL_MAX = 5
-"""So many pushes in a row that are not taken though nobody moved the far side are no race, but its refusal."""
+"""Number of pushes in a row that, if the branch has not moved, are a refusal of the far side and no race."""
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """Parts of the other verbs that the exchange needs and does not import.
+    """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
-        settle: writes what the agents' logs owe to the shards, after the last fetched tree was taken in.
-        look: looks at the fetched lines that name replicas of ours, given the record of an id in the tree before: a
-            folder that was put back from a snapshot, or runs on two machines, gives up its replicas' names, and what
-            is purged of ours is purged wherever we said it. The write lock is held, and nothing of the fetched tree is
-            taken in yet.
-        render: makes the pages that go with an edition, given what reads a path of the tree as it will be.
+        settle: counts the agents' logs into the shards, after a fetched tree was taken in.
+        inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
+            before, by id; called under the write lock, before the fetched tree is taken in. A folder that was put back
+            from a snapshot, or runs on two machines, gives up its replicas' names; purge marks are applied.
+        render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
     settle: Callable[[], object]
-    look: Callable[[list[Line], Callable[[str], Line | None]], object]
+    inspect: Callable[[list[Line], Callable[[str], Line | None]], object]
     render: Callable[[Callable[[str], bytes]], Files]
 
 
@@ -70,7 +68,7 @@ class Exchanged(msgspec.Struct):
     Attributes:
         out: how many lines went out that the remote did not have.
         withheld: how many lines stay here.
-        came: ids of the records and discoveries that are new or changed here.
+        changed_ids: of the records and discoveries that are new or changed here.
         lost: what the remote had lost, and was sent again.
         put_back: paths of files here that lacked what the fetched tree held.
         refused: how many lines here could not be read before the exchange: some go to quarantine on the way.
@@ -79,7 +77,7 @@ class Exchanged(msgspec.Struct):
 
     out: int = 0
     withheld: int = 0
-    came: set[str] = msgspec.field(default_factory=set)
+    changed_ids: set[str] = msgspec.field(default_factory=set)
     lost: list[Entry] = msgspec.field(default_factory=list)
     put_back: list[str] = msgspec.field(default_factory=list)
     refused: int = 0
@@ -87,7 +85,7 @@ class Exchanged(msgspec.Struct):
 
 
 class Exchange:
-    """One exchange with a remote, step by step. The caller holds the workspace's sync lock."""
+    """One exchange with a remote. The caller holds the workspace's sync lock."""
 
     def __init__(
         self,
@@ -110,7 +108,7 @@ class Exchange:
     def run(self, *, compact: bool = False) -> Exchanged:
         """Bring this machine and the remote together.
 
-        With ``compact``, the edition is written whether it is due or not, and every shard loses what it covers.
+        With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
 
         Raises:
             RemoteUnavailable: no answer; everything waits here.
@@ -124,7 +122,7 @@ class Exchange:
             out = self._push_lines()
             self._push_edition(always=compact or out.purges)
             if compact:
-                # Only now: what an edition covers is dropped when that edition is what the remote holds, never before.
+                # An edition's lines leave the shards only once the remote holds that edition.
                 out = self._push_lines(drop_alone=True)
             with self.workspace.locked():
                 Outbox(self.workspace).note_stripped(out)
@@ -141,14 +139,14 @@ class Exchange:
     # --- coming in --------------------------------------------------------------------------------------------------
 
     def _put_back(self) -> None:
-        """Put back what rows and the fetched tree hold and the files here do not: they were deleted, or set back."""
+        """Restore lines of the rows and the fetched tree that the files here lack: files were deleted or set back."""
         with self.workspace.locked():
             try:
                 self._put_back_files()
             except TreeGoneError as gone:
                 if isinstance(gone.__cause__, FileNotFoundError):
-                    return  # not they are gone but git is, and the fetch that follows says so
-                self.workspace.tree.move("")  # its objects are damaged: that fetch brings all of it anew
+                    return  # git is not installed any more; the fetch that follows reports it
+                self.workspace.tree.move("")  # the objects are damaged: the fetch brings them anew
                 self._put_back_files()
 
     def _put_back_files(self) -> None:
@@ -165,10 +163,12 @@ class Exchange:
         workspace, tree = self.workspace, self.workspace.tree
         commit = self.remote.fetch(tree.head())
         with workspace.locked():
-            _check_format(tree, commit)  # each time: fleet 0.1 may have fetched this very commit
+            _check_format(tree, commit)  # even if it is known: fleet 0.1 may have fetched it
             self._take(commit)
         if workspace.lease() and not workspace.state.get("pulled"):
-            workspace.state.put(pulled=workspace.lease())  # from here on it is known what was written under the lease
+            workspace.state.put(
+                pulled=workspace.lease()
+            )  # what earlier jobs wrote under the lease is known from now on
         return commit
 
     def _take(self, commit: Mark) -> None:
@@ -177,11 +177,11 @@ class Exchange:
         if commit != head:
             before, after = tree.paths(head), tree.paths(commit)
             if news := _news_of_ours(workspace, before, after):
-                self.hooks.look(news, partial(_record_in, workspace, before))
+                self.hooks.inspect(news, partial(_record_in, workspace, before))
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
-            self.done.came.update(taken.changed_ids)
+            self.done.changed_ids.update(taken.changed_ids)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):
                 base = tree.read(before[MEMBERS].oid) if MEMBERS in before else b""
                 self._write_members(after, Members.parse(base))
@@ -190,13 +190,13 @@ class Exchange:
         workspace = self.workspace
         file, data = workspace.clan / MEMBERS, workspace.tree.read(paths[MEMBERS].oid)
         mine = Members.parse(workspace.files.read(file))
-        # Three ways, agent by agent: what changed here since the tree before stands, all else is theirs.
+        # Three-way merge by agent: a change made here since the base wins.
         changed = {agent: table for agent, table in mine.items() if table != base.get(agent)}
         joined = Members(Members.parse(data) | changed)
         workspace.files.replace(file, joined.render() if joined else data)
 
     def _confirm(self, pushed: Mark) -> None:
-        """Take in what was pushed: it is what the remote holds now."""
+        """Take in the pushed commit: the remote holds it now."""
         with self.workspace.locked():
             self.workspace.take(pushed)
 
@@ -241,9 +241,9 @@ class Exchange:
                 files |= self._pages(files, paths)
             mark = tree.head()
         number = files.get("patterns.jsonl", b"").count(b"\n")
-        told = f"fleet: edition of {number:,} {'lesson' if number == 1 else 'lessons'}" if number else "fleet: edition"
+        subject = f"fleet: edition of {counted(number, 'lesson')}" if number else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
-            pushed = self.remote.push(files, mark, message=told)
+            pushed = self.remote.push(files, mark, message=subject)
             if not isinstance(pushed, Moved):
                 self._confirm(pushed)
                 self.done.edition = True
@@ -251,10 +251,10 @@ class Exchange:
             mark = self._pull()
             now = tree.paths(tree.head())
             if any(now.get(path) != paths.get(path) for path in files):
-                return  # made from an edition that is not there any more: whoever replaced it saw at least as much
+                return  # another edition replaced the one it was made from, and holds at least as much
 
     def _pages(self, files: Files, paths: Paths) -> Files:
-        """Return the pages that go with new files, where the tree's are others. A person's front page stays."""
+        """Return the pages that change with new files. A front page that a person wrote stays."""
         tree = self.workspace.tree
 
         def read(path: str) -> bytes:
@@ -292,12 +292,12 @@ def _check_format(tree: GitTree, commit: str) -> None:
 
 
 def _has_version_1(data: bytes) -> bool:
-    """Tell whether a file has a line of version 1. Asked of trees without a format alone."""
+    """Return whether a file has a line of version 1; only trees without a format are checked."""
     return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
 def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:
-    """Return the lines of a tree that name replicas of ours and do not stand in the same files of the tree before."""
+    """Return the lines that name replicas of ours and are new in their file of the tree."""
     marks = [f'"{name}"'.encode() for name in (*workspace.current_replicas(), *workspace.former_replicas())]
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
@@ -309,12 +309,12 @@ def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Lin
     return found
 
 
-def _record_in(workspace: Workspace, paths: Paths, each: str) -> Line | None:
-    """Return what a tree says of a lesson. Reads all of it: asked for where somebody else may write under our name."""
+def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:
+    """Return a lesson's record in a tree. Reads the whole tree: needed where somebody else may write under our name."""
     found: Line | None = None
     for path, oid in _pattern_files(paths).items():
-        for _, entry in Read().entries(PATTERNS, _lines_with(workspace, oid, [each.encode()]), path):
-            if isinstance(entry, Line) and entry.id == each:
+        for _, entry in Read().entries(PATTERNS, _lines_with(workspace, oid, [pattern_id.encode()]), path):
+            if isinstance(entry, Line) and entry.id == pattern_id:
                 found = entry if found is None else codec.join(found, entry)
     return found
 
@@ -324,7 +324,7 @@ def _pattern_files(paths: Paths) -> dict[str, str]:
 
 
 def _lines_with(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file that have one of the marks in them: of a large edition most do not."""
+    """Yield the lines of a file that contain one of the marks; most blocks of a large edition have none."""
     with workspace.tree.open(oid) as content:
         for rows in iter(partial(content.readlines, limits.BLOCK_BYTES), []):
             block = b"".join(rows)
@@ -334,11 +334,10 @@ def _lines_with(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[
 
 
 def _pause(attempt: int, rng: Random, took_s: float) -> float:
-    """Return how long to wait, with full jitter: those who met once must not meet again in step.
+    """Return the seconds to wait before the next attempt: exponential back-off with full jitter.
 
-    Brooker, "Exponential Backoff And Jitter" (2015). Measured by how long an attempt takes: who needs a second for one
-    meets others twenty times as often as who needs 50 ms, and of a hundred each gets through only when they spread over
-    minutes.
+    Brooker, "Exponential Backoff And Jitter" (2015). Scaled by the duration of an attempt: one that takes a second
+    collides twenty times as often as one of 50 ms, and a hundred machines must spread over minutes.
     """
     return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))
 
@@ -349,7 +348,7 @@ _NAMED_MAX = 3
 
 
 def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
-    """Warn, after a sync, of a remote that was set back or is stale; ``lost`` is what it had had before."""
+    """Warn, after a sync, of a remote that was set back or is stale; ``lost``: the entries that it no longer had."""
     mine, back = _mine(workspace), dict[str, Stamp]()
     for entry in lost:
         stamps = entry.newest_stamps() if isinstance(entry, Line) else {}
@@ -358,15 +357,12 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
         back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
     if back:
         workspace.warn(_set_back_text(back))
-    if told := stale_warning(workspace):
-        workspace.warn(told)
+    if warning := stale_warning(workspace):
+        workspace.warn(warning)
 
 
 def stale_warning(workspace: Workspace) -> str:
-    """Return the staleness warning as of the last sync, or "".
-
-    Counted up to the last sync and not until now: who does not sync sees nothing new of any remote.
-    """
+    """Return the staleness warning as of the last sync, or "". Days since then do not count."""
     mine, last_sync = _mine(workspace), workspace.state.get("last_sync")
     newest = max((stamp for who, stamp in workspace.db.newest_by().items() if who not in mine), default="")
     passed = (_day(last_sync) - _day(newest)).days if newest and last_sync else 0
