@@ -130,7 +130,7 @@ def server() -> Iterator[Served]:
 
 @pytest.fixture
 def agents(tmp_path: Path, server: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Agent]]:
-    monkeypatch.setattr(living, "LOOK_S", 0.1)
+    monkeypatch.setattr(living, "POLL_S", 0.1)
     made: list[Agent] = []
 
     def make(name: str, where: Where | None = None) -> Agent:
@@ -292,7 +292,7 @@ def healthy(server: Served, *agents: Agent) -> bool:
     room: dict = {}
     for key, text in server.rows().items():
         name = key.partition("|")[0]
-        room[name] = bridging._joined(room.get(name), bridging._parsed(key, text).said)
+        room[name] = bridging._joined(room.get(name), bridging._parsed(key, text).entry)
     held = [Workspace(agent.root) for agent in agents]
     known = [workspace.db.entries(workspace.db.names()) for workspace in held]
     return all(bridging._news(room.get(name), entry) is None for each in known for name, entry in each.items())
@@ -406,7 +406,7 @@ def test_what_is_written_once_sharing_is_paused_stays_here_from_that_moment(agen
     one, two = agents("tank"), agents("velma")
     one.correct()
     assert until(lambda: two.seen() == {LESSON: 1})
-    monkeypatch.setattr(living, "LOOK_S", 60.0)
+    monkeypatch.setattr(living, "POLL_S", 60.0)
     time.sleep(0.3)  # until who looks every 0.1 s sees that
     workspace = Workspace(one.root)
     workspace.state.pause("")
@@ -592,7 +592,7 @@ def test_who_ends_while_another_process_holds_the_lock_does_not_wait_for_it(agen
 def test_a_line_that_waits_for_the_lock_is_written_when_it_is_free(agents: Callable, monkeypatch: pytest.MonkeyPatch):
     one, two = agents("tank"), agents("velma")
     assert until(lambda: one.is_connected() and two.is_connected())
-    monkeypatch.setattr(living, "LOOK_S", 60.0)
+    monkeypatch.setattr(living, "POLL_S", 60.0)
     workspace = Workspace(two.root)
     with workspace.locked():
         one.correct()

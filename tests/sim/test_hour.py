@@ -12,7 +12,7 @@ import pytest
 from tests.sim.hour import Hour
 from tests.sim.world import simulated
 
-PROMISING = (3, 4)
+PROMISING = (14, 4)
 """Hours that are lived by the test of what they hold, everything among it; the last one is short, and lived twice."""
 HOURS = int(os.environ.get("FLEET_SIM_HOURS", "1"))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))

@@ -1,8 +1,8 @@
 """Access to live rooms: the room that somebody on this machine agreed to, and the token of this user's own server.
 
-A port of loopback is open to everybody with an account here, so a live server always has a token. ``published`` keeps
-it in a file that this user alone can read, for as long as the server lives, and holds a lock on it. A client takes it
-from there only while that lock is held: else somebody else listens on the port, and would be told token and lessons.
+A loopback port is open to every account on the machine, so a live server always has a token. ``published`` keeps it in
+a file that only this user can read, and locks the file for as long as the server runs. A client uses the token only
+while the file is locked: else another program listens on the port, and would receive token and lessons.
 """
 
 import fcntl
@@ -31,19 +31,19 @@ _JOINED, _KEY = "live", "live key"
 _DEFAULT = Settings()
 
 
-# --- which room -----------------------------------------------------------------------------------------------------
+# --- the room -------------------------------------------------------------------------------------------------------
 
 
 def check(url: str) -> str:
-    """Return the address of a live server.
+    """Return the address of a live server, if it is one.
 
     Raises:
-        UsageError: it is none, or one on which everybody on the way could read along.
+        UsageError: it is malformed, or would send clear text beyond this machine.
     """
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        host.encode("idna")  # a name that is none shows here, and not as an error of ours when it is looked up
+        host.encode("idna")  # an invalid name fails here, and not in the lookup
         has_port = parts.port is None or parts.port > 0
     except ValueError:
         host, has_port = "", False
@@ -56,7 +56,7 @@ def check(url: str) -> str:
 
 
 class Access:
-    """The room that a workspace is in, by somebody's yes on this machine."""
+    """A workspace's consent to a live room."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -64,17 +64,17 @@ class Access:
         self._configured = workspace.config.live
 
     def _named(self) -> Settings | None:
-        """Return the room that was joined here, else the one that the configuration names; None for none."""
+        """Return the room that was joined here, else the configured one, else None."""
         with suppress(ValueError):
             if joined := self._state.get(_JOINED):
                 return msgspec.convert(json.loads(joined), Settings)
         return self._configured if self._configured.url or self._configured.serve else None
 
     def agreed(self) -> Settings | None:
-        """Return the room to be in; None where none is named.
+        """Return the room that somebody here agreed to; None where none is named.
 
         Raises:
-            UsageError: nobody on this machine agreed to it, or its address is none.
+            UsageError: nobody on this machine agreed to it, or its address is malformed.
         """
         settings = self._named()
         if settings is None:
@@ -88,10 +88,10 @@ class Access:
         return settings
 
     def join(self, url: str = "", room: str = "", token_env: str = "") -> Settings:
-        """Agree to a room, on this machine: the one of an address, or with none the one that the configuration names.
+        """Agree to a room on this machine: to the given one, else to the configured one.
 
         Raises:
-            UsageError: none is named, or what was given cannot be one. Nothing was changed.
+            UsageError: it cannot be a room. Nothing was changed.
         """
         if url or room or token_env or not (self._configured.url or self._configured.serve):
             here = f"ws://127.0.0.1:{_DEFAULT.port}"
@@ -108,22 +108,22 @@ class Access:
         return settings
 
     def leave(self) -> bool:
-        """Withdraw every yes to a live room here; tell whether there was one."""
+        """Withdraw every consent to a live room here; return whether there was one."""
         was_in = bool(self._state.agreed(consent.LIVE))
         self._state.disagree(consent.LIVE)
         self._state.put(**{_JOINED: ""})
         return was_in
 
     def key(self) -> str:
-        """Return what a server tells this folder's replicas from others by who come under their names."""
-        if not (found := self._state.get(_KEY)):
-            found = self._workspace.world.entropy(16).hex()
-            self._state.put(**{_KEY: found})
-        return found
+        """Return the key by which a server knows this folder's replicas from others of the same names."""
+        if not (key := self._state.get(_KEY)):
+            key = self._workspace.world.entropy(16).hex()
+            self._state.put(**{_KEY: key})
+        return key
 
 
 def address(settings: Settings) -> str:
-    """Return the address of a room's server: where it serves itself, on this machine."""
+    """Return the address of a room's server; of one without an address, on this machine."""
     return settings.url or f"ws://127.0.0.1:{settings.port}"
 
 
@@ -134,11 +134,11 @@ def _consented(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The room to be in.
+    """Location of a room.
 
     Attributes:
         url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
-        token: what the server asks for; "" for one of this user's own, which is found when it is asked.
+        token: the server's access token; "" for this user's own server, whose token is read when it is needed.
     """
 
     url: str
@@ -150,26 +150,26 @@ class Where:
         """Return the room of settings that somebody here agreed to.
 
         Raises:
-            UsageError: its address is none, or one on which everybody on the way could read along.
+            UsageError: as ``check``.
         """
         return Where(check(address(settings)), settings.room, consent.variable(settings.token_env))
 
     def of(self, digit: str, replica: str) -> str:
-        """Return the address of one room of the clan, for one who writes as a replica, or "" to look on."""
+        """Return the address of one of the clan's rooms, for a replica that writes, or "" for an observer."""
         name = f"{self.room}-{digit}" if digit else self.room
         return f"{self.url.rstrip('/')}/{quote(name)}" + (f"?replica={replica}" if replica else "")
 
     @property
     def proxy(self) -> Literal[True] | None:
-        """Proxy setting for the WebSocket library: none for this machine, where one would read clear text."""
+        """Proxy setting of the WebSocket library: no proxy on this machine, since it would read clear text."""
         return True if self.url.startswith("wss:") else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of each request: the token stands in one, since addresses end up in logs.
+        """Headers of each request, with the token, since addresses end up in logs.
 
         Raises:
-            ConnectionRefusedError: the server is on this machine, and none of this user's: it is told nothing.
+            ConnectionRefusedError: the server is on this machine and not this user's: nothing is sent to it.
         """
         parts = urlsplit(self.url)
         token = self.token
@@ -185,7 +185,7 @@ class Where:
 
 @contextmanager
 def published(port: int, token: str) -> Iterator[None]:
-    """Let this user's clients find the token of the server on a port, while the block runs.
+    """Publish the token of the server on a port to this user's clients, while the block runs.
 
     Raises:
         DiskError: the file cannot be written, or is not this user's own.
@@ -220,10 +220,10 @@ def _published_token(port: int) -> str:
     except OSError:
         return ""
     try:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             return ""
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # taken: the server that wrote it is gone
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds once the server is gone
     except BlockingIOError:
         return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
     except OSError:
@@ -235,7 +235,7 @@ def _published_token(port: int) -> str:
 
 
 def _lock(handle: int, path: Path) -> None:
-    until = time.monotonic() + _WAIT_S  # a client that looks holds it for a moment
+    until = time.monotonic() + _WAIT_S  # a client that checks it locks it for a moment
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

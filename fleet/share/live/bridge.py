@@ -1,10 +1,10 @@
-"""Bridge between the clan's files on this machine and a live document: what goes out, what comes in, what is put again.
+"""Bridge between the clan's files on this machine and live documents.
 
 One rule makes it safe: *join what you read, and put what the document lacks under your own key*. A key has one writer,
-so Yjs never has to choose. What arrives is on the disk before anybody is told, in the shard of who wrote it, as if git
-had brought it; when git does, the tree covers it. What others garble or delete is put again from the files.
+so Yjs never has to choose. Lines that arrive are written to the shard of their writer before anything else happens, as
+if git had brought them; when git does, the tree covers them. Rows that others garble or delete are put again.
 
-No socket is known here: updates come in and go out as bytes.
+The bridge knows no socket: updates come in and go out as bytes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +23,17 @@ from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
-"""So many patterns fit one room; a larger clan has sixteen more, by the first digit of the id."""
+"""Limit of patterns in one room; a larger clan has sixteen more rooms, by the first digit of the id."""
 LOCK_WAIT_S = 0.5
-"""An end must not wait for somebody else's long sync: the lines wait, and are tried again."""
+"""Limit of the wait for the write lock, which a long sync may hold: unwritten lines are tried again."""
 DIGITS = "0123456789abcdef"
 BASE = ""
-"""The room that everybody is in."""
+"""The room that every client is in."""
 _AT_ONCE = 500
 _FORGED = "a row under a key of ours that we never wrote"
 
 Updates = list[tuple[str, bytes]]
-"""(room, update) pairs, in the order in which they are to go out."""
+"""(room, update) pairs, in the order in which they are sent."""
 
 
 @dataclass(slots=True)
@@ -42,8 +42,8 @@ class _Counts:
 
     Attributes:
         arrived: lines written to the disk.
-        refused: rows, or lines in them, that cannot be used; they lie in quarantine.
-        healed: rows that others had changed or deleted, put again.
+        refused: rows, or lines in them, that cannot be used; they are in quarantine.
+        healed: rows that others had changed or deleted, and that were put again.
     """
 
     arrived: int = 0
@@ -52,11 +52,11 @@ class _Counts:
 
 
 class Bridge:
-    """One replica's way between its files and the rooms of its clan. Used from one thread.
+    """Bridge of one replica between its files and the rooms of its clan. Used from one thread.
 
     Attributes:
-        documents: the document of each room, by its digit, ``BASE`` for the one that everybody is in.
-        is_large: whether this clan needs more than one room, by what was known here at the last offer.
+        documents: the document of each room, by its digit, or ``BASE``.
+        is_large: whether this clan needs more than one room, as of the last offer.
     """
 
     def __init__(self, workspace: Workspace, writer: str) -> None:
@@ -70,11 +70,11 @@ class Bridge:
         self._start_anew({BASE})
 
     def _start_anew(self, rooms: Iterable[str]) -> None:
-        """Begin with empty documents, each under a fresh client id, and forget what the old ones held."""
+        """Replace the documents by empty ones, each under a fresh client id."""
         self.documents = {room: self._fresh() for room in rooms}
-        self._own: dict[str, str] = {}  # name to the text that we put under our key
+        self._own: dict[str, str] = {}  # name to the text of our row
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
-        self._lacking: dict[str, None] = {}  # names of which the documents may lack something that is here
+        self._lacking: dict[str, None] = {}  # names of which the documents may lack something
         self._again: set[str] = set()  # our own keys that somebody else changed
         self._generation = 0
 
@@ -84,34 +84,34 @@ class Bridge:
     # --- rooms ----------------------------------------------------------------------------------------------------
 
     def spread(self) -> list[str]:
-        """Open the sixteen further rooms; return those that are new."""
+        """Add the sixteen further rooms; return the new ones."""
         new = [digit for digit in DIGITS if digit not in self.documents]
         self.documents.update({digit: self._fresh() for digit in new})
         return new
 
     def renew(self) -> None:
-        """Give up all documents for new ones: somebody writes under our client id, or a room was emptied."""
+        """Replace all documents: somebody else writes under our client id, or a room was emptied."""
         self._start_anew(list(self.documents))
 
     def _document(self, name: str) -> tuple[str, Document]:
-        # By the first hex digit of an id or a hash.
+        # The room is the first hex digit of an id or a hash.
         digit = name[1] if name.startswith(CARRIED) else name.rpartition("-")[2][:1]
         room = digit if len(self.documents) > 1 else BASE
         room = room if room in self.documents else BASE
         return room, self.documents[room]
 
-    def _said(self, name: str) -> Entry | None:
-        """Return the join of all good rows of one name."""
+    def _entry(self, name: str) -> Entry | None:
+        """Return the join of all valid rows of one name."""
         found: Entry | None = None
         for writer in self._writers.get(name, ()):
             key = key_of(name, writer)
             for document in self.documents.values():
                 if (text := document.get(key)) is not None and self._may_join(key, text):
-                    found = _joined(found, _parsed(key, text).said)
+                    found = _joined(found, _parsed(key, text).entry)
         return found
 
     def _may_join(self, key: str, text: str) -> bool:
-        """Tell whether a row counts: one under a key of this machine only if this machine wrote it."""
+        """Return whether a row counts: under a key of this machine only if this machine wrote it."""
         name, writer = parts_of(key)
         if writer == self.writer:
             return self._own.get(name) == text
@@ -125,7 +125,7 @@ class Bridge:
     # --- out ------------------------------------------------------------------------------------------------------
 
     def offer(self) -> Updates:
-        """Put into the documents what is new in the files and what they lack; return the updates for others."""
+        """Put lines that are new or lacking into the documents; return the updates for others."""
         self._write()
         generation = self.workspace.patterns.generation
         self.is_large = self.workspace.patterns.count() > ROOM_PATTERNS
@@ -138,35 +138,35 @@ class Bridge:
         return updates + self._put_again()
 
     def _put(self, names: Sequence[str]) -> Updates:
-        """Put what the documents lack of some names under our own key, as far as it may leave."""
+        """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
         batches: dict[str, dict[str, str]] = {}
         taken_back = self.workspace.db.taken_back(self._mine)
         for name, here in self.workspace.db.entries(names).items():
-            key, told = key_of(name, self.writer), self._said(name)
-            news = _news(told, here)
-            if news is None or (name in taken_back and not self._is_told(news, told)) or outgoing.gate(news):
+            key, known = key_of(name, self.writer), self._entry(name)
+            news = _news(known, here)
+            if news is None or (name in taken_back and not self._is_known(news, known)) or outgoing.gate(news):
                 continue
             own = self._own.get(name)
-            whole = _joined(_parsed(key, own).said if own else None, news)
-            text = _rendered(whole) if whole is not None else ""
+            joined = _joined(_parsed(key, own).entry if own else None, news)
+            text = _rendered(joined) if joined is not None else ""
             if not is_text(text):
-                continue  # more than a row can hold: git carries it
+                continue  # too large for a row: git carries it
             batches.setdefault(self._document(name)[0], {})[key] = text
             self._again.discard(key)
             self._own[name] = text
             self._note_writer(name, self.writer)
         return self._all_updates(batches)
 
-    def _is_told(self, news: Entry, told: Entry | None) -> bool:
-        """Tell whether the room was told some of what our news take back, or has it from us under another key."""
+    def _is_known(self, news: Entry, known: Entry | None) -> bool:
+        """Return whether the room has a part of what our news take back, or has it from us under another key."""
         if isinstance(news, Discovery) and news.retracts:
-            return self._said(news.retracts) is not None
-        if isinstance(news, Line) and isinstance(told, Line):
-            return not told.by_writer().keys().isdisjoint(news.by_writer())
-        return told is not None
+            return self._entry(news.retracts) is not None
+        if isinstance(news, Line) and isinstance(known, Line):
+            return not known.by_writer().keys().isdisjoint(news.by_writer())
+        return known is not None
 
     def _put_again(self) -> Updates:
-        """Put again what others changed under our keys; what nothing here speaks of goes."""
+        """Restore our rows that others changed; rows that we never wrote are removed."""
         batches: dict[str, dict[str, str | None]] = {}
         for key in self._again:
             name = parts_of(key)[0]
@@ -192,10 +192,10 @@ class Bridge:
     # --- in -------------------------------------------------------------------------------------------------------
 
     def receive(self, updates: Updates) -> bool:
-        """Take in what others wrote and bring it to the disk; tell whether the documents must be renewed.
+        """Take in updates and write their lines to the disk; return whether the documents must be renewed.
 
-        What has to be put again goes out with the next offer. An update that is none is counted and passed over; a
-        document that broke over one is given up at once, since touching it again would wait for ever.
+        Rows to be put again go out with the next offer. An invalid update is counted and passed over; a document that
+        broke over one is replaced at once, since any further use of it would block for ever.
         """
         is_cloned = False
         changes: dict[str, Change] = {}
@@ -218,7 +218,7 @@ class Bridge:
         return is_cloned
 
     def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
-        """Take in some rows that are other ones now."""
+        """Take in some changed rows."""
         here = self.workspace.db.entries([parts_of(key)[0] for key in keys])
         refused: list[Refused] = []
         for key in keys:
@@ -228,7 +228,7 @@ class Bridge:
             self.workspace.quarantine.keep(refused, self.workspace.wall())
 
     def _take_row(self, key: str, change: Change, here: Entry | None) -> list[Refused]:
-        """Take in one row; return what of it cannot be used."""
+        """Take in one row; return the lines of it that cannot be used."""
         name, writer = parts_of(key)
         if writer == self.writer:
             return self._take_own(key, change)
@@ -247,7 +247,7 @@ class Bridge:
         return row.refused if row is not None else []
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
-        """Look at a row under our own key: an earlier start of ours put it, or somebody who may not."""
+        """Check a row under our own key: an earlier start of ours put it, or somebody who may not."""
         name = parts_of(key)[0]
         if change.after == self._own.get(name):
             return []
@@ -258,13 +258,13 @@ class Bridge:
             return []
         self._again.add(key)
         self._lacking[name] = None
-        if is_ours:  # Yjs chose between what an earlier start of ours put and what this one did
+        if is_ours:  # Yjs chose between the rows of an earlier start of ours and of this one
             return []
         self.counts.healed += 1
         return [_refused(key, change.after, _FORGED)] if change.after is not None else []
 
     def _was_ours(self, key: str, text: str | None) -> bool:
-        """Tell whether a row under a key of this machine says nothing that is not known here: then it may be ours."""
+        """Return whether all that a row under a key of this machine holds is known here: then it may be ours."""
         row = _parsed(key, text) if text is not None else None
         if row is None or not row.lines or row.refused:
             return False
@@ -272,15 +272,15 @@ class Bridge:
         return here is not None and all(_news(here, entry) is None for _, entry in row.lines)
 
     def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
-        """Tell whether a row says less than before: then the documents may lack something that is here."""
-        now = row.said if row is not None else None
+        """Return whether a row holds less than before: then the documents may lack something."""
+        now = row.entry if row is not None else None
         return any(_news(now, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
-        """Bring arrived lines to the disk, each in the shard of who wrote it.
+        """Write arrived lines to the disk, each to the shard of its writer.
 
         Raises:
-            FleetError: they wait, and are written with the next call.
+            FleetError: some were not written; the next call writes them.
         """
         if not self._unwritten:
             return
@@ -296,12 +296,12 @@ class Bridge:
 
 
 class _Row(NamedTuple):
-    """One row, read.
+    """One parsed row.
 
     Attributes:
         kind: the log that its lines belong to.
-        lines: the good ones, (line, entry) each.
-        refused: why it is not used, or why a part of it is not.
+        lines: the valid ones, as pairs of line and entry.
+        refused: the lines that are not used, with the reason.
     """
 
     kind: Kind
@@ -309,13 +309,13 @@ class _Row(NamedTuple):
     refused: list[Refused]
 
     @property
-    def said(self) -> Entry | None:
-        """The join of its lines; None for a row without a good one."""
+    def entry(self) -> Entry | None:
+        """The join of its lines; None for a row without a valid one."""
         return reduce(_joined, (entry for _, entry in self.lines), None)
 
 
 def _parsed(key: str, text: str) -> _Row:
-    """Read one row. Whatever it says, it is a value and no exception."""
+    """Return a row parsed; whatever is wrong with it is in ``refused``."""
     name, writer = parts_of(key)
     path = f"live:{key[:KEY_CHARS_MAX]}"
     kind = DISCOVERIES if name.startswith(discovery.PREFIX) else PATTERNS
@@ -327,13 +327,13 @@ def _parsed(key: str, text: str) -> _Row:
     if name.startswith(CARRIED):
         kind = next((_kind_of(entry) for _, entry in Read().entries(PATTERNS, [raw], path)), PATTERNS)
     read = Read()
-    good: list[tuple[bytes, Entry]] = []
-    for one, entry in read.entries(kind, [raw], path):
+    valid: list[tuple[bytes, Entry]] = []
+    for line_raw, entry in read.entries(kind, [raw], path):
         if _name_of(entry) == name and _kind_of(entry) is kind:
-            good.append((one, entry))
+            valid.append((line_raw, entry))
         else:
-            read.refuse(Refused(path, 0, "a line that speaks of something else than its key", one))
-    return _Row(kind, good, read.refused)
+            read.refuse(Refused(path, 0, "a line that speaks of something else than its key", line_raw))
+    return _Row(kind, valid, read.refused)
 
 
 def _refused(key: str, text: str, reason: str) -> Refused:
@@ -342,7 +342,7 @@ def _refused(key: str, text: str, reason: str) -> Refused:
 
 
 def _rendered(entry: Entry) -> str:
-    """Return a row's text: what an entry says, on several lines where it is too long for one."""
+    """Return the text of a row with an entry, on several lines where it is too long for one."""
     if isinstance(entry, Carried):
         return entry.raw.decode()
     if isinstance(entry, Discovery):
@@ -351,7 +351,7 @@ def _rendered(entry: Entry) -> str:
 
 
 def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
-    """Return the join of what two rows of one name say."""
+    """Return the join of the entries of two rows of one name."""
     if mine is None or theirs is None:
         return theirs if mine is None else mine
     if isinstance(mine, Line) and isinstance(theirs, Line):
@@ -362,7 +362,7 @@ def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
 
 
 def _news(there: Entry | None, here: Entry | None) -> Entry | None:
-    """Return what is known here of a name and not there; None for nothing."""
+    """Return the part of an entry that is here and not there; None for nothing."""
     if there is None or here is None:
         return here
     if isinstance(here, Line):
@@ -373,7 +373,7 @@ def _news(there: Entry | None, here: Entry | None) -> Entry | None:
 
 
 def _name_of(entry: Entry) -> str:
-    """Return the name under which an entry goes: its id, or the hash of a line that cannot be joined."""
+    """Return the name of an entry in keys: its id, or the hash of a line that cannot be joined."""
     return f"{CARRIED}{entry.hash}" if isinstance(entry, Carried) else entry.id
 
 

@@ -1,7 +1,7 @@
 """The live transport's client: keeps a bridge connected to its rooms over WebSocket, as any Yjs client would.
 
-A lost connection is made again, with back-off and jitter. What was missed meanwhile comes by state vector: each side
-says what it has, and gets the rest. Who is here is told by awareness, which nobody keeps.
+A lost connection is made again, with back-off and jitter. Each side then sends its state vector, and gets the updates
+that it missed. Presence travels by awareness, which is not stored.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ BACKOFF_S = 0.25
 BACKOFF_S_MAX = 30.0
 OPEN_S = 10.0
 HEAL_S = 0.2
-"""Healing waits up to so long, at random: of all who see a row go, one puts it again and the others see that."""
-LOOK_S = 2.0
-"""A pause, and lines that could not be written, are looked after this often."""
+"""Limit of the random wait before a lost row is put again: usually one client does so and the others see it."""
+POLL_S = 2.0
+"""Interval at which a pause and unwritten lines are checked."""
 LARGE = "rooms"
-"""The key under which a state says that its clan needs more than one room."""
+"""Key in the state of a client whose clan needs more than one room."""
 
 _GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART)
-"""Codes with which a server closes a connection that ends: no problem of anybody's."""
+"""Codes with which a server closes a connection in good order."""
 
 log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")
@@ -55,8 +55,8 @@ class Live:
         arrived: called after lines of others are on the disk.
 
     Attributes:
-        bridge: once running; to look at, not to touch.
-        problem: the last thing that went wrong, "" for nothing.
+        bridge: set once running; for reading alone.
+        problem: the last error, "" for none.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Live:
         self._pool = ThreadPoolExecutor(1, "fleet-live")
         self._sockets: dict[str, ClientConnection] = {}
         self._synced: set[str] = set()
-        self._answered: set[str] = set()  # rooms whose server has been told what it lacks, on this connection
-        self._speaking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._answered: set[str] = set()  # rooms whose server got the updates that it lacked
+        self._sending: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._opened_s: dict[str, float] = {}
         self._inbox: Updates = []
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._since = self._on = self._key = ""
         self.bridge: Bridge
         self._presence: Presence
@@ -98,7 +98,7 @@ class Live:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._channel(BASE))
                 self._tasks.create_task(self._follow(changed))
-                self._tasks.create_task(self._look_after())
+                self._tasks.create_task(self._poll())
                 await self._work()
         finally:
             with suppress(AttributeError):
@@ -114,55 +114,55 @@ class Live:
         return Bridge(workspace, replica)
 
     async def _do(self, act: Callable[..., _T], *given: Any) -> _T:
-        """Do what touches the workspace or a document: in one thread, one thing after the other."""
+        """Run a function in the one thread that uses workspace and documents."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, act, *given)
 
     async def _follow(self, changed: Callable[[], Awaitable[object]]) -> None:
         while True:
             await changed()
-            self._bell.set()
+            self._wakeup.set()
 
-    async def _look_after(self) -> None:
-        """Renew what we say of ourselves, mind a pause, and try again what could not be written."""
+    async def _poll(self) -> None:
+        """Renew our state, obey a pause, and retry lines that could not be written."""
         renewed_s = noted_s = 0.0
         noted: list[Online] = []
         while True:
-            await asyncio.sleep(LOOK_S)
-            # At once: to wake the thread costs more than to look.
+            await asyncio.sleep(POLL_S)
+            # In one call: waking the thread costs more than both reads.
             self._is_paused, on = await self._do(lambda: (self._paused() is not None, self._read_on()))
             if self._is_paused:
                 for socket in list(self._sockets.values()):
                     await socket.close()
             if self.problem:
-                self._bell.set()
+                self._wakeup.set()
             self._presence.forget_stale()
-            noted_s += LOOK_S
+            noted_s += POLL_S
             if noted_s >= wire.RENEWED_S or _online(self._presence) != noted:
                 noted, noted_s = _online(self._presence), 0.0
                 await self._do(self._note_online, noted)
-            renewed_s += LOOK_S
+            renewed_s += POLL_S
             is_due = renewed_s >= wire.RENEWED_S or on != self._on
             if is_due and BASE in self._sockets:
                 renewed_s = 0.0
-                await self._send(BASE, wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
+                await self._send(BASE, wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
 
     # --- work -----------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Take in what came, tell what is new, one after the other; many that wait are one piece of work."""
+        """Take in updates and offer new lines, in batches."""
         while True:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             try:
                 await self._take_in()
                 if BASE in self._synced and self._synced >= self.bridge.documents.keys():
                     for room, update in await self._do(self._offer):
-                        # Before, it could arrive ahead of what it follows; what the server lacks holds it anyway.
+                        # Before the answer, it could arrive ahead of updates that it depends on; the answer holds it.
                         if room in self._answered:
                             await self._send(room, wire.Message(wire.SYNC, wire.UPDATE, update).encode())
                 self.problem = ""
-            except BusyError:  # a sync of a large clan takes its time: no problem
-                asyncio.get_running_loop().call_later(HEAL_S, self._bell.set)
+            except BusyError:  # a sync of a large clan holds the lock for long: no error
+                asyncio.get_running_loop().call_later(HEAL_S, self._wakeup.set)
             except FleetError as why:
                 if self.problem != str(why):
                     log.warning("%s", why)
@@ -172,7 +172,7 @@ class Live:
                     self._tasks.create_task(self._channel(digit))
 
     def _offer(self) -> Updates:
-        # Asked right before: what is written after `fleet pause` has returned must not leave.
+        # Checked right before: a line written after `fleet pause` has returned must not leave.
         self._is_paused = self._paused() is not None
         return [] if self._is_paused else self.bridge.offer()
 
@@ -200,8 +200,8 @@ class Live:
             await socket.close()
 
     async def _send(self, room: str, message: bytes) -> None:
-        """Send, if there is a connection; what is not sent comes by state vector with the next one."""
-        async with self._speaking[room]:
+        """Send if there is a connection; the next one's state vector brings what was not sent."""
+        async with self._sending[room]:
             if (socket := self._sockets.get(room)) is not None:
                 with suppress(ConnectionClosed):
                     await socket.send(message)
@@ -214,17 +214,17 @@ class Live:
         return workspace.state.paused(workspace.wall())
 
     def _note_online(self, found: "list[Online]") -> None:
-        """Write down who is here, for whoever cannot wait for a server's answer."""
+        """Write down who is online, for commands that cannot wait for a server's answer."""
         workspace = self.bridge.workspace
-        said = json.dumps({"at_ms": workspace.world.wall_ms(), "online": found}).encode()
+        data = json.dumps({"at_ms": workspace.world.wall_ms(), "online": found}).encode()
         with suppress(FleetError):
-            workspace.files.replace(workspace.local / ONLINE, said, is_durable=False)
+            workspace.files.replace(workspace.local / ONLINE, data, is_durable=False)
 
     def _read_on(self) -> str:
         return self.bridge.workspace.state.get(f"on:{self._agent}")[: limits.ON_CHARS_MAX]
 
-    async def _myself(self) -> bytes:
-        """Return the awareness update that says who we are, since when, and on what."""
+    async def _own_state(self) -> bytes:
+        """Return the awareness update with our agent, replica, start and task."""
         bridge = self.bridge
         self._on = on = await self._do(self._read_on)
         self._presence.own = bridge.documents[BASE].client_id
@@ -240,31 +240,31 @@ class Live:
     # --- one room -------------------------------------------------------------------------------------------------
 
     async def _channel(self, room: str) -> None:
-        """Stay in one room: connect, and when the connection ends, connect again."""
+        """Keep a connection to one room: reconnect whenever it ends."""
         attempt = 0
         while True:
             if self._is_paused:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
                 continue
             self._opened_s.pop(room, None)
             try:
-                await self._converse(room)
+                await self._receive_from(room)
             except ConnectionClosed as why:
                 if why.rcvd is not None and why.rcvd.code == RENEWED:
                     await self._renew()
                 elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
-                    log.warning("live: %s; nothing is lost, it is tried again", _told(why))
+                    log.warning("live: %s; nothing is lost, it is tried again", _reason(why))
             except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
                 if attempt == 0:
-                    log.warning("live: %s; nothing is lost, it is tried again", _told(why))
-            # Who was connected for a while starts over: a server that comes back is not met with long pauses. An
-            # attempt that hangs is none of that, however long it hangs.
+                    log.warning("live: %s; nothing is lost, it is tried again", _reason(why))
+            # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
+            # hangs does not, however long it hangs.
             opened_s = self._opened_s.pop(room, None)
             was_well = opened_s is not None and asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
 
-    async def _converse(self, room: str) -> None:
+    async def _receive_from(self, room: str) -> None:
         async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
             self._sockets[room] = socket
             self._opened_s[room] = asyncio.get_running_loop().time()
@@ -273,41 +273,41 @@ class Live:
                     wire.Message(wire.SYNC, wire.STEP_1, await self._do(self.bridge.documents[room].state)).encode()
                 )
                 if room == BASE:
-                    await socket.send(wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
+                    await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
                 async for data in socket:
                     if isinstance(data, bytes):
-                        await self._hear(room, socket, data)
+                        await self._handle(room, socket, data)
             finally:
                 if self._sockets.get(room) is socket:
                     del self._sockets[room]
                     self._answered.discard(room)
 
-    async def _hear(self, room: str, socket: ClientConnection, data: bytes) -> None:
+    async def _handle(self, room: str, socket: ClientConnection, data: bytes) -> None:
         message = wire.Message.decode(data)
         if message is None:
             return
         if message.kind == wire.AWARENESS:
             self._presence.take(message.payload)
             if self._is_clan_large() and len(self.bridge.documents) == 1:
-                self._bell.set()
+                self._wakeup.set()
         elif message.kind == wire.QUERY_AWARENESS:
-            await socket.send(wire.Message(wire.AWARENESS, 0, await self._myself()).encode())
+            await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
         elif message.step == wire.STEP_1:
             document = self.bridge.documents[room]
             lacking = await self._do(lambda: list(document.pieces_since(message.payload, wire.UPDATE_BYTES_MAX)))
             self._answered.add(room)
-            async with self._speaking[room]:  # nothing newer may come between: what one writes is taken in order
+            async with self._sending[room]:  # nothing newer may come between: a writer's updates apply in order
                 for each in wire.answer(lacking):
                     await socket.send(each)
         else:
             self._inbox.append((room, message.payload))
             if message.step == wire.STEP_2:
                 self._synced.add(room)
-            self._bell.set()
+            self._wakeup.set()
 
 
 def _connected(where: Where, digit: str, replica: str, key: str = "") -> connect:
-    """Return the connection to one room of the clan, for one who writes as a replica, or "" to look on.
+    """Return the connection to one of the clan's rooms, for a replica that writes, or "" for an observer.
 
     Raises:
         ConnectionRefusedError: the server is on this machine, and none of this user's.
@@ -326,12 +326,12 @@ def _connected(where: Where, digit: str, replica: str, key: str = "") -> connect
 
 
 def _pause_s_max(attempt: int) -> float:
-    """Return how long to wait at most after so many attempts in a row, seconds: doubling, to a limit."""
+    """Return the longest wait after a number of failed attempts, seconds: it doubles up to a limit."""
     return min(BACKOFF_S_MAX, BACKOFF_S * 2.0 ** min(attempt, 16))  # a larger power is no float after some hours
 
 
-def _told(why: BaseException) -> str:
-    """Return what went wrong with a connection, in a few words: a server's own, when it said some."""
+def _reason(why: BaseException) -> str:
+    """Return a short description of a connection's error: the server's own, if it sent one."""
     if isinstance(why, InvalidStatus):
         body = (why.response.body or b"")[:200].decode("utf-8", "replace").strip()
         return f"the server answered {why.response.status_code}: {body}"
@@ -339,7 +339,7 @@ def _told(why: BaseException) -> str:
 
 
 class Online(NamedTuple):
-    """Somebody who is here: which agent and replica, since when, on what."""
+    """A present client: its agent and replica, since when it is here, and its task."""
 
     agent: str
     replica: str
@@ -348,10 +348,10 @@ class Online(NamedTuple):
 
 
 async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
-    """Ask a room who is in it.
+    """Return the clients in a room.
 
     Raises:
-        RemoteUnavailable: the server did not answer, or did not let us in.
+        RemoteUnavailable: the server did not answer, or refused the connection.
     """
     presence = Presence(asyncio.get_running_loop().time)
     try:
@@ -366,18 +366,18 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
                             break
     except (OSError, WebSocketException, TruncatedError) as why:
         raise RemoteUnavailable(
-            f"the live server did not answer ({_told(why)}); nothing is lost. "
+            f"the live server did not answer ({_reason(why)}); nothing is lost. "
             "Is `fleet live serve`, or a sidecar with serve = true, running?"
         ) from why
     return _online(presence)
 
 
 def _online(presence: Presence) -> list[Online]:
-    """Return who is here, of those that say so properly, sorted."""
+    """Return the present clients with a valid state, sorted."""
     found = set()
     for state in presence.states().values():
         agent, replica = state.get("agent"), state.get("replica")
         if isinstance(agent, str) and isinstance(replica, str) and names.is_agent(agent) and names.is_replica(replica):
-            told = (str(state.get(key, ""))[: limits.ON_CHARS_MAX] for key in ("since", "on"))
-            found.add(Online(agent, replica, *told))
+            since, on = (str(state.get(key, ""))[: limits.ON_CHARS_MAX] for key in ("since", "on"))
+            found.add(Online(agent, replica, since, on))
     return sorted(found)

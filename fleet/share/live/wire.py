@@ -1,10 +1,10 @@
 """Wire format of live sync over a WebSocket: the messages of Yjs (y-protocols, as y-websocket speaks it), and rows.
 
-A message is a type and what it carries: 0 sync (0 what do you have, 1 here is what you lack, 2 an update), 1 awareness
-(who is here), 3 who is here? A type that is not known is passed over: a newer client may speak of more.
+A message is a type and a payload: 0 sync (step 0 state vector, 1 answer, 2 update), 1 awareness, 3 query of awareness.
+An unknown type is passed over: a newer client may send it.
 
-A row is what one writer has to say of one name: key ``name|writer``, text the joined line in canonical form, on several
-lines where it is too long for one. The name is an id, or, for a newer version's line, ``#`` and the line's hash.
+A row is one writer's record of one name: its key is ``name|writer``, its text the joined line in canonical form, on
+several lines where it is too long for one. The name is an id, or, for a newer version's line, ``#`` and its hash.
 """
 
 import json
@@ -18,41 +18,41 @@ from fleet.model import limits, names
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
 STEP_1, STEP_2, UPDATE = 0, 1, 2
 KEY_HEADER = "Fleet-Key"
-"""The header with what tells a replica from another that comes under its name."""
+"""The header with a folder's key, which tells a replica from another of the same name."""
 QUERY = bytes((QUERY_AWARENESS,))
-"""The question who is here."""
+"""The message that queries awareness."""
 
 RENEWED = 4009
-"""The code with which a server closes a room that it has emptied: its visitors come back with new documents."""
+"""Code with which a server closes a room that it has emptied: its clients return with new documents."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-"""A longer message is not read: its connection is closed."""
+"""A longer message closes the connection."""
 UPDATE_BYTES_MAX = 1024 * 1024
-"""Rows are put in updates of about this size, so that a large room comes and goes in pieces."""
+"""Approximate size of an update: a large room travels in several."""
 COMPRESSION = "deflate"
-"""Lines repeat their keys: a third of the bytes are left. What a message unpacks to counts for the limit."""
+"""Lines repeat their keys: it leaves a third of the bytes. The limit holds for the uncompressed message."""
 STATE_BYTES_MAX = 4 * 1024
 STATES_MAX = 1_000
 NUMBER_MAX = 2**53 - 1
-"""Clients and clocks beyond it no JavaScript client can read; and a clock has to have one after it."""
+"""Limit of client ids and clocks: JavaScript reads no larger integers."""
 RENEWED_S = 15.0
 STALE_S = 30.0
-"""Silence after which a client counts as away; one that is here says so every ``RENEWED_S``."""
+"""Silence after which a client counts as away; a client renews its state every ``RENEWED_S``."""
 
 ROW_BYTES_MAX = 16 * limits.LINE_BYTES_MAX
-"""Thousands of replicas may confirm one lesson; more than this, nobody has to say of one."""
+"""Limit of a row: thousands of replicas may confirm one lesson."""
 KEY_CHARS_MAX = 80
 CARRIED = "#"
 
 _HEX = frozenset("0123456789abcdef")
 
 quiet = logging.getLogger("fleet.live.socket")
-"""For the WebSocket library, which tells of each odd client with a stack trace: what matters, we say ourselves."""
+"""Logger for the WebSocket library, which logs a stack trace for each odd client; we log what matters."""
 quiet.addHandler(logging.NullHandler())
 quiet.propagate = False
 
 
 class Message(NamedTuple):
-    """One message: its type, for a sync the step (else 0), and what it carries."""
+    """One message: its type, the step of a sync (else 0), and the payload."""
 
     kind: int
     step: int
@@ -60,10 +60,10 @@ class Message(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "Message | None":
-        """Read one message; None for one of a type that is not known.
+        """Return the message in some bytes; None for an unknown type.
 
         Raises:
-            TruncatedError: it is none.
+            TruncatedError: the bytes are no message.
         """
         reader = doc.Reader(data)
         kind = reader.number()
@@ -80,7 +80,7 @@ class Message(NamedTuple):
 
 
 def answer(pieces: Iterable[bytes]) -> list[bytes]:
-    """Return the messages that answer a state vector, in order: all updates but the last come as ordinary ones."""
+    """Return the messages that answer a state vector, in order: the last piece as the answer, the others as updates."""
     *first, last = pieces
     return [*(Message(SYNC, UPDATE, piece).encode() for piece in first), Message(SYNC, STEP_2, last).encode()]
 
@@ -88,17 +88,17 @@ def answer(pieces: Iterable[bytes]) -> list[bytes]:
 class _Known(NamedTuple):
     clock: int
     text: str
-    seen_s: float
+    updated_s: float
 
 
 class Presence:
-    """Awareness of those who are here: a state by client id, each with a clock, the higher clock winning.
+    """Awareness: a state by client id, each with a clock; the state with the higher clock wins.
 
     Args:
         now_s: a monotonic clock, seconds.
 
     Attributes:
-        own: the client that nobody else can tell us anything of: ourselves; None for a server.
+        own: our own client id, whose state nobody else can set; None for a server.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -107,27 +107,27 @@ class Presence:
         self._known: dict[int, _Known] = {}
 
     def states(self) -> dict[int, dict[str, Any]]:
-        """Return what is known of each that is here; what is no JSON object is nobody."""
+        """Return the states that are JSON objects, by client."""
         found = {client: _object(known.text) for client, known in sorted(self._known.items())}
         return {client: state for client, state in found.items() if state is not None}
 
     def clients(self) -> list[int]:
-        """Return the ids of those that are here."""
+        """Return the ids of the clients that are present."""
         return sorted(client for client, known in self._known.items() if known.text != "null")
 
     def set(self, client: int, state: dict[str, Any] | None) -> bytes:
-        """Say something of one client, or that it is away; return the update that tells others."""
-        step = 2 if client == self.own else 1  # ahead of who took us for away meanwhile, one further
+        """Set the state of a client, None for away; return the update for others."""
+        step = 2 if client == self.own else 1  # others may have set us away with the next clock meanwhile
         clock = min(self._known[client].clock + step, NUMBER_MAX) if client in self._known else 0
         text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
         self._known[client] = _Known(clock, text, self._now_s())
         return self.encode([client])
 
     def take(self, update: bytes) -> list[int]:
-        """Take in what somebody says; return the clients of whom it was news.
+        """Apply an update; return the clients whose state changed.
 
         Raises:
-            TruncatedError: it is no such update.
+            TruncatedError: the bytes are no update.
         """
         reader = doc.Reader(update)
         news: list[int] = []
@@ -139,7 +139,7 @@ class Presence:
         return news
 
     def _is_news(self, client: int, clock: int, raw: bytes) -> bool:
-        if client == self.own:  # else somebody's largest clock would leave us none to say anything with
+        if client == self.own:  # else somebody could set our clock to its maximum
             return False
         known = self._known.get(client)
         if (
@@ -151,31 +151,32 @@ class Presence:
         return known is None or clock > known.clock or (clock == known.clock and raw == b"null" != known.text.encode())
 
     def forget_stale(self) -> list[int]:
-        """Take those for away that have not been heard of for long; return who they are."""
+        """Set clients away that have not renewed their state; return them."""
         until = self._now_s() - STALE_S
-        stale = {client: known for client, known in self._known.items() if known.seen_s < until and client != self.own}
+        stale = {
+            client: known for client, known in self._known.items() if known.updated_s < until and client != self.own
+        }
         gone = [client for client, known in stale.items() if known.text != "null"]
         for client in gone:
             self.set(client, None)
-        for client in [client for client, known in stale.items() if known.seen_s < until - STALE_S]:
+        for client in [client for client, known in stale.items() if known.updated_s < until - STALE_S]:
             del self._known[client]
         return gone
 
     def leave(self, clients: Collection[int]) -> bytes:
-        """Take clients for away whose connection ended; return the update that tells others, b"" for nobody."""
+        """Set clients away whose connection ended; return the update for others, b"" for none."""
         here = [client for client in clients if client in self._known and self._known[client].text != "null"]
         for client in here:
             self.set(client, None)
         return self.encode(here) if here else b""
 
     def encode(self, clients: Iterable[int]) -> bytes:
-        """Return an update that says what is known of some clients."""
-        told = [(client, self._known[client]) for client in clients if client in self._known]
-        found = [doc.encode(len(told))]
-        for client, known in told:
-            text = doc.encode_bytes(known.text.encode())
-            found += [doc.encode(client), doc.encode(known.clock), text]
-        return b"".join(found)
+        """Return an update with the states of some clients."""
+        states = [(client, self._known[client]) for client in clients if client in self._known]
+        parts = [doc.encode(len(states))]
+        for client, known in states:
+            parts += [doc.encode(client), doc.encode(known.clock), doc.encode_bytes(known.text.encode())]
+        return b"".join(parts)
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -190,7 +191,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def is_key_of(key: str, writer: str) -> bool:
-    """Tell whether a key is one under which this writer may say something."""
+    """Return whether a key is one that this writer may use."""
     name, whose = doc.parts_of(key)
     return bool(writer) and whose == writer and len(key) <= KEY_CHARS_MAX and _is_name(name)
 
@@ -200,5 +201,5 @@ def _is_name(name: str) -> bool:
 
 
 def is_text(text: str | None) -> bool:
-    """Tell whether a value can be a row's at all: text, and not too much of it."""
+    """Return whether a value can be a row: text within the limit."""
     return text is not None and text != doc.NOT_TEXT and len(text) <= ROW_BYTES_MAX
