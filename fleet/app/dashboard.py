@@ -1,7 +1,7 @@
-"""Dashboard: what ``fleet`` alone shows.
+"""Dashboard: the state that ``fleet`` alone shows.
 
-It waits for nothing slow: pairs of a large clan's lessons are those of the last comparison, and who is online is what
-the sidecar wrote down last.
+Nothing slow is computed for it: pairs of a large clan's lessons are those of the last comparison, and who is online is
+read from the sidecar's last note.
 """
 
 import json
@@ -27,26 +27,22 @@ from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import counted, readable
 
 _SILENT_DAYS = 3
-"""After so many days without anything logged, shown or synced, that is said."""
+"""Days without anything logged, shown or synced after which the dashboard says so."""
 _NEW_MAX = 100
-"""So many new lessons are looked at."""
 _COMPARED_MAX = 100
-"""So many lessons are compared anew where something changed: it takes 30 ms."""
+"""Largest clan whose lessons are compared anew where something changed: it takes 30 ms."""
 
 _DAY_MS = 86_400_000
 _YEAR_9999_MS = 253_370_764_800_000
-_HEARD_MS = 60_000
-"""Time for which who is online counts as known, after the sidecar wrote it down."""
+_ONLINE_MS = 60_000
+"""Time for which the sidecar's note of who is online is valid."""
 _ONLINE_BYTES_MAX = 1024 * 1024
 _LOOKED = "looked"
 
 
 def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
-    """Return what ``fleet`` alone shows, as ``--json`` has it.
-
-    ``is_seen``: a person sees it, so that it is not new any more.
-    """
-    with workspace.snapshot():  # what comes while we look is new the next time
+    """Return what ``fleet`` alone shows, as in ``--json``. ``is_seen``: a person sees it; it is not new any more."""
+    with workspace.snapshot():  # what comes meanwhile is new the next time
         found = _found(workspace, agent)
         if is_seen:
             _note_looked(workspace)
@@ -55,7 +51,7 @@ def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
 
 
 def _found(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return what stands here, but for what to do next."""
+    """Return the state, but for what to do next."""
     generation, since = _looked(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
@@ -78,7 +74,7 @@ def _found(workspace: Workspace, agent: str) -> dict[str, Any]:
 
 
 def _note_looked(workspace: Workspace) -> None:
-    with suppress(FleetError):  # who may only read is shown the same again
+    with suppress(FleetError):  # in a read-only workspace the same is shown again
         workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
@@ -89,7 +85,7 @@ def _looked(workspace: Workspace) -> tuple[int, str]:
 
 
 def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
-    """Return the lessons and discoveries that came, or were met again, since somebody looked; none at first."""
+    """Return the lessons and discoveries that came, or were met again, since a person looked; none at first."""
     lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
     ids = workspace.discoveries.changed(generation) if since else []
     gone = workspace.discoveries.retracted()
@@ -114,7 +110,7 @@ def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
 
 
 def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
-    """Yield what entered the memories of the agents here since somebody looked."""
+    """Yield the lessons that entered memories of the agents here since a person looked."""
     for agent in workspace.agents_here():
         for each in AgentMemory(workspace, agent).standing().lessons:
             lesson = workspace.patterns.lesson(each)
@@ -137,7 +133,7 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
 
 
 def _is_called(workspace: Workspace) -> bool:
-    """Return True where a settings file switches our hooks on; ``fleet doctor`` tells of one that cannot be read."""
+    """Return whether settings have our hooks; ``fleet doctor`` reports a file that cannot be read."""
     try:
         return bool(callers(workspace.root)[0])
     except (FleetError, OSError):
@@ -145,7 +141,7 @@ def _is_called(workspace: Workspace) -> bool:
 
 
 def _compared(workspace: Workspace) -> clusters.Clusters:
-    """Return which lessons may be one, and which contradict each other: in a large clan as of the last comparison."""
+    """Return the pairs of lessons that may be one, or that contradict each other; of a large clan the last ones."""
     if workspace.patterns.count() <= _COMPARED_MAX:
         return Weighing(workspace).clusters()
     found, apart = Weighing(workspace).last_clusters(), Weighing(workspace).decided()
@@ -154,16 +150,16 @@ def _compared(workspace: Workspace) -> clusters.Clusters:
 
 
 def _online_now(workspace: Workspace) -> list[dict[str, str]]:
-    """Return who is in the live room, as the sidecar here wrote it down a moment ago, but for who writes here."""
+    """Return the others in the live room, as the sidecar here noted them a moment ago."""
     raw = LocalFolder(str(workspace.root)).read(ONLINE, bytes_max=_ONLINE_BYTES_MAX)
     try:
-        said = json.loads(raw or b"{}")
-        if not 0 <= workspace.world.wall_ms() - int(said.get("at_ms", 0)) < _HEARD_MS:
+        online = json.loads(raw or b"{}")
+        if not 0 <= workspace.world.wall_ms() - int(online.get("at_ms", 0)) < _ONLINE_MS:
             return []
         here = {each.name for each in workspace.replicas().replicas}
         return [
             {"agent": readable(agent), "since": readable(begun), "on": readable(on)}
-            for agent, replica, begun, on in said["online"]
+            for agent, replica, begun, on in online["online"]
             if replica not in here
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -171,7 +167,7 @@ def _online_now(workspace: Workspace) -> list[dict[str, str]]:
 
 
 def _last(workspace: Workspace) -> dict[str, int]:
-    """Return when something was logged, shown and synced last, milliseconds since 1970; 0 for never."""
+    """Return the times of the last log entry, exposure and sync, milliseconds since 1970; 0 for never."""
     newest = workspace.db.newest_by()
     mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
     synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
@@ -183,7 +179,7 @@ def _last(workspace: Workspace) -> dict[str, int]:
 
 
 def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
-    """Return that the last sync failed, and what has not happened for long; since the first replica at most."""
+    """Return messages: the last sync failed, or nothing was logged, shown or synced for days."""
     now_ms = workspace.world.wall_ms()
     began = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
     asked = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
@@ -204,7 +200,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
 
 
 def _next(found: dict[str, Any]) -> tuple[str, str]:
-    """Return the one command that helps most now, and why; "" where there is nothing to do."""
+    """Return the command to run next, and why; "" for none."""
     waits = found["waits"]
     steps = (
         (not found["agent"], "fleet init --agent NAME", "no agent is named here yet"),
@@ -234,6 +230,6 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
 
 
 def _stamp(at_ms: int) -> str:
-    """Return a moment as RFC 3339, "" for never, and for one that no calendar has: a mark may be damaged."""
+    """Return a time as RFC 3339; "" for 0, and for a damaged mark, whose year no calendar has."""
     is_sane = 0 < at_ms < _YEAR_9999_MS
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if is_sane else ""

@@ -1,4 +1,4 @@
-"""Status of a workspace; and checks: what is wrong, what follows, and what a person can do (``data/findings.toml``).
+"""Status of a workspace; and its checks: what is wrong, what follows, what a person can do (``data/findings.toml``).
 
 Nothing here deletes what anybody wrote. The databases are folds of line files and are made anew; all other advice is
 to look.
@@ -36,10 +36,10 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
 _LEVELS = ("ok", "note", "warning", "error")
-"""Ok; nothing to do, or nothing harmed; something stays undone; something fails."""
+"""Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
 
 _WIDE_BYTES = 256 * 1024
-"""A lesson whose joined record is longer was worded anew by very many: it costs time with every sync."""
+"""Size of a joined record from which on it costs time with every sync: very many have worded the lesson anew."""
 _FILES_MAX = 200_000
 _FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
@@ -96,7 +96,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
 
 
 def _replicas(workspace: Workspace) -> list[dict[str, str]]:
-    """Return who has written a lesson that is here, or has a file here, and the newest stamp of each."""
+    """Return the replicas that wrote a lesson that is here, or have a file here, with the newest stamp of each."""
     here = {each.name for each in workspace.replicas().replicas}
     newest = workspace.db.newest_by()
     for source in clan_sources(workspace.clan):
@@ -112,12 +112,12 @@ def _replicas(workspace: Workspace) -> list[dict[str, str]]:
 
 
 class _Finding(NamedTuple):
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes:
-        check: what was looked at, one word.
+        check: its name.
         level: one of ``_LEVELS``.
-        what: what was found.
+        what: the finding.
         means: what follows from it.
         do: what a person can do about it; never a step that could lose something.
         fixed: it was mended just now.
@@ -132,16 +132,14 @@ class _Finding(NamedTuple):
 
 
 def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str, list[_Finding]]:
-    """Return the worst level of what is as it was found, and everything that was found.
+    """Return the worst level of the findings that were not fixed, and all findings. A check that fails is one, too.
 
-    A check that cannot be made is a finding, too.
-
-    The agent's session start is measured, the default agent's for "". To fix mends what can be mended without losing
-    anything.
+    The session start of ``agent`` is measured, for "" the default agent's. ``fix`` mends what can be mended without a
+    loss.
     """
-    found = [*_made(_git(workspace)), *_made(_databases(workspace, fix=fix))]
+    found = [*_findings(_git(workspace)), *_findings(_databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
-        return "error", found  # any question to a damaged database makes it anew, and looking mends nothing
+        return "error", found  # any query makes a damaged database anew, and a check without --fix changes nothing
     for check in (
         _access(workspace),
         _settings(workspace),
@@ -151,9 +149,9 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
         _ignores(workspace, fix=fix),
         _embedding(workspace),
         _hosts(workspace, agent),
-        (_Finding("reflection", *told) for told in session_end.findings(workspace, agent)),
+        (_Finding("reflection", *fields) for fields in session_end.findings(workspace, agent)),
     ):
-        found += _made(check)
+        found += _findings(check)
     worst = max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok")
     return worst, found
 
@@ -163,17 +161,17 @@ def _texts() -> dict[str, dict[str, str]]:
     return tomllib.loads(Path(__file__).with_name("data").joinpath("findings.toml").read_text("utf-8"))
 
 
-def _told(kind: str, what: str, **otherwise: str | bool) -> _Finding:
-    """Return a finding with the words that the data file has for this kind."""
-    return _Finding(**{"check": kind, "what": what, **_texts()[kind], **otherwise})  # type: ignore[arg-type]
+def _trouble(kind: str, what: str, **fields: str | bool) -> _Finding:
+    """Return a finding with the texts of its kind in the data file, but for some fields."""
+    return _Finding(**{"check": kind, "what": what, **_texts()[kind], **fields})  # type: ignore[arg-type]
 
 
-def _made(check: Iterator[_Finding]) -> Iterator[_Finding]:
-    """Make one check. What it found before it failed stays."""
+def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:
+    """Yield the findings of one check; where it fails, those before, and the failure."""
     try:
         yield from check
     except (FleetError, OSError) as why:
-        yield _told("checkup", f"one check could not be made: {why}")
+        yield _trouble("checkup", f"one check could not be made: {why}")
 
 
 def _named(workspace: Workspace, paths: list[Path]) -> str:
@@ -190,24 +188,24 @@ def _some(words: list[str]) -> str:
 def _git(workspace: Workspace) -> Iterator[_Finding]:
     if which("git") is None:
         level = "error" if workspace.config.share.remote else "note"
-        yield _told("git", "git is not installed, or not on the PATH", level=level)
+        yield _trouble("git", "git is not installed, or not on the PATH", level=level)
     else:
         yield _Finding("git", "ok", git.output(workspace.root, "--version", wait_s=_GIT_S))
 
 
 def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    """Yield what is wrong with the database files. Comes first: any question to a damaged one makes it anew."""
+    """Yield findings about the database files. It runs first: any query makes a damaged one anew."""
     path = workspace.db.database.path
     if path is None or not path.exists():
         yield _Finding("state", "ok", "no database yet; it is made when it is needed")
     elif trouble := workspace.db.database.examined():
         if fix:
             _make_anew(workspace)
-        yield _told("state", f"{path.name} is damaged: {trouble}", fixed=fix)
+        yield _trouble("state", f"{path.name} is damaged: {trouble}", fixed=fix)
     else:
         yield _Finding("state", "ok", f"{path.name} is whole")
     if trouble := Database(workspace.state.path).examined():
-        yield _told("local", f"local.db is damaged: {trouble}")
+        yield _trouble("local", f"local.db is damaged: {trouble}")
 
 
 def _make_anew(workspace: Workspace) -> None:
@@ -216,7 +214,7 @@ def _make_anew(workspace: Workspace) -> None:
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
-    """Yield the files and links of the workspace but for fleet's own repository: git looks after that."""
+    """Yield the files and links of the workspace but for fleet's own repository, which git checks."""
     yield from [workspace.config_file] if os.path.lexists(workspace.config_file) else ()
     for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for folder, folders, names in os.walk(top):
@@ -236,58 +234,58 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
     unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
     unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
     if links:
-        yield _told("links", f"symbolic links: {_named(workspace, links)}")
+        yield _trouble("links", f"symbolic links: {_named(workspace, links)}")
     if unread:
-        yield _told("unread", f"cannot be read: {_named(workspace, unread)}")
+        yield _trouble("unread", f"cannot be read: {_named(workspace, unread)}")
     if unwritten:
-        yield _told("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
+        yield _trouble("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
     free = shutil.disk_usage(workspace.root).free
     if free < _FREE_BYTES_MIN:
-        yield _told("full", f"{free:,} bytes are free where {workspace.root} lies")
+        yield _trouble("full", f"{free:,} bytes are free where {workspace.root} lies")
     if not unread and not unwritten:
         yield _Finding("rights", "ok", f"{len(plain):,} files can be read and written")
 
 
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
-        yield _told("config", problem)
+        yield _trouble("config", problem)
     for _, _, files in workspace.files_in_old_homes():
         shown = _named(workspace, files)
-        yield _told("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
+        yield _trouble("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
 
 
 def _clock(workspace: Workspace) -> Iterator[_Finding]:
     if wrong := workspace.clock.wrong():
-        yield _told("clock", wrong)
+        yield _trouble("clock", wrong)
     elif workspace.clock.is_ahead():
-        yield _told("ahead", "stamps that were issued here lie more than a day ahead of the clock")
+        yield _trouble("ahead", "stamps that were issued here lie more than a day ahead of the clock")
     else:
         yield _Finding("clock", "ok", f"{workspace.wall()[:16].replace('T', ' ')}Z agrees with all that was read")
 
 
 def _lines(workspace: Workspace) -> Iterator[_Finding]:
     if refused := workspace.db.refused_count():
-        yield _told("lines", f"{counted(refused, 'line')} cannot be read")
+        yield _trouble("lines", f"{counted(refused, 'line')} cannot be read")
     else:
         yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
-        yield _told("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
+        yield _trouble("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := Outbox(workspace).waiting().withheld:
         many, first = counted(len(withheld), "line"), withheld[0]
-        yield _told("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+        yield _trouble("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
     if failed := workspace.state.get("sync_failed"):
-        yield _told("sync", f"the last one failed: {failed}")
+        yield _trouble("sync", f"the last one failed: {failed}")
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     """Make the database anew in a second file, and compare."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
-        return  # told under "rights"
+        return  # reported under "rights"
     try:
         wrong = workspace.db.differences()
         if wrong and workspace.db.lacks_lines():
-            yield _told("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
+            yield _trouble("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
             if not fix:
                 return
             with workspace.writing(workspace.agent()) as writer:
@@ -302,7 +300,7 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         return
     if fix:
         _make_anew(workspace)
-    yield _told("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
+    yield _trouble("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
@@ -311,20 +309,20 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     tracked = _tracked(workspace)
     state = [path for path in tracked if path.startswith(".fleet/")]
     if state:
-        yield _told("tracked", f"git tracks {_some(state)}")
+        yield _trouble("tracked", f"git tracks {_some(state)}")
     has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
     wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
     if missing := config.ignore(workspace.files, wanted, dry_run=not fix):
-        yield _told("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
+        yield _trouble("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
     own = homes.ignores(workspace.place) if setup.hides_homes(workspace) else ()
     if missing := config.ignore(workspace.files, own, dry_run=not fix):
-        yield _told("unhidden", f".gitignore has files of agents' own, and lacks {_some(missing)}", fixed=fix)
+        yield _trouble("unhidden", f".gitignore has files of agents' own, and lacks {_some(missing)}", fixed=fix)
     if published := [path for path in tracked if path not in state]:
-        yield _told("published", f"git tracks {_some(published)}, written by fleet")
+        yield _trouble("published", f"git tracks {_some(published)}, written by fleet")
 
 
 def _tracked(workspace: Workspace) -> list[str]:
-    """Return which files that fleet wrote the project's git tracks, ``clan-learnings/`` apart: that may be meant."""
+    """Return the files of fleet's that the project's git tracks, without ``clan-learnings/``, which may be wanted."""
     listed = git.output(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
     own = tuple(f"{workspace.own_path(agent)}/" for agent in workspace.agents_here())
 
@@ -336,14 +334,16 @@ def _tracked(workspace: Workspace) -> list[str]:
 
 
 def _embedding(workspace: Workspace) -> Iterator[_Finding]:
-    found = Embeddings(workspace)
-    state, what = found.state, found.hint
+    embeddings = Embeddings(workspace)
+    state, what = embeddings.state, embeddings.hint
     if state == "unagreed":
         named = Address(what).redacted
-        yield _told("unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that")
+        yield _trouble(
+            "unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that"
+        )
     elif state == "missing":
-        told = "no embedding is installed: lessons are found by their words, and not by what they mean"
-        yield _told("semantic", told, do=what)
+        missing = "no embedding is installed: lessons are found by their words, and not by what they mean"
+        yield _trouble("semantic", missing, do=what)
     else:
         yield _Finding("semantic", "ok", f"search by meaning is {state}")
 
@@ -352,7 +352,7 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
-    """Yield the client, whether settings call fleet, when hooks fired, and how much a session starts with."""
+    """Yield findings about the client, its hooks, their last call, and the size of a session's start."""
     yield _client()
     yield _hooks(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
@@ -361,44 +361,44 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
         at = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(marks[newest] / 1000))
         yield _Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
     else:
-        yield _told("fired", "no hook has fired here yet")
+        yield _trouble("fired", "no hook has fired here yet")
     if not (agent := agent or workspace.replicas().default_agent):
-        yield _told("unnamed", "no agent is named here yet")
+        yield _trouble("unnamed", "no agent is named here yet")
         return
     size = len(starting.SessionStart(workspace, agent).make().text)
     what = f"{agent} starts a session with {size:,} characters"
-    yield _told("context", what) if size > CONTEXT_CHARS_MAX else _Finding("context", "ok", what)
+    yield _trouble("context", what) if size > CONTEXT_CHARS_MAX else _Finding("context", "ok", what)
 
 
 def _client() -> _Finding:
     path = which("claude")
     if path is None:
-        return _told("client", "Claude Code is not on the PATH")
-    asked = [path, "--version"]
+        return _trouble("client", "Claude Code is not on the PATH")
+    command = [path, "--version"]
     try:
-        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as why:
-        return _told("client", f"Claude Code does not tell its version ({type(why).__name__})", means="")
-    told = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
-    return _Finding("client", "ok", f"Claude Code {told or 'of no version'}")
+        return _trouble("client", f"Claude Code does not tell its version ({type(why).__name__})", means="")
+    version = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
+    return _Finding("client", "ok", f"Claude Code {version or 'of no version'}")
 
 
 def _hooks(workspace: Workspace) -> _Finding:
     try:
         where, missing = callers(workspace.root)
     except (FleetError, OSError) as why:
-        return _told("unreadable", str(why))
+        return _trouble("unreadable", str(why))
     if not where:
-        return _told("hooks", "no settings call fleet")
+        return _trouble("hooks", "no settings call fleet")
     if missing:
-        return _told("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
+        return _trouble("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
     twice_ms = LocalFolder(str(workspace.root)).marked_ms(local.TWICE)
     is_twice = twice_ms > 0 and workspace.world.wall_ms() - twice_ms < _TWICE_DAYS * _DAY_MS
     if len(where) > 1 or is_twice:
-        # A plugin that was named on the command line stands in no settings: that it called is all there is to see.
+        # A plugin of the client's command line is in no settings: only its calls show.
         on = time.strftime("%Y-%m-%d", time.gmtime(twice_ms / 1000))
-        told = f", and twice for one start on {on}" if is_twice else ""
-        return _told("twice", f"called by {' and '.join(where)}{told}")
+        twice = f", and twice for one start on {on}" if is_twice else ""
+        return _trouble("twice", f"called by {' and '.join(where)}{twice}")
     if which("fleet") is None:
-        return _told("path", "the settings call fleet, and it is not on the PATH")
+        return _trouble("path", "the settings call fleet, and it is not on the PATH")
     return _Finding("hooks", "ok", f"called by {where[0]}")

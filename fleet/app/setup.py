@@ -31,7 +31,7 @@ _GIT_S = 20.0
 
 
 class _Founded(NamedTuple):
-    """A workspace that was made or joined, what was done for it, in words, and whether it was made now."""
+    """A workspace that was made or joined, messages of what was done, and whether it was made now."""
 
     workspace: Workspace
     done: list[str]
@@ -39,15 +39,7 @@ class _Founded(NamedTuple):
 
 
 def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _Founded:
-    """Make the workspace, or join the one that is there.
-
-    Args:
-        root: its folder.
-        agent: who works in it.
-        remote: of the clan.
-        branch: there.
-        home: the folder of the agents' own files; "" for the one that it has, or the usual one.
-        ephemeral: for a short-lived job.
+    """Make the workspace, or join the one that is there. ``home``: the folder of the agents' own files.
 
     Raises:
         UsageError: a name, remote or branch that cannot be one; nothing was made.
@@ -61,7 +53,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
     folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
     wanted = {"share.remote": remote, "share.branch": branch, "files.home": folder}
-    wanted = {name: said for name, said in wanted.items() if said}
+    wanted = {name: text for name, text in wanted.items() if text}
     values = _checked(root, wanted)
     done: list[str] = []
     path = root / config.FILE_NAME
@@ -74,7 +66,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
         done.append(f"{root} is a workspace already")
     workspace = Workspace(root)
     before = {each.name: each.value for each in config.settings(path)}
-    if others := {name: said for name, said in wanted.items() if values[name] != before[name]}:
+    if others := {name: text for name, text in wanted.items() if values[name] != before[name]}:
         configure(workspace, others)
         workspace.close()
         workspace = Workspace(root)
@@ -95,32 +87,32 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
 
 
 def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
-    """Return what a person is asked before a workspace gets a ``remote`` and a ``branch`` that may be slips of the pen.
+    """Return the questions to a person about a ``remote`` and a ``branch`` that may be typing errors.
 
     Raises:
         UsageError: the remote cannot be one.
     """
     share = config.load(root / config.FILE_NAME).share
     named = Address.typed(remote).bare if remote else share.remote
-    asked = {}
+    questions = {}
     if share.remote and named != share.remote:
         known, wanted = Address(share.remote).redacted, Address(named).redacted
-        asked["remote"] = f"{config.FILE_NAME} names {known}. Put {wanted} in its place?"
+        questions["remote"] = f"{config.FILE_NAME} names {known}. Put {wanted} in its place?"
     if branch not in ("", share.branch) and named in ("", Repository(root).origin()):
         refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
         held = next(filter(None, (git.output(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
         if held and FORMAT not in held.splitlines():
-            asked["branch"] = f"the branch {branch} holds files of the project's own. Write lessons beside them?"
-    return asked
+            questions["branch"] = f"the branch {branch} holds files of the project's own. Write lessons beside them?"
+    return questions
 
 
-def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
-    """Set settings of ``fleet.toml`` by name, as typed; every other line stays as it is. Returns their values.
+def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Set settings of ``fleet.toml`` by name, as typed, and return their values. Every other line stays as it is.
 
     Raises:
         UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
     """
-    values, path = _checked(workspace.root, said), workspace.config_file
+    values, path = _checked(workspace.root, texts), workspace.config_file
     with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config", [path]) as draft:
         try:
             text = workspace.files.read(path).decode("utf-8")
@@ -143,13 +135,13 @@ def configure(workspace: Workspace, said: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
+def _checked(root: Path, texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of settings that were typed.
 
     Raises:
-        UsageError: one of them cannot be.
+        UsageError: one of them is invalid.
     """
-    values = {name: config.parsed(name, each) for name, each in said.items()}
+    values = {name: config.parsed(name, text) for name, text in texts.items()}
     if remote := values.get("share.remote"):
         values["share.remote"] = Address.typed(remote).bare
     if "share.branch" in values:
@@ -160,17 +152,12 @@ def _checked(root: Path, said: Mapping[str, str]) -> dict[str, Any]:
             try:
                 check(value)
             except UsageError as why:
-                told = str(why).removesuffix(". Nothing was sent")
-                raise UsageError(f"{name} cannot be that: {told}. Nothing was changed") from why
+                reason = str(why).removesuffix(". Nothing was sent")
+                raise UsageError(f"{name} cannot be that: {reason}. Nothing was changed") from why
     return values
 
 
 def _check_zone(name: str) -> None:
-    """Check that a time zone is called so.
-
-    Raises:
-        UsageError: none is.
-    """
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as why:
@@ -186,7 +173,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "live.url": access.check,
     **dict.fromkeys(("semantic.url", "reflect.url", "reflect.honcho_url", "notify.webhook"), _check_endpoint),
 }
-"""Settings of which a value may have the right form and still cannot be; "" always can: it is the default."""
+"""Further checks of settings; "" passes each: it is the default."""
 
 
 def _with(text: str, values: Mapping[str, Any]) -> str:
@@ -197,11 +184,6 @@ def _with(text: str, values: Mapping[str, Any]) -> str:
 
 
 def _check_home(root: Path, home: str) -> None:
-    """Check that the agents' files can lie in a folder.
-
-    Raises:
-        UsageError: they cannot; nothing was made or changed.
-    """
     if home and (why := homes.problem(home)):
         raise UsageError(f"{home[:100]!r} cannot be the folder of the agents' files: {why}. Nothing was changed")
     for place in (root / home, *(root / home).parents):
@@ -210,9 +192,9 @@ def _check_home(root: Path, home: str) -> None:
 
 
 def proposed_home(root: Path) -> str:
-    """Return another folder for the agents' files, where the usual one has files of the project's own; "" where not.
+    """Return another folder for the agents' files, where git tracks files of the project in the usual one; else "".
 
-    They are those that git tracks and fleet did not write. What is settled by a ``fleet.toml`` stays as it is.
+    A folder that a ``fleet.toml`` names stays as it is.
     """
     if os.path.lexists(root / config.FILE_NAME):
         return ""
@@ -226,7 +208,7 @@ def proposed_home(root: Path) -> str:
 
 
 def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
-    """Make a folder that a short-lived job reads, and writes under a lease: no replica is minted in it."""
+    """Make a folder for a short-lived job, which reads, and writes under a lease: no replica is minted in it."""
     register = workspace.replicas()
     if any(not each.is_lease for each in register.replicas):
         raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
@@ -253,8 +235,8 @@ def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
             workspace.files.replace(workspace.replica_file, fresh.render())
             done.append(f"{agent} is the default agent here")
         elif register.default_agent != agent:
-            told = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
-            done.append(f"{told}; the default agent stays {register.default_agent}")
+            how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
+            done.append(f"{how}; the default agent stays {register.default_agent}")
         done.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
 
@@ -268,6 +250,6 @@ def own_ignores(workspace: Workspace) -> tuple[str, ...]:
 
 
 def hides_homes(workspace: Workspace) -> bool:
-    """Tell whether somebody wanted the agents' own files out of the project's git: it ignores some of them."""
+    """Return whether the project's git ignores some of the agents' own files, as somebody wanted at ``fleet init``."""
     own = homes.ignores(workspace.place)
     return len(config.ignore(workspace.files, own, dry_run=True)) < len(own)

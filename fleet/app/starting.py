@@ -1,9 +1,8 @@
 """Use cases of recall: the text that a session starts with, and guards, which stop a step or put it to a person.
 
-What hooks wait for is made ready beforehand (``recall.ready``), and made anew when what it was made of has changed.
-A guard is a lesson with a consent in the local database: what was decided, at which step, until when, and in which
-words. A line of somebody else's never makes one, nor moves the step, nor puts words into it: only what was edited here
-shows. To retire the lesson lifts the guard.
+The text is cached (``recall.ready``), and made anew when its sources have changed. A guard is a lesson with a consent
+in the local database: the decision, the step, the last day, and the words. A line of somebody else's never makes a
+guard, nor changes its step or words: only an edit that was made here shows. Retiring the lesson here lifts the guard.
 """
 
 import json
@@ -59,15 +58,15 @@ _NO_AGENT = (
     "works here, and then `fleet sync` asks."
 )
 _ARRIVED_MAX = 2_000
-"""So many new lessons are looked at: a flood of one writer's must not hide those of others."""
+"""Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
 _MOMENTS_MAX = 20
-"""So many changed files, and so many commands that failed, are looked at for what is relevant."""
+"""Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
 _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
-"""So long after its time a check is told of."""
+"""Time after its date for which a check is shown."""
 _TIDY_S = 2.0
-"""Time that a session's start waits to write: what it could not take out is not shown, and leaves at the next sync."""
+"""Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
 
 
 class SessionStart:
@@ -91,23 +90,23 @@ class SessionStart:
         return made.text
 
     def is_ready(self) -> bool:
-        """Tell whether the text lies ready and is up to date with all that was written by now."""
+        """Return whether the cached text is up to date with all that was written."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.generation() == generation and self._ready.start() is not None
 
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
-        """Return the text, made anew and kept for the next time. What the clan retired is not in it.
+        """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
         Args:
-            may_tidy: what the clan retired may be taken out of the memory, too.
-            since: the generation from which on a lesson is new; None: what the agent has not been told of.
-            session: whose earlier start is lost, after a compaction: what was shown in it is new again. Nothing is
-                made ready then.
+            may_tidy: lessons that the clan retired may be taken out of the memory, too.
+            since: the generation from which on a lesson is new; None: the last one that the agent was shown.
+            session: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
+                cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
-        # Asked before anything is read: what is written meanwhile makes the text outdated.
+        # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since = self._ready.seen() if since is None else since
         delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
@@ -116,7 +115,7 @@ class SessionStart:
         made.generation = generation
         Guards(workspace).make_ready()
         if not session:
-            with suppress(DiskError):  # a read-only disk: it is made each time
+            with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
                 rows = _trigger_table(table, Renderer(workspace.emoji(), short))
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
@@ -127,22 +126,24 @@ class SessionStart:
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace, memory = self._workspace, self._remembered()
-        remembered = set(Start.ids_in(memory))  # once is enough
-        # As they were compared last: the next sync compares them anew, and a session's start does not wait for that.
+        remembered = set(Start.ids_in(memory))  # each lesson is shown once
+        # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
         news = self._news(since, session, remembered, compared)
         standing = self._standing(known, table)
         inside = len({each.id for each in standing} & remembered)
         left_out = remembered | against | {each.id for each in news}
-        said = compared.grouped(standing, workspace.patterns.lesson)
-        rest = [each.lesson for each in said if left_out.isdisjoint(each.ids)]
+        groups = compared.grouped(standing, workspace.patterns.lesson)
+        rest = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         found = workspace.discoveries.newest(workspace.config.recall.discoveries)
         fresh = workspace.discoveries.changed(since)
         short = workspace.discoveries.short([each.id for each in found])
         short |= finding.short(known, [each.id for each in (*news, *rest, *table)])
-        told = partial(session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short)
-        context = told(
+        render = partial(
+            session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short
+        )
+        context = render(
             memory=memory,
             news=news,
             patterns=rest,
@@ -156,22 +157,24 @@ class SessionStart:
             standing=STANDING,
         )
         new_found = [each for each in found if each.id in fresh]
-        again = told(memory="", news=news, patterns=(), discoveries=new_found, waiting=()) if news or new_found else ""
+        again = (
+            render(memory="", news=news, patterns=(), discoveries=new_found, waiting=()) if news or new_found else ""
+        )
         shown = [*sorted(remembered), *(each.id for each in (*news, *rest) if short[each.id] in context)]
         return Start(context, again, shown, [each.id for each in news if short[each.id] in again]), short
 
     def _news(self, since: int, session: str, remembered: set[str], compared: Clusters) -> list[Pattern]:
-        """Return the lessons that came since a generation, without those that the agent has seen in some words."""
+        """Return the lessons that came since a generation, without those that the agent has seen in any wording."""
         shown = self._exposures.shown_to(self._agent, but=session)
-        kept_out = {said for each in remembered | shown for said in compared.of(each)}
+        kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
         arrived = _fair_share(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
         return [each for each in arrived if each.id not in kept_out and each.is_listed]
 
     def _standing(self, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
-        """Return the lessons that have a place in every start: what is relevant now, then the published ones.
+        """Return the lessons of every start: those that are relevant now, then the published ones.
 
-        A private lesson has one however often it was seen: it is the agent's own.
+        A private lesson is among them however often it was seen: it is the agent's own.
         """
         clan, *private = known
         relevant = set(self._relevant(table))
@@ -199,7 +202,7 @@ class SessionStart:
         return found
 
     def at_once(self) -> Start:
-        """Return what can be told without the clan's lessons: the memory, and what waits. It reads some small files."""
+        """Return a text without the clan's lessons: the memory, and what waits. It reads some small files only."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
@@ -229,7 +232,7 @@ class SessionStart:
         return "\n\n".join(filter(None, parts))
 
     def _undecided(self) -> list[str]:
-        """Return what waits for a decision, a line each."""
+        """Return a line for each thing that waits for a decision."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if unfilled := CountedLog(workspace, agent).unfilled(workspace.config.hook.ask_days):
             lines.append(
@@ -253,8 +256,8 @@ class SessionStart:
 def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
     """Return the lessons that have a trigger: those logged here and those of others in turns.
 
-    So whoever pushes many crowds out none that was logged here. Of both, those that were given a trigger come before
-    those whose words name a step, and then the best-evidenced.
+    So a flood of others' lessons crowds out none that was logged here. Of both, those with a trigger of their own come
+    before those whose words name a step, and then the best-evidenced.
     """
     halves = []
     for is_own in (True, False):
@@ -265,13 +268,13 @@ def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
 
 def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show."""
-    told = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in patterns)
-    fit = ((each, trigger) for each, trigger in told if triggers.parse(trigger))
+    steps = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in patterns)
+    fit = ((each, trigger) for each, trigger in steps if triggers.parse(trigger))
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
 
 
 def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
-    """Return who said each of some lessons, those of this folder apart: whoever pushed it, else the agent."""
+    """Return the authors of lessons from elsewhere: the group of the replica that pushed each, else its agent."""
     groups, brought = evidence.Witnesses(workspace).last_groups(), workspace.trust.brought()
     found = {}
     for each in lessons:
@@ -282,7 +285,7 @@ def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]
 
 
 def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
-    """Return as many new lessons as are looked at, a third of them at most of each who said some."""
+    """Return new lessons up to the limit, at most a third of it of each author."""
     by, taken = _authors(workspace, lessons), Counter[str]()
     found: list[Pattern] = []
     for each in lessons:
@@ -294,13 +297,13 @@ def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Patter
 
 
 def is_unasked(workspace: Workspace) -> bool:
-    """Tell whether a remote is named that never answered here: nothing being known means nothing then."""
+    """Return whether a remote is named that never answered here: then an empty clan means nothing."""
     state = workspace.state
     return bool(workspace.config.share.remote and not (state.get("last_sync") or state.get("fetched")))
 
 
 def make_ready(workspace: Workspace) -> list[str]:
-    """Make ready what the agents here start with, where it does not lie ready; return for whom that was done."""
+    """Make the outdated texts of the agents here; return these agents."""
     made = [each for each in workspace.agents_here() if not SessionStart(workspace, each).is_ready()]
     for each in made:
         SessionStart(workspace, each).make()
@@ -308,7 +311,7 @@ def make_ready(workspace: Workspace) -> list[str]:
 
 
 def forget(workspace: Workspace) -> None:
-    """Delete what lies ready for the agents here: it is made anew when a session starts."""
+    """Delete the cached texts of the agents here: they are made anew when a session starts."""
     for agent in workspace.agents_here():
         _put(workspace, Ready(os.fspath(workspace.root), agent).start_file, b"")
 
@@ -328,7 +331,7 @@ _GUARD = "guard"
 
 
 class _Guard(NamedTuple):
-    """One decision.
+    """One decision about a step.
 
     Attributes:
         decision: "ask" or "deny".
@@ -345,7 +348,7 @@ class _Guard(NamedTuple):
 
 
 class Guards:
-    """The lessons that decide about a step on this machine. What was decided is a consent of ``local.db``."""
+    """The lessons that guard steps on this machine. A decision is a consent of ``local.db``."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -359,7 +362,7 @@ class Guards:
         return [found[pattern] for pattern in sorted(found)]
 
     def decide(self, prefix: str, decision: str, until: str = "") -> _Guard:
-        """Let a lesson decide about its step from now on.
+        """Let a lesson guard its step from now on.
 
         Raises:
             NoError: there is no such lesson, or it names no step.
@@ -402,27 +405,27 @@ class Guards:
         return lifted
 
     def put_back(self, pattern: str, decided: str) -> None:
-        """Let a lesson guard what it did before, as its decision was kept then; "" for nothing."""
+        """Restore the decision that a lesson had before; "" for none."""
         before = [raw for raw, each in self._decisions() if each.id == pattern]
         if decided:
             self._workspace.state.agree(_GUARD, decided, self._workspace.wall())
         self._forget([raw for raw in before if raw != decided])
 
     def make_ready(self) -> None:
-        """Make ready what a hook asks before each step."""
-        with suppress(FleetError):  # a read-only disk, a damaged database: what lies ready holds on
+        """Cache the table that a hook reads before each step."""
+        with suppress(FleetError):  # a read-only disk, a damaged database: the cached one stays valid
             table = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
             _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(table, "") if table else b"")
 
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
-        """Yield what was decided, newest first, as it is kept and as it is read. What cannot be one is passed over."""
+        """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""
         for raw in self._workspace.state.agreed(_GUARD):
             with suppress(ValueError, TypeError, RecursionError):
-                told = _Guard(*json.loads(raw))
-                if all(isinstance(each, str) for each in told):
-                    yield raw, told
+                guard = _Guard(*json.loads(raw))
+                if all(isinstance(each, str) for each in guard):
+                    yield raw, guard
 
     def _forget(self, consents: list[str]) -> None:
         for raw in consents:
@@ -430,9 +433,9 @@ class Guards:
         self.make_ready()
 
     def _words(self, decided: _Guard) -> str:
-        """Return the words of a guard: as they were when it was decided, unless they were edited here since.
+        """Return the words of a guard: those of the decision, unless they were edited here since.
 
-        What others retire guards on: it was decided here. "" for what was retired here, and for what is gone.
+        A lesson that others retired still guards: that was decided here. "" for one that was retired here, or is gone.
         """
         try:
             known = find(self._workspace, decided.id)

@@ -1,8 +1,8 @@
-"""Claude Code's ``settings.json``: our hooks go in beside other people's, and come out again, and nothing else changes.
+"""Installer of our hooks in Claude Code's ``settings.json``, beside other people's; uninstalling restores the file.
 
-A file may be a person's own, by hand, with keys that no version of ours knows. So it is read strictly, since what
-cannot be written back must not be touched, and our entries are known by their very words. Where taking them out would
-not give the very bytes that were there, those are kept beside the file until then.
+The file may be written by hand, with keys that we do not know. So it is parsed strictly, since what cannot be written
+back must not be changed, and our entries are known by their exact command. Where removing them would not give the
+former bytes, those are kept beside the file until then.
 """
 
 import json
@@ -22,21 +22,21 @@ _COMMAND = (
     "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={other}; "
     'case $out in "{{"*) printf %s "$out";; esac; fi; true'
 )
-"""One shell string, as all hosts run it. Where fleet is not installed, a colleague's clone say, nothing fails; where
-another program bears the name, whatever it prints or exits with stands in nobody's way."""
+"""Shell command of all hosts. Where fleet is not installed, as in a colleague's clone, nothing fails; where another
+program has its name, its output and exit code do no harm."""
 
 _OTHER = (
     '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is broken: '
     "nothing is logged or shown in this session\"}'"
 )
-"""Said by the shell, when a session starts: fleet itself is not there to say it."""
+"""Printed by the shell when a session starts, since fleet itself is not there to print it."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
-"""Other words that are ours: an earlier version's, and as a person would write them by hand."""
+"""Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
 
 _TIMEOUT_S = 10
 _START_TIMEOUT_S = 30
-"""Beyond what ``fleet hook`` allows itself, so that it ends by itself and can say why."""
+"""Longer than the limits of ``fleet hook`` itself, so that it can log why it gave up."""
 
 _SHELL = "Bash"
 _CHANGES = "Bash|Edit|MultiEdit|Write|NotebookEdit"
@@ -52,24 +52,24 @@ MATCHERS = {
     "Stop": "",
     "SessionEnd": "",
 }
-"""Which events call us, and for which tools; "" for all. No other tool pays for a process."""
+"""The events that call us, with a pattern of tools; "" for all. No other tool pays for a process."""
 
 PLUGIN = Path(__file__).parent / "claude_code"
-"""Folder of the plugin in Claude's layout, which Codex and Copilot load, too."""
+"""Folder of the plugin, in the layout of Claude Code, which Codex and Copilot load, too."""
 
 _KEPT = "settings.json.before-fleet"
-"""Lies beside a settings file that could not be put back as it was without; goes with the hooks."""
+"""Copy of a settings file beside it, from before the hooks, where their removal would not restore its bytes."""
 
 _Settings = dict[str, Any]
 
 
 class Changed(NamedTuple):
-    """A host's file with another content, written or only worked out.
+    """Change of a host's file, made or, in a dry run, only computed.
 
     Attributes:
-        path: the file, as a person names it.
+        path: the file, before links are followed.
         before: its bytes.
-        after: what they are, or would be; the same where nothing changes.
+        after: its new bytes; the same where nothing changes.
         is_theirs: a person wrote it, so it was left alone.
     """
 
@@ -95,7 +95,7 @@ def check_host(host: str) -> None:
 
 
 class SettingsFile(NamedTuple):
-    """A settings file of Claude Code's, as our hooks come into it and go out again."""
+    """A settings file of Claude Code's, to which our hooks are added and from which they are removed."""
 
     path: Path
 
@@ -108,10 +108,10 @@ class SettingsFile(NamedTuple):
         return cls((Path(named) if named else Path.home() / ".claude") / "settings.json")
 
     def install(self, *, dry_run: bool = False) -> list[Changed]:
-        """Put our hooks into it, beside all that stands in it, and the skill and slash commands beside it.
+        """Add our hooks to the file, and the skill and slash commands beside it.
 
         Raises:
-            RefusedError: it is not what it should be; nothing was changed.
+            RefusedError: the file is invalid; nothing was changed.
         """
         path = self.path
         before = _read(path)
@@ -125,10 +125,10 @@ class SettingsFile(NamedTuple):
         return [Changed(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
 
     def uninstall(self, *, dry_run: bool = False) -> list[Changed]:
-        """Take our hooks and pages out, and nothing else; a file that was ours alone goes.
+        """Remove our hooks and pages, and nothing else; a file that was ours alone is deleted.
 
         Raises:
-            RefusedError: it is not what it should be; nothing was changed.
+            RefusedError: the file is invalid; nothing was changed.
         """
         path = self.path
         before, kept = _read(path), path.with_name(_KEPT)
@@ -147,7 +147,7 @@ class SettingsFile(NamedTuple):
 
 
 def callers(root: Path | None) -> tuple[list[str], set[str]]:
-    """Return where fleet's hooks are switched on, in words, and which events some of these places lack.
+    """Return the names of the settings that call fleet's hooks, and the events that some of them lack.
 
     Raises:
         FleetError, OSError: a settings file cannot be read.
@@ -172,7 +172,7 @@ def callers(root: Path | None) -> tuple[list[str], set[str]]:
 
 
 def _parsed(data: bytes, path: Path) -> _Settings:
-    """Read a settings file; an empty one has no settings.
+    """Return the settings of a file; an empty one has none.
 
     Raises:
         RefusedError: it could not be written back as it was: no JSON, or a key twice in one object.
@@ -213,7 +213,7 @@ def _render(settings: _Settings, before: bytes) -> bytes:
 
 
 def _with_hooks(settings: _Settings) -> _Settings:
-    """Return the settings with our hooks, each once; everybody else's stay where they are."""
+    """Return the settings with our hooks, each once, behind those of others."""
     hooks = {event: list(groups) for event, groups in settings.get("hooks", {}).items()}
     for event, matcher in MATCHERS.items():
         group = _group(event, matcher)
@@ -223,9 +223,9 @@ def _with_hooks(settings: _Settings) -> _Settings:
 
 
 def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
-    """Return a settings file's bytes without our hooks; None where it was ours alone, and goes.
+    """Return a settings file's bytes without our hooks; None where it was ours alone.
 
-    ``kept``: what it was before they came in, which it is again where nobody has changed it since.
+    ``kept``: its bytes before they were added, which are restored where nobody has changed the file since.
     """
     settings, was = _parsed(data, path), _parsed(kept or b"", path)
     if kept is not None and data == _render(_with_hooks(was), kept):
@@ -254,7 +254,7 @@ def _has_plugin(settings: _Settings) -> bool:
 
 
 def _command_line(event: str) -> str:
-    """Return what a host runs at an event."""
+    """Return the command that a host runs at an event."""
     return _COMMAND.format(event=event, other=_OTHER if event == "SessionStart" else "")
 
 
@@ -265,7 +265,7 @@ def _group(event: str, matcher: str) -> _Settings:
 
 
 def _others(event: str, groups: list[Any]) -> list[Any]:
-    """Return the groups of an event without our entries; a group that held nothing else goes, too."""
+    """Return the groups of an event without our entries, and without groups that held nothing else."""
     kept = []
     for group in groups:
         entries = group.get("hooks") if isinstance(group, dict) else None
@@ -295,13 +295,13 @@ def _sealed(page: bytes) -> bytes:
 
 
 def _is_sealed(data: bytes) -> bool:
-    """Tell whether a page is as some version of fleet wrote it: what a person has changed since is theirs."""
+    """Return whether a page is as some version of fleet wrote it; a page that a person has changed is theirs."""
     page, newline, _ = data.removesuffix(b"\n").rpartition(b"\n")
     return data == _sealed(page + newline)
 
 
 def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[Changed]:
-    """Bring pages to what they should be, b"" for none; one that a person wrote, or changed, stays as it is."""
+    """Write pages, or delete those for which b"" is wanted; one that a person wrote or changed stays as it is."""
     for name, page in wanted.items():
         path = folder / name
         before = path.read_bytes() if path.is_file() else b""
@@ -321,7 +321,7 @@ def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -
 
 
 def _real(path: Path) -> Path:
-    """Return the file to write: many keep their own settings elsewhere, and a link to them here."""
+    """Return the file behind links: many keep their settings elsewhere, with a link to them here."""
     return Path(os.path.realpath(path))
 
 
@@ -329,7 +329,7 @@ def _read(path: Path) -> bytes:
     """Return the bytes of a file, b"" where there is none.
 
     Raises:
-        RefusedError: something else lies there, which might never be read to its end.
+        RefusedError: it is no plain file; a pipe might never end.
     """
     real = _real(path)
     if real.exists() and not real.is_file():
@@ -338,7 +338,7 @@ def _read(path: Path) -> bytes:
 
 
 def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
-    """Write a file anew, atomically, for the same readers as before, or as another: settings may hold keys."""
+    """Replace a file atomically, with its mode, or that of ``like``: settings may hold keys."""
     is_new = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     there = path if path.exists() or like is None else like
