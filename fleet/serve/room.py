@@ -152,6 +152,10 @@ class _Guest:
         self._is_answered = True
         self._has_mail = asyncio.Event()
 
+    def is_same(self, other: "_Guest") -> bool:
+        """Return True for this guest, and for another connection of its replica."""
+        return other is self or (other.visitor.replica == self.visitor.replica != "")
+
     def send(self, message: bytes) -> None:
         """Queue a message. A reader whose queue is full is dropped."""
         if self._waiting and self._waiting_bytes + len(message) > QUEUE_BYTES_MAX:
@@ -321,7 +325,8 @@ class Rooms:
         return True
 
     def _present(self, room: _Room, guest: _Guest, update: bytes) -> None:
-        news = room.presence.take(update)
+        others = {client for other in room.guests if not guest.is_same(other) for client in other.clients}
+        news = room.presence.take(update, replica=guest.visitor.replica, others=others)
         guest.clients.update(news)
         if news:  # to its sender, too, which takes silence for a dead connection
             self._send(room, wire.Message(wire.AWARENESS, 0, room.presence.encode(news)).encode())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import resource
 import shutil
@@ -58,6 +59,7 @@ class Guest:
     """A client that does as it likes."""
 
     def __init__(self, server: Served, replica: str = TANK, document: Document | None = None) -> None:
+        self.visitor = replica
         self.document = Document(int.from_bytes(os.urandom(4), "big")) if document is None else document
         self.socket = entered(server.where().of("", replica), compression=None, max_size=None)
 
@@ -471,6 +473,50 @@ def test_who_is_here_is_told_to_all_and_to_its_sender_and_taken_back_when_it_lea
                 assert late.next(wire.AWARENESS)
         seen.take(tank.next(wire.AWARENESS))
         assert seen.states() == {}
+
+
+def states_of(*states: tuple[int, int, bytes]) -> bytes:
+    rows = [doc.encode(client) + doc.encode(clock) + doc.encode_bytes(text) for client, clock, text in states]
+    return doc.encode(len(rows)) + b"".join(rows)
+
+
+def test_one_client_that_a_message_names_often_is_told_to_others_once(server: Served):
+    rows = [(1, clock, b"{}") for clock in range(1_000)] + [(1, 1_001, b'{"on":"%s"}' % (b"x" * 4_000))]
+    with Guest(server) as tank:
+        tank.socket.send(wire.Message(wire.AWARENESS, 0, states_of(*rows[1:])).encode())
+        assert len(tank.next(wire.AWARENESS)) < 5_000  # and not 1,000 times as much
+
+
+def test_more_states_than_are_kept_end_the_connection_that_sends_them(server: Served):
+    with Guest(server) as tank:
+        tank.socket.send(wire.Message(wire.AWARENESS, 0, doc.encode(5_000_000) + b"\1\0\0" * 5_000_000).encode())
+        began = time.monotonic()
+        assert tank.ended() == room.UNREADABLE
+        assert time.monotonic() - began < 2
+
+
+def test_nobody_says_that_another_replica_is_here_or_away_or_speaks_for_its_client(server: Served):
+    mine, far = json.dumps({"agent": "tank", "replica": TANK}).encode(), 2**53 - 2
+    with Guest(server) as tank, Guest(server, VELMA) as velma, Guest(server, "") as looker:
+        tank.socket.send(wire.Message(wire.AWARENESS, 0, states_of((7, 0, mine))).encode())
+        tank.next(wire.AWARENESS)
+        for vandal in (velma, looker):
+            forged = states_of((8, 0, mine), (7, 1, b"null"), (7, far, b"{}"), (9 + len(vandal.visitor), 0, b"{}"))
+            vandal.socket.send(wire.Message(wire.AWARENESS, 0, forged).encode())
+            assert until(lambda: 9 + len(vandal.visitor) in server.do(server.rooms.room("clan").presence.clients))  # noqa: B023
+        assert server.do(server.rooms.room("clan").presence.states)[7] == {"agent": "tank", "replica": TANK}
+        assert 8 not in server.do(server.rooms.room("clan").presence.states)
+        tank.socket.send(wire.Message(wire.AWARENESS, 0, states_of((7, 1, b"{}"))).encode())
+        assert until(lambda: server.do(server.rooms.room("clan").presence.states)[7] == {})
+
+
+def test_who_is_here_shows_texts_alone():
+    presence = wire.Presence(lambda: 0.0)
+    odd = [b"[" * depth + b"]" * depth for depth in range(300, 1_000)]
+    for client, value in enumerate([*odd, b"5", b'"\\ud800"']):
+        state = b'{"agent":"tank","replica":"%s","since":%s,"on":%s}' % (TANK.encode(), value, value)
+        presence.take(states_of((client, 0, state)))
+    assert {(each.since, each.on) for each in live._online(presence)} == {("", ""), ("?", "?")}
 
 
 def test_presence_is_taken_for_away_after_a_time_and_bounded():

@@ -378,6 +378,10 @@ def _online(presence: Presence) -> list[Online]:
     for state in presence.states().values():
         agent, replica = state.get("agent"), state.get("replica")
         if isinstance(agent, str) and isinstance(replica, str) and names.is_agent(agent) and names.is_replica(replica):
-            since, on = (str(state.get(key, ""))[: limits.ON_CHARS_MAX] for key in ("since", "on"))
-            found.add(Online(agent, replica, since, on))
+            found.add(Online(agent, replica, _text(state.get("since")), _text(state.get("on"))))
     return sorted(found)
+
+
+def _text(value: object) -> str:
+    """Return the beginning of a text; "" for anything else, which could be nested too deeply to be shown."""
+    return value[: limits.ON_CHARS_MAX].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from crdt import doc
+from crdt.doc import TruncatedError
 from fleet.model import limits, names
 
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
@@ -123,20 +124,30 @@ class Presence:
         self._known[client] = _Known(clock, text, self._now_s())
         return self.encode([client])
 
-    def take(self, update: bytes) -> list[int]:
+    def take(self, update: bytes, *, replica: str | None = None, others: Collection[int] = ()) -> list[int]:
         """Apply an update; return the clients whose state changed.
 
+        Args:
+            update: the bytes that arrived.
+            replica: the sender, which reports no other replica's presence; None where the server has checked that.
+            others: clients of other senders, whose states in the update are passed over.
+
         Raises:
-            TruncatedError: the bytes are no update.
+            TruncatedError: the bytes are no update, or hold more states than are kept.
         """
         reader = doc.Reader(update)
-        news: list[int] = []
-        for _ in range(reader.number()):
+        if (number := reader.number()) > STATES_MAX:
+            raise TruncatedError(f"{number} states are more than {STATES_MAX}")
+        changed = set[int]()  # one update may name a client often
+        for _ in range(number):
             client, clock, raw = reader.number(), reader.number(), reader.chunk()
-            if self._is_news(client, clock, raw):
-                self._known[client] = _Known(clock, raw.decode("utf-8", "replace"), self._now_s())
-                news.append(client)
-        return news
+            if client in others or not self._is_news(client, clock, raw):
+                continue
+            text = raw.decode("utf-8", "replace")
+            if replica is None or (_object(text) or {}).get("replica", replica) == replica:
+                self._known[client] = _Known(clock, text, self._now_s())
+                changed.add(client)
+        return sorted(changed)
 
     def _is_news(self, client: int, clock: int, raw: bytes) -> bool:
         if client == self.own:  # else somebody could set our clock to its maximum
