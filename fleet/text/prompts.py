@@ -1,7 +1,7 @@
 """Prompt as a host gives it: its sender, the sender's own words, and a prefilter for signals.
 
-What is quoted, pasted or made by the host is masked: a masked block leaves a line break, a masked piece within a line
-leaves ``·``, so that words on either side of it never become neighbours. Linear, no patterns. A hook asks the prefilter
+Quotations, pasted text and what the host adds are masked: a masked block leaves a line break, a masked piece within a
+line ``·``, so that words on either side of it never become neighbours. Linear, no patterns. A hook runs the prefilter
 on every prompt, so this imports next to nothing, and reads one small file.
 """
 
@@ -11,40 +11,40 @@ LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
 LEVELS = ("weak", "medium", "strong")
 
 _PIECE_CHARS = 16 * 1024
-"""Of a message longer than twice this, only the first and the last so many characters are looked at."""
+"""Of a message longer than twice this, only the first and the last so many characters are read."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
 """Stand-in for a masked quotation or piece of code."""
 _BLOCKS_MAX = 100
-"""So many ``<name>...</name>`` blocks are looked for in one piece: each costs a search of its own."""
+"""Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
-"""A quotation mark without its partner within so many characters quotes nothing."""
+"""Greatest length of a quotation."""
 _HEAD_CHARS_MAX = 1_000
-"""As long as the opening tag of an envelope may be."""
+"""Greatest length of the opening tag of an envelope."""
 SAID_CHARS_MAX = 8_000
-"""So much is kept of what was said or printed."""
+"""Greatest length of an event's text; a longer one is cut."""
 _NAME_CHARS_MAX = 32
-"""As long as the name of an agent may be."""
+"""Greatest length of an agent's name."""
 
 _KNOWN = sections("prompts.txt")
 _CUES = frozenset(cue for row in _KNOWN["cues"] for cue in row.split())
 _CUES_UNSPACED = tuple(cue for cue in _CUES if ord(cue[0]) >= _UNSPACED_FROM)
-"""Those of languages that put no blanks between words: parts of phrases, not words."""
+"""Cues of languages without blanks between words: parts of phrases, not words."""
 _HOST_MADE, _LOG_STARTS, _EXCEPTIONS = (tuple(_KNOWN[name]) for name in ("host-made", "log-starts", "exceptions"))
 _QUOTES = tuple(row.split() for row in _KNOWN["quotes"])
 
 
 class Event:
-    """One thing that a transcript tells of.
+    """Event of a transcript.
 
     Attributes:
         kind: prompt, said (by the agent), call, result, refused or stopped.
         id: of the call that is made, ends or is refused; else of the line.
-        text: what was typed, printed, or said about the refusal.
-        about: the command, the path, or whatever else says most about the call.
-        at: when, as the client writes it.
-        offset: where its line begins, in bytes.
-        line: the number of that line, from 1; 0 where only a part of the file was read.
+        text: typed or printed text, or the words of a refusal.
+        about: the command, the path, or the most telling argument of the call.
+        at: its time, as the client writes it.
+        offset: of its line, in bytes.
+        line: its line number, from 1; 0 where only a part of the file was read.
     """
 
     __slots__ = ("about", "at", "id", "is_ok", "kind", "line", "offset", "text", "tool")
@@ -57,14 +57,14 @@ class Event:
 
 
 class Objection:
-    """A call that a person refused, or a turn that a person stopped, and the words that came with it or next.
+    """Call that a person refused, or turn that a person stopped, with the words of the refusal or of the next prompt.
 
     Attributes:
-        id: of the call; of a stopped turn, of the line that says so.
-        tool: of the refused call, or the last one before the turn was stopped; "" where there was none.
-        at: when, as the client writes it.
-        offset: where what is told of it begins, in bytes: the call, if there is one.
-        line: the number of the line that says so; 0 where only a part of the file was read.
+        id: of the call; of the line of a stopped turn.
+        tool: of the refused call, or of the last one before the stop; "" for none.
+        at: its time, as the client writes it.
+        offset: in bytes, of the call, else of the line.
+        line: its line number; 0 where only a part of the file was read.
     """
 
     __slots__ = ("about", "at", "id", "kind", "line", "offset", "tool", "words")
@@ -79,13 +79,13 @@ class Session:
     """Events of one transcript.
 
     Attributes:
-        host: whose client wrote it, as ``hosts.payloads`` names it.
+        host: of the client, as ``hosts.payloads`` names it.
         id: the host's id of the session; else the file's name.
-        cwd: where it began, or "".
-        events: in order, with the number of the line of each.
-        lines: whole lines there are.
-        digest: 16 hex of what was read; it changes when the session goes on.
-        trouble: what was not read, and why; "" where nothing is amiss.
+        cwd: working directory at its start, or "".
+        events: in order, with their line numbers.
+        lines: number of complete lines.
+        digest: 16 hex of the content; it changes when the session goes on.
+        trouble: what was not read, and why; "" for none.
     """
 
     __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
@@ -97,15 +97,15 @@ class Session:
 
 
 class Prompt:
-    """A message as a host gives it."""
+    """Message as a host gives it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def might_signal(self) -> bool:
-        """Return True where ``signals.detect`` could hear something with the default phrases; in doubt, True.
+        """Return whether ``signals.detect`` could return a signal with the default phrases; in doubt, True.
 
-        At least one word of the cues stands in every one of them.
+        Every phrase has at least one cue.
         """
         message = self.text
         if len(message) > 2 * _PIECE_CHARS:
@@ -117,15 +117,15 @@ class Prompt:
 
     @property
     def is_typed(self) -> bool:
-        """Whether it holds more than what a host, or another agent, put there."""
+        """Whether a person typed it, at least in part."""
         sender, body = _addressed(_cut(self.text))
         return not sender and not body.lstrip().startswith(_HOST_MADE) and bool(_blocks(body).strip(f" \n{_HIDDEN}"))
 
     def own_words(self) -> tuple[str, str]:
-        """Return its sender, "" for a person, and the sender's own words.
+        """Return its sender and the sender's own words.
 
-        Line by line, single spaces, straight apostrophes, everything else masked. Of an agent's message the sender is
-        the name that the host gives.
+        The words have their lines, single spaces and straight apostrophes; everything else is masked. The sender is ""
+        for a person, else the name of an agent, as the host gives it.
         """
         sender, body = _addressed(_cut(self.text))
         if body.lstrip().startswith(_HOST_MADE):
@@ -136,18 +136,18 @@ class Prompt:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text, for the languages that put spaces between them."""
+    """Return the words of a text, in scripts with spaces between them."""
     plain = text.replace("*", "")  # Markdown's emphasis may stand within a word
     return "".join([char if is_letter(char) else " " for char in plain]).split()
 
 
 def is_letter(char: str) -> bool:
-    """Return True for a part of a word, in scripts that set words apart by spaces."""
+    """Return whether a character is a part of a word, in scripts with spaces between words."""
     return ord(char) < _UNSPACED_FROM and (char.isalnum() or char == "_")
 
 
 def _addressed(message: str) -> tuple[str, str]:
-    """Return the sender of a message and its body: "" for a person, or the name of the agent that the host gives."""
+    """Return the sender of a message, "" for a person, and its body."""
     body = message.lstrip()
     for announcement in _KNOWN["announcements"]:
         body = body.removeprefix(announcement).lstrip()
@@ -166,20 +166,19 @@ def _addressed(message: str) -> tuple[str, str]:
 
 
 def _agent_name(given: str) -> str:
-    """Return a valid agent's name that is as close to the given one as can be."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in given.strip().lower()[:200])
-    while "--" in kept:
-        kept = kept.replace("--", "-")
-    return kept.strip("-_")[:_NAME_CHARS_MAX] or "agent"
+    """Return the valid agent's name closest to a given one."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in given.strip().lower()[:200])
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
 
 
 def _attribute(head: str, name: str) -> str:
-    at = head.find(f' {name}="')
-    return head[at + len(name) + 3 :].partition('"')[0].strip() if at >= 0 else ""
+    return head.partition(f' {name}="')[2].partition('"')[0].strip()
 
 
 def _cut(message: str) -> str:
-    """Return the part of a message that is looked at: the whole, or its beginning and its end."""
+    """Return the message, or its beginning and its end when it is too long."""
     if len(message) <= 2 * _PIECE_CHARS:
         return message
     is_in_fence = message.count("```", _PIECE_CHARS, len(message) - _PIECE_CHARS) % 2 == 1

@@ -1,22 +1,22 @@
-"""Detection of corrections: phrases in a message, weighed and added up. A table and a few features, nothing learned.
+"""Detection of corrections in messages, by a sum of weighted phrases. A table and a few features, nothing learned.
 
 Only the sender's own words count (:mod:`fleet.text.prompts`), and within them the phrases of ``data/phrases.toml``. A
 phrase is worth 3 (strong), 2 (medium) or 1 (weak) points, and
 
 * nothing, when it is negated in its clause (25 characters back: "not wrong");
-* 1 less, when it is not strong and its sentence asks, or describes a case ("if it is wrong"), or the message opens with
-  a task's word ("add", "can you").
+* 1 less, when it is not strong and its sentence is a question or a condition ("if it is wrong"), or the message opens
+  with the word of a task ("add", "can you").
 
 Weak phrases count in a short message only, and there only together with another or as its first words. Points of
 different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. A message that opens with an exclusion
-("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge, correction that
-was heard; only where these together miss the minimum does praise come back, as ``validation``, which corrects nothing.
+("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge and correction
+among the phrases; only where their points miss the minimum is praise returned, as ``validation``, no correction.
 
-A short message that the phrases leave below medium, and that does not praise, is weighed once more by *signs*: how it
-opens, a question that holds its answer, what was expected. Signs add up, tasks and questions take away, and where they
-are worth enough together they make a medium signal, never a strong one.
+A short message below medium and without praise is weighed once more by *signs*: its opening, a question with its own
+answer, an expectation. The weights of signs add up, those of tasks and questions are negative, and a sum above a
+threshold makes a medium signal, never a strong one.
 
-Phrases are looked for as plain text, so time is linear in the message and no phrase of a configuration can change that.
+Phrases are matched as plain text: time is linear in the message, whatever phrases a configuration adds.
 """
 
 import re
@@ -29,30 +29,30 @@ from typing import Any, NamedTuple, Protocol
 from fleet.text.prompts import LANGUAGES, LEVELS, SAID_CHARS_MAX, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
-"""Kinds of signals; where a message holds several, the first of these is told."""
+"""Kinds of signals; of several in one message the first of these is returned."""
 PRAISE = "validation"
 
-_GUARD_CHARS = 25
-"""A negation so far before a phrase turns it round."""
+_NEGATION_CHARS = 25
+"""Greatest distance of a negation before its phrase."""
 _SHORT_CHARS = 160
-"""Weak phrases count in messages up to here."""
+"""Greatest length of a message in which weak phrases count."""
 EXCERPT_CHARS_MAX = 240
-_SAYING_WORDS = 5
-"""A sentence of fewer words may only say that something is wrong ("No, again:"); what is right comes behind it."""
+_SENTENCE_WORDS_MIN = 5
+"""A shorter sentence may only object ("No, again:"); the right way comes behind it."""
 _SENTENCE_CHARS = 300
-"""So far to either side of a phrase its sentence is looked for."""
+"""Greatest distance from a phrase to the ends of its sentence."""
 _OPENING_CHARS_MAX = 2_000
-"""The first word is looked for so far."""
+"""Greatest length of the fillers before the first word."""
 _HITS_MAX = 40
-"""Of one phrase only so many places are looked at."""
+"""Greatest number of matches of one phrase."""
 _GERUND = "*ing"
-"""At the end of a phrase: any word that ends so."""
+"""End of a phrase that stands for any word with this ending."""
 _LETTER = r"[^\W\u2e80-\U0010ffff]"
-"""A part of a word, in scripts that set words apart by spaces."""
-_WORD_OR_MARK = r"[^\W_](?:[\w']*\w)?|[^\w\s]"
-"""A word, or a mark."""
-_WEIGHED_MAX = 500
-"""So many words and marks of a message are weighed at most."""
+"""A part of a word, in scripts with spaces between words."""
+_LEXEME = r"[^\W_](?:[\w']*\w)?|[^\w\s]"
+"""A word, or a punctuation mark."""
+_TOKENS_MAX = 500
+"""Greatest number of tokens of a message that signs are matched with."""
 _ENDS = ".!?;:\n。！？；：…"
 _BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
@@ -76,14 +76,14 @@ class _Settings(Protocol):
 
 
 class _Signal(NamedTuple):
-    """A sign of a correction in a message.
+    """Signal of a correction in a message.
 
     Attributes:
         kind: frustration, knowledge, correction or validation; the last is praise and no correction.
         confidence: strong, medium or weak.
-        excerpt: the sentence around it, and what follows where that says too little, in the sender's words; at most
+        excerpt: the sentence around the phrase, with the next one where it is short, in the sender's words; at most
             ``EXCERPT_CHARS_MAX`` characters.
-        sender: "" for the person, else the name of the agent that the host says wrote it.
+        sender: "" for the person, else the name of the agent that sent it, as the host gives it.
     """
 
     kind: str
@@ -94,20 +94,20 @@ class _Signal(NamedTuple):
 
 
 _Words = Mapping[str, Sequence[str]]
-"""The lists of one language in ``data/phrases.toml``, of which some change what a phrase is worth."""
+"""The lists of one language in ``data/phrases.toml``."""
 
 
 class _Phrase(NamedTuple):
-    """A row of the table.
+    """Row of the table.
 
     Attributes:
-        text: what is looked for, in lower case.
-        cue: its longest word: where that is missing, so is the phrase. "" for scripts without spaces.
+        text: in lower case.
+        cue: its longest word, as a prefilter; "" for scripts without spaces.
         where: "^" for the first words of a message, "~" for the start of a sentence, else "".
-        is_gerund: a word that ends in "ing" must go on from it.
+        is_gerund: a word with the ending "ing" must continue it.
         kind: one of ``PRECEDENCE``.
         points: 1 to 3.
-        words: of its language; none for a person's own.
+        words: the lists of its language; none for a person's own phrase.
     """
 
     text: str
@@ -120,25 +120,25 @@ class _Phrase(NamedTuple):
 
 
 _Wording = tuple[frozenset[str], ...]
-"""Words in a row: in each place any of these."""
+"""Alternatives for each word of a sequence."""
 
 
 class _Signs(NamedTuple):
-    """Signs of an objection in one language, with their weights.
+    """Signs of an objection in one language.
 
     Attributes:
-        enough: together they must be worth so much.
-        words: so many words a message has at least, and at most.
-        each: what a sign is worth, and its wordings.
+        enough: least sum of their weights.
+        words: least and greatest number of words of a message.
+        weighted: the weight of each sign, and its wordings.
     """
 
     enough: int
     words: tuple[int, int]
-    each: tuple[tuple[int, tuple[_Wording, ...]], ...]
+    weighted: tuple[tuple[int, tuple[_Wording, ...]], ...]
 
 
 class _Table(NamedTuple):
-    """Everything that is looked for, for one configuration."""
+    """Phrases, exclusions and signs of one configuration."""
 
     phrases: tuple[_Phrase, ...]
     exclusions: tuple[str, ...]
@@ -147,7 +147,7 @@ class _Table(NamedTuple):
 
 
 class _Hit(NamedTuple):
-    """A phrase in a message, and what it is worth there."""
+    """Match of a phrase in a message, with its points there."""
 
     phrase: _Phrase
     start: int
@@ -159,23 +159,23 @@ class _Hit(NamedTuple):
 
 
 def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
-    """Return the correction, or the praise, that a message holds, or None.
+    """Return the correction, or the praise, in a message; None for neither.
 
     ``settings``: ``[triggers]`` of ``fleet.toml``; None means the defaults.
     """
     if settings is not None and settings.off:
         return None
-    sender, said = Prompt(message).own_words()
+    sender, text = Prompt(message).own_words()
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
-    hits = _hear(_lower(said), _table_of(settings))
+    hits = _hits(_lower(text), _table_of(settings))
     praise = [hit for hit in hits if hit.phrase.kind == PRAISE]
-    for heard in ([hit for hit in hits if hit not in praise], praise):
-        points = min(3, sum(hit.points for hit in heard))
+    for counted in ([hit for hit in hits if hit not in praise], praise):
+        points = min(3, sum(hit.points for hit in counted))
         if points >= minimum:
-            top = max(heard, key=lambda hit: (hit.points, -hit.start))
-            clear = [hit for hit in heard if hit.points > 1] or heard
+            top = max(counted, key=lambda hit: (hit.points, -hit.start))
+            clear = [hit for hit in counted if hit.points > 1] or counted
             kind = min((hit.phrase.kind for hit in clear), key=PRECEDENCE.index)
-            return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(said, top), sender)
+            return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(text, top), sender)
     return None
 
 
@@ -195,7 +195,7 @@ def _table_of(settings: _Settings | None) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
         return _table(LANGUAGES, ((), (), ()), (), ())
-    own = tuple(tuple(each) for each in (settings.weak, settings.medium, settings.strong))
+    own = tuple(tuple(phrases) for phrases in (settings.weak, settings.medium, settings.strong))
     return _table(tuple(settings.languages), own, tuple(settings.exclusions), tuple(settings.without))
 
 
@@ -217,9 +217,9 @@ def _table(
     dropped = {_lower(text.strip()).lstrip("^~").removesuffix(_GERUND) for text in without}
     rows = [row for row in rows if row.text not in dropped]
     rows += [
-        _row(_lower(each.strip()), "correction", level, {})
-        for level, said in zip(LEVELS, own, strict=False)
-        for each in said
+        _row(_lower(text.strip()), "correction", level, {})
+        for level, texts in zip(LEVELS, own, strict=False)
+        for text in texts
     ]
     excluded = {text for lists in known for text in lists["exclusions"]}
     excluded |= {_lower(text.strip()) for text in exclusions if text.strip()}
@@ -232,14 +232,14 @@ def _table(
     )
 
 
-def _signs_of(told: Mapping[str, Any]) -> _Signs:
-    each = []
-    for row in told["each"].replace("\n ", " | ").splitlines():  # a row that begins with a blank goes on
+def _signs_of(section: Mapping[str, Any]) -> _Signs:
+    signs = []
+    for row in section["each"].replace("\n ", " | ").splitlines():  # a blank at its start continues a row
         if row and not row.startswith("#"):
-            worth, _, said = row.partition(" ")
-            wordings = tuple(tuple(frozenset(slot.split("/")) for slot in one.split()) for one in said.split("|"))
-            each.append((int(worth), wordings))
-    return _Signs(told["enough"], tuple(told["words"]), tuple(each))
+            weight, _, texts = row.partition(" ")
+            wordings = tuple(tuple(frozenset(slot.split("/")) for slot in text.split()) for text in texts.split("|"))
+            signs.append((int(weight), wordings))
+    return _Signs(section["enough"], tuple(section["words"]), tuple(signs))
 
 
 def _longest_first(text: str) -> tuple[int, str]:
@@ -258,7 +258,7 @@ def _cue_of(text: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """Lower case of the same length, so that places are those of the original."""
+    """Return a text in lower case, with the same length: positions stay valid."""
     changed = text.lower()
     return changed if len(changed) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
@@ -266,7 +266,7 @@ def _lower(text: str) -> str:
 # The search.
 
 
-def _hear(low: str, table: _Table) -> list[_Hit]:
+def _hits(low: str, table: _Table) -> list[_Hit]:
     """Return the phrases of a message that count, each once, none within another."""
     is_excluded = _begins(low, table.exclusions)
     words = {"", *words_of(low)}
@@ -283,54 +283,54 @@ def _hear(low: str, table: _Table) -> list[_Hit]:
     ]
     if is_excluded:
         hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == PRAISE]
-    heard = _counting(_apart(hits), low, opening)
-    if is_excluded or sum(hit.points for hit in heard) > 1 or any(hit.phrase.kind == PRAISE for hit in hits):
-        return heard
-    return next(([hit] for signs in table.signs if (hit := _weigh(low, opening, signs))), heard)
+    counted = _counting(_without_overlaps(hits), low, opening)
+    if is_excluded or sum(hit.points for hit in counted) > 1 or any(hit.phrase.kind == PRAISE for hit in hits):
+        return counted
+    return next(([hit] for signs in table.signs if (hit := _sign(low, opening, signs))), counted)
 
 
-def _weigh(low: str, opening: int, signs: _Signs) -> _Hit | None:
-    """Return a hit at the sign that says most in a message, where all of them together say enough."""
-    found = [(each.start(), each[0]) for each in islice(re.finditer(_WORD_OR_MARK, low), _WEIGHED_MAX)]
-    if not signs.words[0] <= sum(word[0].isalnum() for _, word in found) <= signs.words[1]:
+def _sign(low: str, opening: int, signs: _Signs) -> _Hit | None:
+    """Return a hit at the sign with the greatest weight, where the sum of all is enough."""
+    tokens = [(found.start(), found[0]) for found in islice(re.finditer(_LEXEME, low), _TOKENS_MAX)]
+    if not signs.words[0] <= sum(token[0].isalnum() for _, token in tokens) <= signs.words[1]:
         return None
-    found.insert(sum(start < opening for start, _ in found), (opening, "~"))
-    words = [word for _, word in found]
-    met = [
-        (worth, found[max(ends)][0])
-        for worth, wordings in signs.each
-        if max(ends := [_end_of(each, words) for each in wordings]) >= 0
+    tokens.insert(sum(start < opening for start, _ in tokens), (opening, "~"))
+    words = [token for _, token in tokens]
+    matches = [
+        (weight, tokens[max(ends)][0])
+        for weight, wordings in signs.weighted
+        if max(ends := [_end_of(wording, words) for wording in wordings]) >= 0
     ]
-    if sum(worth for worth, _ in met) < signs.enough:
+    if sum(weight for weight, _ in matches) < signs.enough:
         return None
-    return _Hit(_Phrase("", "", "", is_gerund=False, kind="correction", points=2, words={}), max(met)[1], 2)
+    return _Hit(_Phrase("", "", "", is_gerund=False, kind="correction", points=2, words={}), max(matches)[1], 2)
 
 
 def _end_of(wording: _Wording, words: Sequence[str]) -> int:
-    """Return where a wording ends that stands in a message; -1 where it does not."""
+    """Return the index of the last word of a wording in a message; -1 where there is none."""
     last = len(wording) - 1
-    for at in range(last, len(words)):
-        if words[at] in wording[last] and all(words[at - last + n] in slot for n, slot in enumerate(wording)):
-            return at
+    for end in range(last, len(words)):
+        if words[end] in wording[last] and all(words[end - last + n] in slot for n, slot in enumerate(wording)):
+            return end
     return -1
 
 
 def _best(low: str, phrase: _Phrase, opening: int) -> _Hit | None:
-    """Return the first place where a phrase is worth most."""
-    found = (_Hit(phrase, start, _worth(low, phrase, start)) for start in _places(low, phrase, opening))
-    best = max(found, key=lambda hit: hit.points, default=None)
+    """Return the first of the matches of a phrase with most points."""
+    hits = (_Hit(phrase, start, _points(low, phrase, start)) for start in _starts(low, phrase, opening))
+    best = max(hits, key=lambda hit: hit.points, default=None)
     return best if best and best.points else None
 
 
-def _places(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
+def _starts(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
     pattern = _whole(phrase.text, is_gerund=phrase.is_gerund)
-    met = pattern.finditer(low) if phrase.where != "^" else filter(None, [pattern.match(low, opening)])
-    for at in (each.start() for each in islice(met, _HITS_MAX)):
-        if phrase.where != "~" or at == opening or (" \n" + low[:at].rstrip(" "))[-1] in _ENDS:
-            yield at
+    matches = pattern.finditer(low) if phrase.where != "^" else filter(None, [pattern.match(low, opening)])
+    for start in (found.start() for found in islice(matches, _HITS_MAX)):
+        if phrase.where != "~" or start == opening or (" \n" + low[:start].rstrip(" "))[-1] in _ENDS:
+            yield start
 
 
-def _worth(low: str, phrase: _Phrase, start: int) -> int:
+def _points(low: str, phrase: _Phrase, start: int) -> int:
     end, words = start + len(phrase.text), phrase.words
     if phrase.kind != PRAISE and _is_negated(low, start, end, words):
         return 0
@@ -347,8 +347,8 @@ def _is_task(low: str, words: _Words) -> bool:
 
 
 def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
-    floor = max(0, start - _GUARD_CHARS)
-    begin = max([floor, *(at + 1 for at in range(floor, start) if low[at] in _BREAKS)])
+    floor = max(0, start - _NEGATION_CHARS)
+    begin = max([floor, *(position + 1 for position in range(floor, start) if low[position] in _BREAKS)])
     before = low[begin:start]
     for negator in words.get("negators", ()):
         found = _whole(negator).search(before) if negator in before else None
@@ -363,17 +363,17 @@ def _asks(sentence: str, words: _Words) -> bool:
     return _begins(sentence, [word for word in asking if is_marked or " " in word]) if asking else is_marked
 
 
-def _apart(hits: list[_Hit]) -> list[_Hit]:
-    """Of phrases that overlap keep the one worth more, then the longer."""
-    kept: list[_Hit] = []
+def _without_overlaps(hits: list[_Hit]) -> list[_Hit]:
+    """Return the hits without overlaps: the one with more points stays, then the longer."""
+    chosen: list[_Hit] = []
     for hit in sorted(hits, key=lambda hit: (-hit.points, -len(hit.phrase.text), hit.start)):
-        if all(hit.end <= other.start or other.end <= hit.start for other in kept):
-            kept.append(hit)
-    return kept
+        if all(hit.end <= other.start or other.end <= hit.start for other in chosen):
+            chosen.append(hit)
+    return chosen
 
 
 def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
-    """Drop weak phrases that stand alone or in a long message."""
+    """Return the hits without weak phrases that are alone or in a long message."""
     weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != PRAISE]
     firm = [hit for hit in hits if hit not in weak]
     if len(low) > _SHORT_CHARS:
@@ -387,7 +387,7 @@ def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
 
 @lru_cache(maxsize=2_000)
 def _whole(text: str, *, is_gerund: bool = False) -> re.Pattern[str]:
-    """Return the pattern of a text as whole words; in scripts without spaces everything is whole."""
+    """Return the pattern of a text as whole words; scripts without spaces have no word ends."""
     before = rf"(?<!{_LETTER})" if re.match(_LETTER, text) else ""
     after = rf"(?!{_LETTER})" if re.match(_LETTER, text[-1:]) else ""
     return re.compile(f"{before}{re.escape(text)}{after}" + rf"(?={_LETTER}{{2,21}}ing(?!{_LETTER}))" * is_gerund)
@@ -398,56 +398,54 @@ def _has(text: str, words: Iterable[str]) -> bool:
 
 
 def _begins(low: str, texts: Iterable[str]) -> bool:
-    """Tell whether a text opens with one of these, after fillers."""
+    """Return whether a text opens with one of these, after fillers."""
     opening = _opening(low)
     return any(low.startswith(text, opening) and _whole(text).match(low, opening) for text in texts)
 
 
 def _opening(low: str) -> int:
-    """Return where the first telling word begins: after fillers such as "ok" or "hmm"."""
-    at = 0
+    """Return the position of the first word behind fillers such as "ok" or "hmm"."""
+    start = 0
     for _ in range(8):
-        while at < min(len(low), _OPENING_CHARS_MAX) and not low[at].isalnum() and low[at] != "·":
-            at += 1
-        end = at
-        while end < len(low) and (low[end].isalnum() or low[end] == "'") and end - at < 16:
+        while start < min(len(low), _OPENING_CHARS_MAX) and not low[start].isalnum() and low[start] != "·":
+            start += 1
+        end = start
+        while end < len(low) and (low[end].isalnum() or low[end] == "'") and end - start < 16:
             end += 1
-        word = low[at:end]
+        word = low[start:end]
         if not word or (word not in _phrase_lists()["fillers"] and not set(word) <= set("uhm")):
-            return at
-        at = end
-    return at
+            return start
+        start = end
+    return start
 
 
 def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
     """Return the bounds of the sentence around a phrase."""
     floor, roof = max(0, start - _SENTENCE_CHARS), min(len(low), end + _SENTENCE_CHARS)
     begin = max([floor, *(low.rfind(mark, floor, start) + 1 for mark in _ENDS)])
-    over = min([roof, *(at for mark in _ENDS if (at := low.find(mark, end, roof)) >= 0)])
+    over = min([roof, *(position for mark in _ENDS if (position := low.find(mark, end, roof)) >= 0)])
     return begin, min(len(low), over + 1)
 
 
-def _excerpt(said: str, hit: _Hit) -> str:
-    begin, over = _sentence(said, hit.start, min(hit.end, len(said)))
+def _excerpt(text: str, hit: _Hit) -> str:
+    begin, over = _sentence(text, hit.start, min(hit.end, len(text)))
     floor = max(0, hit.start - EXCERPT_CHARS_MAX // 2)
-    while begin > floor and _is_within_a_word(said, begin):
-        begin, _ = _sentence(said, begin - 1, begin - 1)
-    begin, roof = max(begin, floor), min(len(said), begin + EXCERPT_CHARS_MAX)
-    while over < roof and _is_within_a_word(said, over):
-        _, over = _sentence(said, over, over)
-    while over < roof and _word_count(said[begin:over]) < _SAYING_WORDS:
-        _, over = _sentence(said, over, over)
-    return said[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
+    while begin > floor and _is_within_a_word(text, begin):
+        begin, _ = _sentence(text, begin - 1, begin - 1)
+    begin, roof = max(begin, floor), min(len(text), begin + EXCERPT_CHARS_MAX)
+    while over < roof and (_is_within_a_word(text, over) or _word_count(text[begin:over]) < _SENTENCE_WORDS_MIN):
+        _, over = _sentence(text, over, over)
+    return text[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
 
 
-def _is_within_a_word(said: str, at: int) -> bool:
-    """Tell whether a dot before this place ends no sentence, as in ``main.go``."""
-    return said[at - 1 : at] == "." and said[at : at + 1].isalnum()
+def _is_within_a_word(text: str, position: int) -> bool:
+    """Return whether the dot before a position ends no sentence, as in ``main.go``."""
+    return text[position - 1 : position] == "." and text[position : position + 1].isalnum()
 
 
 def _word_count(text: str) -> int:
-    """Return the number of words; where no blanks are written, two signs are one."""
-    return len(text.split()) + sum(sign >= "\u2e80" for sign in text) // 2
+    """Return the number of words; in scripts without spaces two characters are one."""
+    return len(text.split()) + sum(char >= "\u2e80" for char in text) // 2
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -456,43 +454,43 @@ _GO_ON = frozenset(str.split("sorry ok okay yes yeah please go on ahead continue
 _GO_ON_WORDS_MAX = 6
 
 
-def objections(found: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
-    """Return what a person objected to, and what still waits for its words: the next reading has to begin there.
+def objections(events: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
+    """Return the objections of a person, and the pending one, still without words: the next reading has to begin there.
 
-    A refusal without words, and a stopped turn, get those of the next prompt; unless it only says to go on, was typed
-    by nobody, or is the prompt before it, mended before the agent had done anything.
+    A refusal without words, and a stopped turn, get those of the next prompt; unless that only says to go on, was typed
+    by nobody, or corrects the prompt before it while the agent had done nothing.
 
-    ``prompt``: what was typed after them; "" for nothing yet.
+    ``prompt``: the next prompt; "" for none yet.
     """
-    done: list[Objection] = []
-    waits: Objection | None = None
+    complete: list[Objection] = []
+    pending: Objection | None = None
     calls: dict[str, Event] = {}
     before, last = "", None
-    for event in (*found, *([Event("prompt", text=prompt)] if prompt.strip() else ())):
+    for event in (*events, *([Event("prompt", text=prompt)] if prompt.strip() else ())):
         if event.kind == "call":
             calls[event.id] = last = event
         elif event.kind == "refused" and event.text:
-            done.append(Objection("rejection", event, calls.get(event.id)))
-        elif event.kind == "refused" and waits is None:  # of calls refused together, the first one stands for all
-            waits = Objection("rejection", event, calls.get(event.id))
-        elif event.kind == "stopped" and waits is None:
-            waits = Objection("interruption", event, last)
+            complete.append(Objection("rejection", event, calls.get(event.id)))
+        elif event.kind == "refused" and pending is None:  # of calls refused together, the first one stands for all
+            pending = Objection("rejection", event, calls.get(event.id))
+        elif event.kind == "stopped" and pending is None:
+            pending = Objection("interruption", event, last)
         elif event.kind == "prompt":
-            if waits is not None and _objects(event.text, mended="" if last is not None else before):
-                waits.words = event.text.strip()[:SAID_CHARS_MAX]
-                done.append(waits)
-            waits, before, last = None, event.text, None
-    return done, waits
+            if pending is not None and _is_objection(event.text, before="" if last is not None else before):
+                pending.words = event.text.strip()[:SAID_CHARS_MAX]
+                complete.append(pending)
+            pending, before, last = None, event.text, None
+    return complete, pending
 
 
-def _objects(said: str, mended: str) -> bool:
-    """Tell a prompt that says something from one that says to go on, that a host wrote, or that is a mended one."""
-    words = _telling_words(said)
-    if not words or not Prompt(said).is_typed or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
+def _is_objection(prompt: str, before: str) -> bool:
+    """Return whether a prompt has content: it does not only say to go on, is typed, and no edit of the one before."""
+    words = _word_set(prompt)
+    if not words or not Prompt(prompt).is_typed or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
         return False
-    known = _telling_words(mended)
+    known = _word_set(before)
     return not known or 10 * len(known & words) < 7 * len(known)
 
 
-def _telling_words(said: str) -> set[str]:
-    return set("".join([char if char.isalnum() else " " for char in said.lower()[:SAID_CHARS_MAX]]).split())
+def _word_set(text: str) -> set[str]:
+    return set("".join([char if char.isalnum() else " " for char in text.lower()[:SAID_CHARS_MAX]]).split())

@@ -119,7 +119,7 @@ def test_a_negated_phrase_is_none(message):
 
 
 def test_the_guard_looks_back_25_characters_and_no_further():
-    assert signals._GUARD_CHARS == 25
+    assert signals._NEGATION_CHARS == 25
     near, far = "x" * (25 - 5), "x" * (25 - 3)
     assert heard(f"not {near} you forgot it") == ""
     assert heard(f"not {far} you forgot it") == "correction"
@@ -444,7 +444,7 @@ def test_signs_without_a_cue_are_never_enough():
     for signs in signals._table_of(None).signs:
         plain = [
             worth
-            for worth, wordings in signs.each
+            for worth, wordings in signs.weighted
             if any(
                 all(any(not prompts.Prompt(word).might_signal() for word in slot) for slot in wording)
                 for wording in wordings
