@@ -1,18 +1,17 @@
-"""Screening of text: no secret, no hidden mark, no terminal escape, no live Markdown.
+"""Screening of text for secrets, hidden characters, terminal escapes and live Markdown.
 
-One module, because each step leans on the one before: a secret is looked for only after the hidden marks that could
-split it are gone, and the two ways of showing a text (a terminal, a page) must agree with the border on what is hidden.
-Screening runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each
-run of a class, possessive or bounded repetition, and nothing asked of what follows an unbounded one.
+One module, because each step depends on the one before: secrets are searched only after the hidden characters that
+could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Screening
+runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each run of a
+class, possessive or bounded repetition, and no condition on what follows an unbounded one.
 
-What stands behind a hint is text, which ``re`` compiles when something hints at it, and keeps: to compile all took a
-twentieth of a correction.
+Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches: to compile all took a twentieth
+of a correction.
 
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.
 """
 
-import binascii
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -23,25 +22,25 @@ from fleet.text import sections
 
 HOMES = ("/home/", "/Users/")
 KEY_BLOCK_CHARS_MAX = 32 * 1024
-ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the border passed
+ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the input passed
 
 
 class Screened(NamedTuple):  # no dataclass: a hook that logs a failure has no 8 ms for that import
-    """A clean text, and what was taken out of it."""
+    """Clean text, with what was removed from it."""
 
     text: str
     secrets: tuple[str, ...]
     """The kinds found, sorted, each once; never the values."""
     stripped: int
-    """Number of code points that went; the ``\\r`` of ``\\r\\n`` is not counted."""
+    """Number of removed code points; the ``\\r`` of ``\\r\\n`` is not counted."""
 
 
 def screen(text: str, *, home: str | None = None) -> Screened:
-    r"""Return the text without secrets and hidden marks, for text that enters. Idempotent.
+    r"""Return the text without secrets and hidden characters, for input. Idempotent.
 
-    Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` goes, since grep and git colour the middle of a
-    token; of any other escape only the ESC. ``home``, when it lies under ``/home/`` or ``/Users/``, becomes ``~``. An
-    emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
+    Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` is removed, since grep and git colour the middle
+    of a token; of any other escape only the ESC. ``home``, when it is under ``/home/`` or ``/Users/``, becomes ``~``.
+    An emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
     ``strip_controls``.
     """
     if is_harmless(text):
@@ -54,10 +53,7 @@ def screen(text: str, *, home: str | None = None) -> Screened:
 
 
 def is_harmless(text: str) -> bool:
-    """Tell at a glance that no screening would change the text, nor any part of it: most texts hint at nothing.
-
-    The same for a secret and for a home folder: neither can be there without one of its hints.
-    """
+    """Return whether no screening would change the text, nor any part of it: there is no hint of a secret or a home."""
     return not _hints_at_something(text) and strip_controls(text) == text
 
 
@@ -72,12 +68,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """Return the text in at most so many characters; one that was longer ends in an ellipsis. Screen it before."""
+    """Return the text in at most so many characters, a longer one with an ellipsis. Screen it before."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1].rstrip()}…"
 
 
 def screened(value: object) -> str:
-    """Return a field as one line that is fit to leave; what is no text, as a peer may send it, is empty."""
+    """Return a field as one screened line; "" for a value of another type, as a peer may send it."""
     if not isinstance(value, str):
         return ""
     if is_harmless(value):
@@ -96,20 +92,20 @@ def texts_in(value: object) -> Iterator[str]:
 
 
 def readable(value: object) -> str:
-    """Return a field as one line for a terminal or an agent, "" for what is no text."""
+    """Return a field as one line for a terminal or an agent, "" for a value of another type."""
     return for_terminal(inert(screened(value)))
 
 
 def certain(text: str) -> list[str]:
-    """Return the kinds of secrets in a text that nothing else looks like, sorted: a token of a provider's, a key block.
+    """Return the unmistakable kinds of secrets in a text, sorted: a token of a provider's form, a key block.
 
-    The others are doubtful: of a password it is the name that says so, of a JWT nobody knows what it opens.
+    The others are doubtful: a password is known by its name alone, and a JWT may open nothing.
     """
     return [kind for kind in screen(text).secrets if kind not in _DOUBTFUL and not kind.endswith("-like")]
 
 
 def redact(text: str) -> str:
-    """Return the text with each secret as ``[REDACTED:kind]``. Idempotent; a secret that marks split is not found."""
+    """Return the text with ``[REDACTED:kind]`` for each secret that no hidden character splits. Idempotent."""
     return _redacted(text, None)[0] if _hints_at_something(text) else text
 
 
@@ -124,7 +120,7 @@ def _redacted(text: str, home: str | None) -> tuple[str, set[str]]:
     return text, kinds
 
 
-# --- hidden marks ---------------------------------------------------------------------------------------------------
+# --- hidden characters ----------------------------------------------------------------------------------------------
 
 # Unicode's Default_Ignorable_Code_Point (but the two joiners), the controls, the interlinear marks, the deprecated
 # format characters, the surrogates and the noncharacters.
@@ -151,12 +147,12 @@ _CSI = r"\x1b\[[0-9;:?]{0,32}[A-Za-z]"
 
 
 def strip_controls(text: str) -> str:
-    r"""Return the text without what a reader cannot see. Idempotent.
+    r"""Return the text without invisible characters. Idempotent.
 
-    Gone: C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
+    Removed are C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
     ``\n``. The joiners U+200C and U+200D stay between two letters or vowel signs of a script that spells with them
-    (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; elsewhere they go, as do
+    (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; others are removed, as are
     flags made of tags.
     """
     if _is_plain(text):
@@ -165,12 +161,12 @@ def strip_controls(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Tell whether a text is ASCII that a reader can see, blanks, tabs and line ends included: most are."""
+    """Return whether a text is visible ASCII, blanks, tabs and line ends included: most are."""
     return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def for_terminal(text: str) -> str:
-    r"""Return the text safe to print: ``\n`` and ``\t`` stay, any other hidden mark is shown as ``\x1b`` or ``\u202e``.
+    r"""Return the text safe to print, with ``\x1b`` or ``\u202e`` for a hidden character other than ``\n`` and ``\t``.
 
     Surrogates too: a stream with ``surrogateescape`` would print U+DC9B as the raw byte 0x9b. Idempotent.
     """
@@ -195,7 +191,7 @@ def _without_home(text: str, home: str | None) -> str:
 
 # --- secrets --------------------------------------------------------------------------------------------------------
 
-# In small letters: what a token of letters alone begins with. Any other one has a digit, and is a long word.
+# Lower-case prefixes of tokens that may be letters alone. Any other token has a digit, and is a long word.
 _TOKEN_HINTS = (
     *("xox", "xapp-", "xwfp-", "slack.com/", "github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_", "sk-", "hch-"),
     *("akia", "asia", "abia", "acca", "a3t", "npm_", "pypi-", "hf_", "k_live_", "k_test_", "whsec_", "eyj"),
@@ -221,7 +217,7 @@ _DIGIT = re.compile("[0-9]")
 
 
 def _redact_once(text: str, kinds: set[str]) -> str:
-    """Redact each kind in turn. An earlier step never needs what a later one leaves behind."""
+    """Redact each kind in turn. No step depends on the result of a later one."""
     low = text.lower()
     if "-----begin" in low or "private-lines" in low:
         text = _redact_key_blocks(text, kinds)
@@ -245,7 +241,7 @@ _TOKEN_RUN = re.compile(r"[A-Za-z0-9_+/=~.:|!%-]{16,}+")
 _OURS = re.compile(
     r"[a-z]-[0-9a-f]{16}[.:]?|\d{4}-\d\d-\d\dT[\d:.]{8,12}Z(?:-[0-9a-f]{4})?|[a-z_-]{1,32}\.[0-9a-f]{8}", re.ASCII
 )
-"""An id, a stamp, or a replica: all that is printed has some, and no token looks like them."""
+"""An id, a stamp, or a replica: all output has some, and no token looks like them."""
 _NAME_HINTS = (
     *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
     *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
@@ -253,12 +249,11 @@ _NAME_HINTS = (
 
 
 def _has_token_run(text: str) -> bool:
-    """Tell whether something is long and mixed enough to be a token: most words are not, nor is an id of ours."""
+    """Return whether a word may be a token: a long one with a digit that is no id of ours, or with a known prefix."""
     return any(map(_may_be_token, _TOKEN_RUN.findall(text)))
 
 
 def _may_be_token(run: str) -> bool:
-    """Tell it of one word: one without a digit begins as a token does."""
     if _DIGIT.search(run):
         return not _OURS.fullmatch(run)
     low = run.lower()
@@ -266,7 +261,7 @@ def _may_be_token(run: str) -> bool:
 
 
 def _may_hold_value(text: str) -> bool:
-    """Tell whether a name may have a secret beside it: no value of one is a plain word, and prose has no other."""
+    """Return whether a secret may stand beside a name: plain words are none, and prose has no others."""
     return ":" in text or "=" in text or any(map(_NO_WORD.search, _VALUE.findall(text)))
 
 
@@ -276,7 +271,7 @@ _HINTS = {
     *("-----begin", "private-lines", "://", "bearer", "authorization"),
     *(*_NAME_HINTS, *(home.lower() for home in HOMES)),
 }
-"""Whatever ``_redact_once`` and ``_without_home`` look for before they look closer, in small letters."""
+"""The hints of ``_redact_once`` and ``_without_home``, in lower case."""
 
 
 def _hints_at_something(text: str) -> bool:
@@ -304,34 +299,23 @@ def _redact_each(
 
 
 def _is_mixed(found: re.Match[str]) -> bool:
-    """Tell a random secret from a hash or a path: capitals, small letters and digits, and no hex."""
+    """Return whether a value is random, and no hash or path: capitals, small letters and digits, and no hex."""
     value = found["secret"]
     return all(re.search(letters, value) for letters in ("[A-Z]", "[g-z]", "[0-9]")) and value.count("/") < 4
 
 
 def _is_password(found: re.Match[str]) -> bool:
-    """Tell a password from one that everybody has: the user's own name, or the word for it."""
+    """Return whether a password is neither a placeholder nor the user's own name."""
     return found["secret"] != found["user"] and not _is_placeholder(found["secret"])
 
 
 def _is_bearer(found: re.Match[str]) -> bool:
-    """Tell a token from a word of prose: "Authorization: Bearer authentication is ..."."""
+    """Return whether a value is a token, and no word of prose: "Authorization: Bearer authentication is ..."."""
     value, scheme = found["secret"], found["scheme"].lower()
-    if scheme == "basic" and _is_open(value):
-        return False
     if not found["header"] or scheme not in ("bearer", "basic", "token"):
         is_usual = found["header"] or scheme == "bearer"
         return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
     return not _is_placeholder(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
-
-
-def _is_open(value: str) -> bool:
-    """Tell whether a basic authorization names a user, and no password that is one."""
-    try:
-        password = binascii.a2b_base64(value).partition(b":")[2].decode("utf-8", "replace").strip()
-    except binascii.Error:
-        return value.upper() == "BASE64"
-    return not password or _is_placeholder(password)
 
 
 def _is_placeholder(value: str) -> bool:
@@ -339,23 +323,23 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _credentials() -> ModuleType:
-    """Return the module with the tables: 5 ms to load, and most texts hint at nothing in it."""
+    """Return the module with the tables: 5 ms to load, and most texts have no hint."""
     from fleet.text import credentials
 
     return credentials
 
 
 def _redact_key_blocks(text: str, kinds: set[str]) -> str:
-    """Redact private keys, also cut-off ones; a header that is only mentioned stays."""
+    """Redact private keys, truncated ones too; a header without a key stays."""
     ends = [found.span() for found in re.finditer(_KEY_END, text)]
     out: list[str] = []
-    done = at = 0
+    done = number = 0
     for begin in re.finditer(_KEY_BEGIN, text):
         if begin.start() < done:
             continue  # within the block just redacted
-        while at < len(ends) and ends[at][0] < begin.end():
-            at += 1
-        stop = _key_stop(text, begin.end(), ends[at] if at < len(ends) else None)
+        while number < len(ends) and ends[number][0] < begin.end():
+            number += 1
+        stop = _key_stop(text, begin.end(), ends[number] if number < len(ends) else None)
         if stop:
             out += (text[done : begin.start()], "[REDACTED:private-key]")
             done = stop
@@ -364,7 +348,7 @@ def _redact_key_blocks(text: str, kinds: set[str]) -> str:
 
 
 def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
-    """Return where the block that starts here stops, 0 if there is no key in it."""
+    """Return the end of the block from ``start`` on, 0 if it has no key."""
     if end and end[0] - start <= KEY_BLOCK_CHARS_MAX and re.compile(_KEY_BODY).search(text, start, end[0]):
         return end[1]
     body = re.compile(_KEY_BODY_CUT_OFF).match(text, start)
@@ -383,16 +367,16 @@ _COMBINING = (
     r"\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
 COMBINING_MAX = 4
-"""So many marks stand on one letter in any language that is written; a flood of them covers the lines around it."""
+"""Greatest number of marks on one letter in any written language; a flood of them covers the lines around it."""
 _FLOOD = rf"([{_COMBINING}]{{{COMBINING_MAX}}})[{_COMBINING}]+"
 
 
 def inert(text: str) -> str:
     """Return the text as data for a model: nothing in it opens or ends a frame of a host's, or a turn. Idempotent.
 
-    Tags with the names of ``data/frames.txt``, whatever their case, and the marks of chat templates get other brackets,
-    so that a reader still sees what stood there. Letters lose combining marks beyond ``COMBINING_MAX``. Whatever shows
-    a record to an agent goes through here: a lesson that says ``</system-reminder>`` must not end what it stands in.
+    Tags with the names of ``data/frames.txt``, in any case, and the marks of chat templates get other brackets, so that
+    they stay readable. Letters lose combining marks beyond ``COMBINING_MAX``. Every record for an agent passes here: a
+    lesson with ``</system-reminder>`` in it must not end the frame around it.
     """
     if not text.isascii():
         text = re.sub(_FLOOD, r"\1", text)
@@ -403,10 +387,10 @@ def inert(text: str) -> str:
 
 @cache
 def _frames() -> re.Pattern[str]:
-    """Return the expression of a tag's beginning: a bracket before one of the names."""
+    """Return the expression of the start of a tag: a bracket before one of the names."""
     rows = sections("frames.txt")[""]
-    known = sorted({name for row in rows for name in row.split()}, key=lambda name: (-len(name), name))
-    names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in known)
+    tags = sorted({name for row in rows for name in row.split()}, key=lambda name: (-len(name), name))
+    names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in tags)
     return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}(?:{names})(?![A-Za-z0-9]))", re.IGNORECASE)
 
 
@@ -421,7 +405,7 @@ _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
 
 # --- Markdown -------------------------------------------------------------------------------------------------------
 
-# A pipe splits a table's cell even within a code span: what is escaped here goes into paragraphs and lists alone.
+# A pipe splits a table's cell even within a code span: the result is for paragraphs and lists alone.
 _PIECE = r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|(?P<word>[^\s|`]+)|[|`]"
 _LINK = r"(?i)://|www\.|mailto:|xmpp:|\w@\w"
 _BEFORE_LINK = "([<{\"'*_~"
@@ -431,14 +415,14 @@ _BLOCK_START = r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+
 
 
 def markdown_escape(text: str) -> str:
-    """Return the text as one line in which nothing is Markdown or HTML any more, and each word can still be read.
+    """Return the text as one line without live Markdown or HTML, with each word readable.
 
     Code spans stay code spans. Words that a renderer would make a link (``https://x``, ``www.x``, ``a@b.c``) become
     code spans, the one form that no renderer links. ``snake_case``, ``--json``, ``C#`` and ``~/path`` need no escape.
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
     line = one_line(strip_controls(text))
-    if "`" in line or "|" in line or re.search(_LIVE, line) or re.search(_LINK, line):  # most lines have nothing of it
+    if "`" in line or "|" in line or re.search(_LIVE, line) or re.search(_LINK, line):  # most lines have none
         line = re.sub(_PIECE, _inert, line)
     start = re.match(_BLOCK_START, line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
@@ -474,7 +458,7 @@ def _escaped_mark(mark: re.Match[str]) -> str:
     return "".join("\\" + letter for letter in mark[0])
 
 
-# --- what fleet itself showed ----------------------------------------------------------------------------------------
+# --- text that fleet injected ----------------------------------------------------------------------------------------
 
 _FRAME = r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])"
 _STANDS_BETWEEN = "stands between this mark and its repetition"
@@ -484,47 +468,47 @@ _EVIDENCE = r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{6,16})\)"
 _AFTER = " \t\r\"'`*_.,;:!?»”’)]|>"
 
 
-def strip_injected(said: str) -> str:
-    """Return what somebody said without what fleet, or a host, had put into it."""
-    return _without_lines(_without_frames(_without_host_frames(said)))
+def strip_injected(text: str) -> str:
+    """Return a message without the text that fleet, or a host, injected."""
+    return _without_lines(_without_frames(_without_host_frames(text)))
 
 
-def _without_host_frames(said: str) -> str:
-    """Take out ``<hook_context>`` blocks. What is inside may itself say where it ends: so its last end counts."""
-    first, *blocks = re.split(_HOST_OPENS, said)
-    kept = [first]
+def _without_host_frames(text: str) -> str:
+    """Remove ``<hook_context>`` blocks. A block may contain the end mark itself: so the last one counts."""
+    first, *blocks = re.split(_HOST_OPENS, text)
+    pieces = [first]
     for block in blocks:
         ends = [found.end() for found in re.finditer(_HOST_CLOSES, block)]
-        kept.append(block[ends[-1] :] if ends else "")
-    return "".join(kept)
+        pieces.append(block[ends[-1] :] if ends else "")
+    return "".join(pieces)
 
 
-def _without_frames(said: str) -> str:
-    """Take out what stands between two equal marks; of one that was cut off, all that follows."""
-    marks = list(re.finditer(_FRAME, said))
+def _without_frames(text: str) -> str:
+    """Remove the text between two equal marks; behind a mark whose repetition was cut off, the rest."""
+    marks = list(re.finditer(_FRAME, text))
     ends: dict[int, int] = {}
     later: dict[str, int] = {}
-    for found in reversed(marks):
-        is_cut_off = _STANDS_BETWEEN in said[found.end() : found.end() + 200]
-        ends[found.start()] = later.get(found[0], len(said) if is_cut_off else found.end())
-        later[found[0]] = found.end()
-    kept: list[str] = []
-    at = 0
-    for found in marks:
-        if found.start() >= at:
-            kept.append(said[at : found.start()])
-            at = ends[found.start()]
-    return "".join([*kept, said[at:]])
+    for mark in reversed(marks):
+        is_cut_off = _STANDS_BETWEEN in text[mark.end() : mark.end() + 200]
+        ends[mark.start()] = later.get(mark[0], len(text) if is_cut_off else mark.end())
+        later[mark[0]] = mark.end()
+    pieces: list[str] = []
+    done = 0
+    for mark in marks:
+        if mark.start() >= done:
+            pieces.append(text[done : mark.start()])
+            done = ends[mark.start()]
+    return "".join([*pieces, text[done:]])
 
 
-def _without_lines(said: str) -> str:
-    if "-" not in said:
-        return said
-    return "\n".join(row for row in map(_without_evidence, said.split("\n")) if row is not None)
+def _without_lines(text: str) -> str:
+    if "-" not in text:
+        return text
+    return "\n".join(row for row in map(_without_evidence, text.split("\n")) if row is not None)
 
 
 def _without_evidence(row: str) -> str | None:
-    """Return what follows the last evidence in a line; None when that is nothing."""
+    """Return the rest of a line behind its last evidence; None when there is none."""
     ends = [found.end() for found in re.finditer(_EVIDENCE, row)]
     if not ends:
         return row
@@ -532,10 +516,9 @@ def _without_evidence(row: str) -> str | None:
     return rest if rest.strip(_AFTER) else None
 
 
-def injected_id(said: str) -> str:
-    """Return the id at the end of a text that is a shown lesson, copied; "" for any other text."""
-    if "-" not in said or "(" not in said:
-        return ""  # no id, no evidence: so are most
-    rows = [row for row in said.strip().split("\n") if row.strip()]
-    found = [hits[-1] for row in rows if (hits := list(re.finditer(_EVIDENCE, row)))]
-    return str(found[-1]["id"]) if found and not strip_injected(said).strip(_AFTER + "\n") else ""
+def injected_id(text: str) -> str:
+    """Return the id at the end of a copy of a shown lesson; "" for any other text."""
+    if "-" not in text or "(" not in text:
+        return ""
+    ids = [found["id"] for found in re.finditer(_EVIDENCE, text)]
+    return str(ids[-1]) if ids and not strip_injected(text).strip(_AFTER + "\n") else ""
