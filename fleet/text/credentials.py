@@ -1,10 +1,9 @@
-"""Secrets that tell by their name or by their provider's form: ``fooToken = "…"``, ``API_KEY=…``, ``glsa_…``.
+"""Detection of secrets by their name or by their provider's form: ``fooToken = "…"``, ``API_KEY=…``, ``glsa_…``.
 
-Loaded by ``screening`` only for a text that hints at one; the providers' forms and the words that make a value
-innocent are data files, read with the first such text; expressions behind the first look are text, which ``re``
-compiles at the first use. A form with a provider's beginning is *certain*; a value of which only the name says that it
-is secret is *doubtful*. Cost is linear: each name and each beginning is looked at once, and a value is judged by its
-first 128 characters.
+Imported by ``screening`` only for a text with a hint of one; the providers' forms and the words of innocent values are
+data files, read with the first such text; expressions are texts, which ``re`` compiles at the first use. A token with a
+provider's prefix is *certain*; a value with the name of a secret is *doubtful*. Cost is linear: each name and each
+prefix is matched once, and a value is judged by its first 128 characters.
 """
 
 import hashlib
@@ -16,30 +15,30 @@ from typing import NamedTuple
 
 from fleet.text import sections
 
-VALUE_PEEK_CHARS = 128  # a value is judged by this much of it; all of it is redacted
+VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
 _MARK = r"\[REDACTED:[a-z0-9-]{1,40}\]"
 _DIGIT = re.compile("[0-9]")
 NAMED = "env-secret"
-"""The kind of what its name alone tells."""
+"""The kind of a value that its name alone makes a secret."""
 
 _Span = tuple[int, int, str]
-"""Place of a secret, and its kind."""
+"""Start and end of a secret, and its kind."""
 
 
 def redact_tokens(text: str, kinds: set[str]) -> str:
-    """Return the text without tokens of a known form. Adds the kinds that were found."""
+    """Return the text without tokens of a known form; add their kinds."""
     return _without(text, _provided(text), kinds)
 
 
 def redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without what a name tells; the names stay. Adds the kinds that were found."""
+    """Return the text without values that a name makes secret; the names stay; add their kinds."""
     for find in (_assigned, _loose, _compared, _signed, _typed):
-        text = _without(text, find(text), kinds)  # each over what the one before left: what is redacted weighs nothing
+        text = _without(text, find(text), kinds)  # each on the result of the last: redacted values weigh nothing
     return text
 
 
 def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
-    """Return the text without some spans; the first and longest of those that overlap goes."""
+    """Return the text without some spans; of overlapping ones the first and longest is redacted."""
     out: list[str] = []
     done = 0
     for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -55,43 +54,47 @@ def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
 
 @cache
 def _forms(section: str) -> list[list[str]]:
-    """Return the kind, the sign and the expression of each provider's tokens, which begin with it or have it amid."""
+    """Return the kind, the prefix (or infix) and the expression of each provider's tokens."""
     return [row.split(None, 2) for row in sections("providers.txt")[section]]
 
 
-# Each with the first text that has its beginning: 180 take 15 ms.
+# Compiled with the first text that has the prefix: all 180 take 15 ms.
 _compiled = cache(partial(re.compile, flags=re.ASCII))
 
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
-"""Whatever has a token in it: of prose and code next to nothing is left, and that alone is searched for tokens."""
+"""Words that may have a token in them: hardly any of prose and code, and they alone are searched."""
 
 
 def _provided(text: str) -> Iterator[_Span]:
-    """Yield where tokens of a known form stand, with their kinds, in no order."""
+    """Yield the spans of tokens of a known form, unordered."""
     words = "\n".join(_LONG_WORD.findall(text))
-    for kind, beginning, rest in _forms(""):
-        at = text.find(beginning) if beginning in words else -1
-        while at >= 0:
-            end = at + len(beginning)
-            found = _compiled(rest).match(text, end) if _is_border(text[max(0, at - 2) : at], beginning) else None
-            if found and not text[found.end() : found.end() + 1].isalnum() and not _is_sample(text[at : found.end()]):
-                yield at, found.end(), kind
+    for kind, prefix, rest in _forms(""):
+        start = text.find(prefix) if prefix in words else -1
+        while start >= 0:
+            end = start + len(prefix)
+            found = _compiled(rest).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
+            if (
+                found
+                and not text[found.end() : found.end() + 1].isalnum()
+                and not _is_sample(text[start : found.end()])
+            ):
+                yield start, found.end(), kind
                 end = found.end()
-            at = text.find(beginning, end)
-    for kind, sign, whole in _forms("amid"):
-        for word in _LONG_WORD.finditer(text) if sign in words else ():
+            start = text.find(prefix, end)
+    for kind, infix, whole in _forms("amid"):
+        for word in _LONG_WORD.finditer(text) if infix in words else ():
             for found in _compiled(whole).finditer(text, *word.span()):
                 if not _is_sample(found[0]):
                     yield *found.span(), kind
 
 
-def _is_border(before: str, beginning: str) -> bool:
-    """Tell whether a token may begin behind two signs: not amid a word, nor amid base64 or a dotted name."""
+def _is_border(before: str, prefix: str) -> bool:
+    """Return whether a token may begin behind two characters: not in a word, nor in base64 or a dotted name."""
     last = before[-1:]
     if last in ("+", ".") and before[:-1].isalnum():
         return False
-    return not (last.isalnum() and beginning[0].isalnum())
+    return not (last.isalnum() and prefix[0].isalnum())
 
 
 @cache
@@ -100,17 +103,17 @@ def _expression(name: str) -> re.Pattern[str]:
 
 
 _SAME = r"([A-Za-z0-9])\1{7}"
-_PUBLISHED_CHARS_MIN = 30  # shorter ones are among the words of the table, if anywhere
+_PUBLISHED_CHARS_MIN = 30  # no hash of the table is that of a shorter token
 
 
 def _is_example(value: str) -> bool:
-    """Tell a value that only shows where one belongs: one sign repeated, or what is no token either."""
+    """Return whether a value is an example: one character repeated, or a sample of a token."""
     peek = value[:VALUE_PEEK_CHARS]
     return (re.search(_SAME, peek) is not None and len(set(peek.lower())) < 8) or _is_sample(value)
 
 
 def _is_sample(token: str) -> bool:
-    """Tell a token that only shows the form: ``EXAMPLE``, the alphabet, what a vendor publishes."""
+    """Return whether a token is a sample of its form: ``EXAMPLE``, the alphabet, one that a vendor publishes."""
     low = token[:VALUE_PEEK_CHARS].lower()
     if "example" in low or "xxxxxx" in low or "abcdefghijklmnop" in low or "12345678901234567890" in low:
         return True
@@ -123,12 +126,12 @@ def _is_sample(token: str) -> bool:
 # --- NAME=value -------------------------------------------------------------------------------------------------------
 
 _IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
-"""Without one of these no such name is in a text: so are most, in small letters."""
+"""Parts of these names, of which most texts have none."""
 _WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
 
 
 def is_placeholder(value: str) -> bool:
-    """Tell a value that stands for one: a variable, a word for it, a path, ``...``."""
+    """Return whether a value is a placeholder: a variable, a word for it, a path, ``...``."""
     return len(value) <= 2 * VALUE_PEEK_CHARS and _expression("placeholder").match(value) is not None
 
 
@@ -144,58 +147,58 @@ def _assigned(text: str) -> Iterator[_Span]:
     """Yield the values of names such as ``GITHUB_TOKEN``."""
     if not any(part in text for part in _IN_NAMES):
         return
-    name, at = _expression("named"), 0
-    while named := name.search(text, at):
-        at = named.end()
+    name, position = _expression("named"), 0
+    while named := name.search(text, position):
+        position = named.end()
         if _is_secret(named, text):
-            start, at = _value_span(text, at, len(text))
-            yield start, at, NAMED
+            start, position = _value_span(text, position, len(text))
+            yield start, position, NAMED
 
 
-def _value_span(text: str, at: int, limit: int) -> tuple[int, int]:
-    """Return where the value lies: within its quotes, or up to the next blank but for closing punctuation."""
-    if text.startswith(("'", '"', "\\"), at):
-        quoted = re.compile(_QUOTED).match(text, at, limit)
+def _value_span(text: str, start: int, limit: int) -> tuple[int, int]:
+    """Return the span of a value: within its quotes, or up to the next blank, without closing punctuation."""
+    if text.startswith(("'", '"', "\\"), start):
+        quoted = re.compile(_QUOTED).match(text, start, limit)
         if quoted and quoted.lastgroup:
             return quoted.span(quoted.lastgroup)
-    bare = re.compile(_BARE).match(text, at, limit)
-    start, end = bare.span(1) if bare else (at, at)
+    bare = re.compile(_BARE).match(text, start, limit)
+    start, end = bare.span(1) if bare else (start, start)
     return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
 
 
 def _is_secret(named: re.Match[str], text: str) -> bool:
-    """Judge by name, sign and the first characters of the value."""
-    name, at = named["name"], named.end()
+    """Return whether a value is a secret, by its name, the sign between them and its first characters."""
+    name, position = named["name"], named.end()
     if name == "KEY" or name.removesuffix("_KEY").lower().endswith(_words().no_secret):
         return False
-    start, end = _value_span(text, at, at + VALUE_PEEK_CHARS)
+    start, end = _value_span(text, position, position + VALUE_PEEK_CHARS)
     value = text[start:end]
-    # What is redacted already weighs nothing: else a second look would find more than the first.
+    # A redacted part weighs nothing: else a second pass would find more than the first.
     core = re.sub(_MARK, "", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
-    bare = start == at
+    bare = start == position
     if not core or _is_example(core) or (bare and named["blank"] and re.match(_CALL, value)):
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
         return core == value and _is_yaml_line(text, named, end) and not _expression("placeholder").match(value)
-    return _is_worthy(name, core) and not _expression("placeholder").match(value.strip("'\""))
+    return _is_plausible(name, core) and not _expression("placeholder").match(value.strip("'\""))
 
 
-def _is_worthy(name: str, core: str) -> bool:
-    """Tell whether the value could be this name's secret: ``TOKEN=token`` and ``MAX_TOKEN=4096`` could not."""
-    said = core.upper().replace("-", "_")
-    if name == said or name.endswith("_" + said):
+def _is_plausible(name: str, core: str) -> bool:
+    """Return whether a value may be the secret of a name: ``TOKEN=token`` and ``MAX_TOKEN=4096`` are none."""
+    word = core.upper().replace("-", "_")
+    if name == word or name.endswith("_" + word):
         return False
     if not re.search(_WORTH_ANY_LENGTH, name) and _ODD_FOR_TOKEN.search(core):
         return False
     return bool(re.search(_WORTH_ANY_LENGTH, name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
 
 
-# No token bears these; what follows a sign of a shell or of an address is no longer the value.
+# Characters of no token; behind an operator of a shell or of a URL the value has ended.
 _ODD_FOR_TOKEN = re.compile(r"^[^&;|]{0,12}[?@%$^*!#\[\]{}]|^[^&;|]*[?@%^*!#\[\]{}]|^\w+=[^&]+&")
 
 
 def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
-    """Tell ``DB_PASSWORD: correcthorse``, alone on its line, from prose that goes on after the colon."""
+    """Return whether ``DB_PASSWORD: correcthorse`` is alone on its line, and no prose with a colon."""
     if "_" not in named["name"] or text[end : end + 24].partition("\n")[0].strip():
         return False
     start = named.start()
@@ -241,21 +244,21 @@ def _words() -> _Words:
 
 def _has_innocent_word(low: str) -> bool:
     words = _words().innocent
-    return any(low.startswith(words[low[at : at + 4]], at) for at in range(len(low) - 3) if low[at : at + 4] in words)
+    return any(low.startswith(words.get(low[start : start + 4], ()), start) for start in range(len(low) - 3))
 
 
 def _loose(text: str) -> Iterator[_Span]:
     """Yield random values behind names of secrets in any case and quoting."""
-    done = at = 0
-    while named := _expression("loose").search(text, at):
-        at = named.end("word")
+    done = position = 0
+    while named := _expression("loose").search(text, position):
+        position = named.end("word")
         spans = () if _is_innocent_name(text, named) else _loose_values(text, named)
         for start, end in spans:
             peek = text[start : min(end, start + VALUE_PEEK_CHARS)]
             if start >= done and _is_random(named, peek, text[start - 1 : start]):
                 rest = None if text[start - 1] in "\"'" else re.compile(_REST).match(text, end)
-                done = at = rest.end() if rest else end  # as far as it reaches
-                yield start, at, NAMED
+                done = position = rest.end() if rest else end
+                yield start, position, NAMED
                 break
 
 
@@ -283,52 +286,53 @@ def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
 
 
 def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
-    at = named.end()
+    """Yield the spans that may be the value of a name."""
+    start = named.end()
     if (
         not named["sign"].strip()
-        and text[at : at + 1].isalnum()
-        and not re.search(_FLAG, text[max(0, named.start() - 32) : at])
-        and not (_is_machine_made(text, at) and (named["word"].lower() != "key" or _is_strong(named)))
+        and text[start : start + 1].isalnum()
+        and not re.search(_FLAG, text[max(0, named.start() - 32) : start])
+        and not (_is_machine_made(text, start) and (named["word"].lower() != "key" or _is_strong(named)))
     ):
         return
     if named["sign"].strip() == "," and not (
-        text[named.start("sign") - 1] in "\"'" and text[at : at + 1] in ("'", '"')
+        text[named.start("sign") - 1] in "\"'" and text[start : start + 1] in ("'", '"')
     ):
         return
-    if text.startswith(("'", '"', "\\"), at):
-        quoted = re.compile(_QUOTED).match(text, at, at + 1024)
+    if text.startswith(("'", '"', "\\"), start):
+        quoted = re.compile(_QUOTED).match(text, start, start + 1024)
         if quoted and quoted.lastgroup:
             yield quoted.span(quoted.lastgroup)
             return
     if named["sign"].lstrip().startswith(">"):
-        # An element of XML: any word of it.
-        close = text.find("<", at, at + 1024)
+        # An XML element: any of its words.
+        close = text.find("<", start, start + 1024)
         if text[close + 1 : close + 2] == "/":
-            yield from (found.span() for found in re.compile(_RUN).finditer(text, at, close))
+            yield from (found.span() for found in re.compile(_RUN).finditer(text, start, close))
         return
-    at += text[at : at + 1] in "\"'`\\("
-    if _is_strong(named) and (odd := re.compile(_WORD).match(text, at)):
-        yield at, at + len(odd[0].rstrip(_AFTER_ODD))
-    bare = re.compile(_RUN).match(text, at)
+    start += text[start : start + 1] in "\"'`\\("
+    if _is_strong(named) and (odd := re.compile(_WORD).match(text, start)):
+        yield start, start + len(odd[0].rstrip(_AFTER_ODD))
+    bare = re.compile(_RUN).match(text, start)
     if bare:
-        yield at, at + len(bare[0].rstrip(_AFTER_VALUE))
+        yield start, start + len(bare[0].rstrip(_AFTER_VALUE))
 
 
-def _is_machine_made(text: str, at: int) -> bool:
-    """Tell whether a word is too long and mixed for prose: only such a value may stand behind a blank alone."""
-    word = re.compile(_MADE).match(text, at)
+def _is_machine_made(text: str, start: int) -> bool:
+    """Return whether a word is too long and mixed for prose: the only kind of value behind a blank alone."""
+    word = re.compile(_MADE).match(text, start)
     return word is not None and sum(map(str.isdigit, word[0])) >= _DIGITS_MIN
 
 
 def _is_strong(named: re.Match[str]) -> bool:
-    """Tell whether the name promises a password, which may hold any sign."""
+    """Return whether the name is that of a password, which may have any character."""
     start = named.start()
     is_key = named["word"].lower() == "key" and re.search(_STRONG_KEY, named.string[max(0, start - 8) : start])
     return bool(is_key) or named["word"].lower().startswith(_STRONG)
 
 
 def _is_random(named: re.Match[str], value: str, before: str) -> bool:
-    """Judge a value by its length, its signs, its entropy and the words in it."""
+    """Return whether a value is random, by its length, its characters, its entropy and the words in it."""
     if (
         len(value) < 8
         or (len(value) < 16 and value.isalpha())
@@ -360,15 +364,15 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
 
 
 def _is_odd(value: str, before: str) -> bool:
-    """Tell a password of many signs from code: in code brackets are closed, and a bare call is no value."""
-    signs = set(re.findall(_ODD, value))
-    if len(signs) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or re.match(_CALL, value):
+    """Return whether a value is a password of many symbols, and no code, which closes brackets, and no bare call."""
+    symbols = set(re.findall(_ODD, value))
+    if len(symbols) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or re.match(_CALL, value):
         return False
     balanced = all(value.count(a) == value.count(b) for a, b in ("()", "[]", "{}", "<>"))
     return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
 
 
-# --- passwords with signs, and those on a command line ---------------------------------------------------------------
+# --- passwords with symbols, and those on a command line -------------------------------------------------------------
 
 _SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
 _OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
@@ -376,7 +380,7 @@ _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "l
 
 
 def _signed(text: str) -> Iterator[_Span]:
-    """Yield values with a sign among letters and digits, or all mixed up, behind the whole name of a password."""
+    """Yield values with a symbol among letters and digits, or of mixed case, behind the whole name of a password."""
     for found in _expression("signed").finditer(text):
         group = found.lastgroup or ""
         value = found[group]
@@ -387,7 +391,7 @@ def _signed(text: str) -> Iterator[_Span]:
 
 
 def _typed(text: str) -> Iterator[_Span]:
-    """Yield passwords that are typed as an option: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
+    """Yield passwords in options: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
     for found in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
         group = found.lastgroup or ""
         if _is_chosen(found[group]):
@@ -395,7 +399,7 @@ def _typed(text: str) -> Iterator[_Span]:
 
 
 def _is_chosen(value: str) -> bool:
-    """Tell a password from a word, a number and what only stands for one."""
+    """Return whether a value is a password, and no word, number or placeholder."""
     mixed = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
     return mixed and not (
         _expression("placeholder").match(value) or _is_example(value) or _has_innocent_word(value.lower())
@@ -403,11 +407,11 @@ def _is_chosen(value: str) -> bool:
 
 
 def _is_long(named: re.Match[str], value: str) -> bool:
-    """Tell whether a value is long and mixed enough for its name: a token is made by a machine, a password need not."""
+    """Return whether a value is long and mixed enough for its name: tokens are random, passwords need not be."""
     if named["word"].lower() not in ("token", "secret"):
         return True
     before = named.string[max(0, named.start() - 16) : named.start()].lower()
-    # One sign amid a token is a slip of the hand: two are meant.
+    # One symbol in a token is a typing error: two are not.
     is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(re.findall(_SIGN, value)) >= 2
     return is_random and not before.rstrip(" _-").endswith(_words().no_secret)
 
