@@ -236,16 +236,14 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
         rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
     rows = pad.ready()
-    fresh, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *_rows_asked_about(workspace)])
+    # A row that a person took out of the scratchpad does not come back.
+    asked = [
+        each.item.body.get("item", "") for each in Inboxes(workspace).entries() if each.item.body.get("what") == WHAT
+    ]
+    fresh, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *asked])
     of_rows = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
     waiting = [(row, group[0]) for row, group in of_rows if group and len(group[0].sessions) >= SESSIONS_MIN]
     return [each for each in fresh if len(each.sessions) >= SESSIONS_MIN], waiting
-
-
-def _rows_asked_about(workspace: Workspace) -> list[str]:
-    """Return the items of all rows that the inbox ever asked about: one that a person took out does not come back."""
-    entries = Inboxes(workspace).entries()
-    return [str(each.item.body.get("item")) for each in entries if each.item.body.get("what") == WHAT]
 
 
 def _texts_undone(workspace: Workspace) -> list[str]:
@@ -524,7 +522,9 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
     """Hold the lock of a consolidation; what is given notes that something was consolidated, so that its time moves."""
     with workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
-        if lock.is_live(now_ms) and not _is_left_by_us(workspace, lock):
+        # A lock of ours is left behind: the one that dies with its process is held here.
+        is_ours = workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
+        if lock.is_live(now_ms) and not is_ours:
             raise BusyError(
                 f"{lock.by or 'somebody'} has held {consolidation.LOCK} for "
                 f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
@@ -549,11 +549,6 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
 
 _OURS = "consolidating"
 """Name of the file below ``.fleet`` that says when this machine took the lock last."""
-
-
-def _is_left_by_us(workspace: Workspace, lock: Lock) -> bool:
-    """Return whether a lock is one of ours whose process is gone: whoever asks holds the lock that dies with it."""
-    return workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
 
 
 def _lock(workspace: Workspace) -> Lock:
@@ -594,7 +589,9 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     with _scratchpad_lock(workspace):
         if run := _apply(workspace, agent, MIGRATED, plan):
             observing.keep_ignored(workspace.files)
-            _begin_to_count(workspace)
+            path = workspace.root / consolidation.LOCK
+            if not os.path.lexists(path):  # the hours to the first consolidation count from now
+                workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
     return _Migrated(tuple(files), run, diff)
 
 
@@ -635,13 +632,6 @@ def _agents_md_change(workspace: Workspace) -> Edit | None:
     rules = _File.of(workspace, auto_reflect.AGENTS_FILE)
     change = rules.to(AgentsFile(rules.text).with_daily_logs())
     return None if change.before is None or change.after == change.before else change
-
-
-def _begin_to_count(workspace: Workspace) -> None:
-    """Begin to count the hours to the first consolidation, where nothing does yet."""
-    path = workspace.root / consolidation.LOCK
-    if not os.path.lexists(path):
-        workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
 
 
 # --- what they share ------------------------------------------------------------------------------------------------

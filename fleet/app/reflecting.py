@@ -81,7 +81,7 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, asked = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(asked.id) or asked
-        with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).memory_file()]) as draft:
+        with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).path]) as draft:
             done = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
             draft.summary = f"promoted {done.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
@@ -103,7 +103,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
             first = find(workspace, prefix).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
-        with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).memory_file()]) as draft:
+        with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
             before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
             Promotions(writer, lessons).leave(ids)
             draft.summary = f"demoted {first} from {agent}'s memory"

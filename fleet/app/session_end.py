@@ -225,7 +225,8 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
         return Reflected(session.id, why=why)
     choice, left, note = Choice(workspace), _interrupted_answer(lines, key), ""
     day = workspace.wall()[:10].replace("-", "")
-    run = left.run if left is not None else f"{KIND}-{day}-{key}{_rerun_suffix(lines, key)}"
+    earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
+    run = left.run if left is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
     who = choice.named
     if named := choice.unagreed():
         who = RULES
@@ -301,11 +302,6 @@ def _done_already(workspace: Workspace, agent: str, key: str, *, by_hand: bool) 
 
 def _is_about(run: str, key: str) -> bool:
     return key in run.split("-")
-
-
-def _rerun_suffix(lines: Sequence[Record], key: str) -> str:
-    times = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
-    return f"-{times + 1}" if times else ""
 
 
 def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:

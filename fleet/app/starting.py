@@ -206,7 +206,7 @@ class SessionStart:
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
-            memory=self._with_notes(workspace.files.read(self._memory.memory_file()).decode("utf-8", "replace")),
+            memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
             patterns=(),
             discoveries=(),
             waiting=[each.in_one_line() for each in self._memory.waiting()],
@@ -219,7 +219,7 @@ class SessionStart:
 
     def _remembered(self) -> str:
         """Return the memory as the agent reads it, without the lessons that the clan retired."""
-        whole = Memory.parse(self._workspace.files.read(self._memory.memory_file()))
+        whole = Memory.parse(self._workspace.files.read(self._memory.path))
         kept = reflecting.records_of(self._workspace, self._agent).without_retired(whole)
         return self._with_notes(kept.render().decode("utf-8", "replace"))
 

@@ -163,16 +163,11 @@ class _Notebook:
         )
         self._reports = [each.record for each in passes if each.record.kind == KIND and each.record.raw]
         self.dream_ms = max((clock.ms_of(each.at) for each in self._reports), default=None)
-        self.memory = workspace.files.read(self.memory_file)
+        self.memory = workspace.files.read(AgentMemory(workspace, agent).path)
         self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
         self.own: dict[str, Pattern] = {}
         self.private: set[str] = set()
         self.notes = [*self._lessons(), *map(self._memory_note, self.lines)]
-
-    @property
-    def memory_file(self) -> Path:
-        """Path of the agent's memory."""
-        return self._workspace.home(self._agent) / memory_md.FILE_NAME
 
     def new(self) -> int:
         """Return the number of notes since the last pass."""

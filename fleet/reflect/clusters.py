@@ -110,8 +110,9 @@ class Clusters(NamedTuple):
         groups = _complete_link(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-        spoken = tuple(sorted(_ranked_ids(group, lookup) for group in groups))
-        return cls(spoken, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
+        found = ([lesson for id_ in group if (lesson := lookup(id_)) is not None] for group in groups)
+        ranked = tuple(sorted(tuple(each.id for each in sorted(group, key=_rank)) for group in found))
+        return cls(ranked, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     @staticmethod
     def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
@@ -184,12 +185,6 @@ def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
             mine = mine | theirs
             group_of |= dict.fromkeys(mine, mine)
     return list({id(group): group for group in group_of.values()}.values())
-
-
-def _ranked_ids(group: Iterable[str], lookup: Callable[[str], Pattern | None]) -> tuple[str, ...]:
-    """Return the ids of a cluster, its representative first."""
-    found = (lesson for each in group if (lesson := lookup(each)) is not None)
-    return tuple(each.id for each in sorted(found, key=_rank))
 
 
 def _rank(lesson: Pattern) -> tuple[int, str, str]:
@@ -321,11 +316,6 @@ class Recurrence(NamedTuple):
     sessions: tuple[str, ...]
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """Ids of its wordings: the same for any letter case and marks."""
-        return tuple(dict.fromkeys(self.id_of(each) for each in (self.text, *self.others)))
-
-    @property
     def days(self) -> tuple[str, ...]:
         """Days of its statements."""
         return tuple(sorted({each.at[:10] for each in self.statements}))
@@ -342,7 +332,7 @@ class Recurrence(NamedTuple):
 
     @staticmethod
     def id_of(text: str) -> str:
-        """Return the id of a wording."""
+        """Return the id of a wording: the same for any letter case and marks."""
         return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
     @classmethod

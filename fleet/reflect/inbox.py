@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from crdt import clock
 from fleet.model.names import normalise
 from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
-from fleet.text import dates
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -32,7 +32,7 @@ WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
 PAIRS = frozenset({"merge", "contradiction"})
 """Kinds of items that are about two lessons."""
-_DAY_CHARS, _MINUTE_CHARS = 10, 16
+_DAY_CHARS = 10
 _ID_CHARS = 12
 _NAMED_MIN = 0.8
 _WAITS_MIN = 0.9
@@ -169,7 +169,9 @@ class Inbox:
             known = {each.item.id: each for each in self.entries()}
             done, fresh = list[_Put](), list[Item]()
             for item in items:
-                named = _with_id(self._workspace, self._agent, item)
+                clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
+                id_ = Item.id_of(self._agent, item.kind, item.key or normalise(item.title))
+                named = msgspec.structs.replace(clean, id=id_, at=self._workspace.wall())
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
                     is_again = (
@@ -273,8 +275,9 @@ class Inboxes:
     def days_to_decide(self) -> tuple[int, float]:
         """Return the number of decided items, and the median of days that one took."""
         decided = ((each.item.at, each.decision) for each in self.entries() if each.decision is not None)
-        took = [_days(at, decision.at) for at, decision in decided if decision.outcome in _DECIDED]
-        return len(took), round(median(took), 1) if took else 0.0
+        spans = [(at, decision.at) for at, decision in decided if decision.outcome in _DECIDED]
+        days = [max(0.0, (clock.ms_of(until) - clock.ms_of(since)) / 86_400_000) for since, until in spans]
+        return len(days), round(median(days), 1) if days else 0.0
 
 
 def _take_line(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
@@ -303,12 +306,6 @@ def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     if by is not None:
         return Decision(id=id_, outcome="reopened") if is_its_own and by.outcome == WITHDRAWN else None
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.outcome != WITHDRAWN else None
-
-
-def _with_id(workspace: Workspace, agent: str, item: Item) -> Item:
-    key = item.key or normalise(item.title)
-    clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
-    return msgspec.structs.replace(clean, id=Item.id_of(agent, item.kind, key), at=workspace.wall())
 
 
 def _why_known(known: Entry | None) -> str:
@@ -358,11 +355,6 @@ def _words(item: Item) -> str:
     found = next((each for each in fields if isinstance(each, str) and each), "")
     about = item.title.partition(": ")[2] if item.kind == "skill" else ""
     return found or about or item.title
-
-
-def _days(since: str, until: str) -> float:
-    begin, end = dates.to_ms(since[:_MINUTE_CHARS]), dates.to_ms(until[:_MINUTE_CHARS])
-    return max(0.0, (end - begin) / 86_400_000) if begin is not None and end is not None else 0.0
 
 
 def _later(stamp: str, days: int) -> str:

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.model import edits, names
@@ -113,21 +112,17 @@ class Standing(NamedTuple):
 
 
 class AgentMemory:
-    """Agent's memory.md, and beside it the lessons that wait for it: ``.fleet/promotion/<agent>.json``."""
+    """Agent's memory.md at ``path``, and the lessons that wait for it: ``.fleet/promotion/<agent>.json``."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._files = workspace.files
         self._chars_max = workspace.config.promotion.hot_chars
-        self._path = workspace.home(agent) / FILE_NAME
+        self.path = workspace.home(agent) / FILE_NAME
         self._noted = workspace.local / "promotion" / f"{agent}.json"
-
-    def memory_file(self) -> Path:
-        """Return the path of the memory."""
-        return self._path
 
     def standing(self) -> Standing:
         """Return the state of the memory."""
-        memory = Memory.parse(self._files.read(self._path))
+        memory = Memory.parse(self._files.read(self.path))
         return Standing(memory.size(), self._chars_max, tuple(memory.lessons()), self.waiting(), memory.trouble)
 
     def waiting(self) -> tuple[Waiting, ...]:
@@ -170,7 +165,7 @@ class AgentMemory:
             if after is memory or self._swap(data, after):
                 return
         raise BusyError(
-            f"{self._path} is being written by somebody else; run the command again, or wait for the next `fleet sync`"
+            f"{self.path} is being written by somebody else; run the command again, or wait for the next `fleet sync`"
         )
 
     def note_waiting(
@@ -186,18 +181,18 @@ class AgentMemory:
 
     def _read(self) -> tuple[bytes, Memory]:
         """Return the bytes of the memory, and the memory."""
-        if self._path.is_symlink():
+        if self.path.is_symlink():
             # Replacing it would leave the file it points to behind, with the person's notes.
-            why = f"{self._path} is a symbolic link; fleet writes to plain files only"
+            why = f"{self.path} is a symbolic link; fleet writes to plain files only"
             return b"", Memory("", "", (), "", "", trouble=why)
-        data = self._files.read(self._path)
+        data = self._files.read(self.path)
         return data, Memory.parse(data)
 
     def _swap(self, before: bytes, after: Memory) -> bool:
         """Replace the file if it is as it was read; return whether it was."""
-        if self._path.is_symlink() or self._files.read(self._path) != before:
+        if self.path.is_symlink() or self._files.read(self.path) != before:
             return False
-        self._files.replace(self._path, after.render())
+        self._files.replace(self.path, after.render())
         return True
 
     @staticmethod

@@ -108,6 +108,11 @@ class Proposal(NamedTuple):
         supports = _line(quote or excerpt, 2_000)
         return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, times, worth, line, supports)
 
+    def as_lesson(self) -> Lesson:
+        """Return the lesson of a reflection."""
+        by = FAILURE if self.kind in ("failure", "missing") else PERSON
+        return Lesson(text=self.text, wrong=self.wrong, right=self.text, quote=self.quote, by=by, line=self.line)
+
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:
         """Return the mark of a session's lesson in the log, so that it is logged once: ``t-`` and 8 hex."""
@@ -118,7 +123,7 @@ class Proposal(NamedTuple):
 def reflect(session: Session) -> Reflection:
     """Return the reflection on a session by its form."""
     found = propose([session])
-    lessons = [each for each in found if each.worth >= LESSON_MIN][:LESSONS_MAX]
+    lessons = [each.as_lesson() for each in found if each.worth >= LESSON_MIN][:LESSONS_MAX]
     skill = _sequence(session) or _slow(session) or _wish(session)
     return Reflection(
         outcome=_outcome(session, found),
@@ -128,13 +133,8 @@ def reflect(session: Session) -> Reflection:
         skill_description=skill[1] if skill else None,
         skill_body=skill[2] if skill else None,
         memory_notes=tuple(_notes(session)),
-        lessons=tuple(map(_lesson, lessons)),
+        lessons=tuple(lessons),
     )
-
-
-def _lesson(each: Proposal) -> Lesson:
-    by = FAILURE if each.kind in ("failure", "missing") else PERSON
-    return Lesson(text=each.text, wrong=each.wrong, right=each.text, quote=each.quote, by=by, line=each.line)
 
 
 # --- lessons --------------------------------------------------------------------------------------------------------

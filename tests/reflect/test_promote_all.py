@@ -53,7 +53,7 @@ def lesson(seen: dict[str, int], said: str = LESSON, **more: object) -> Line:
 
 
 def memory(w: Workspace) -> str:
-    return w.files.read(AgentMemory(w, "velma").memory_file()).decode()
+    return w.files.read(AgentMemory(w, "velma").path).decode()
 
 
 def promoted(w: Workspace) -> list[str]:
@@ -136,7 +136,7 @@ def test_what_was_shown_is_counted_on_the_way(w, clock):
 
 def test_a_memory_that_cannot_be_written_is_a_warning_and_the_next_run_tries_again(w):
     tell(w, lesson({"velma.00000007": 3}))
-    path = AgentMemory(w, "velma").memory_file()
+    path = AgentMemory(w, "velma").path
     path.mkdir(parents=True)
     assert reflecting.promote_all(w) == []
     assert "velma's memory is as it was" in w.warnings[0]

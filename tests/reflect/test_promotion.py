@@ -92,7 +92,7 @@ def demote(w: Workspace, agent: str, pattern: str) -> None:
 
 
 def memory(w: Workspace, agent: str = "velma") -> str:
-    return w.files.read(AgentMemory(w, agent).memory_file()).decode()
+    return w.files.read(AgentMemory(w, agent).path).decode()
 
 
 def state(w: Workspace, said: str = LESSON) -> str:
@@ -119,7 +119,7 @@ def test_the_third_occurrence_enters_once_with_its_evidence_and_is_published(w):
 
 
 def test_a_persons_text_stays_and_the_block_comes_before_it(w):
-    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE)
+    w.files.replace(AgentMemory(w, "velma").path, MINE)
     tell(w, line({"velma.00000007": 3}))
     promote(w)
     assert memory(w).startswith("# Memory\n\n<!-- fleet:hot")
@@ -143,7 +143,7 @@ def test_a_line_deleted_by_hand_stays_deleted(w):
     tell(w, line({"velma.00000007": 3}))
     promote(w)
     w.files.replace(
-        AgentMemory(w, "velma").memory_file(),
+        AgentMemory(w, "velma").path,
         "".join(row for row in memory(w).splitlines(keepends=True) if LESSON not in row).encode(),
     )
     assert promote(w).promoted == ()
@@ -186,7 +186,7 @@ def test_a_promoted_lesson_that_is_merged_into_another_is_not_promoted_twice(w):
 
 def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     notes = MINE + b"x" * 3_900 + b"\n"
-    w.files.replace(AgentMemory(w, "velma").memory_file(), notes)
+    w.files.replace(AgentMemory(w, "velma").path, notes)
     tell(w, line({"velma.00000007": 3}))
     done = promote(w)
     assert done.promoted == ()
@@ -200,20 +200,20 @@ def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     with pytest.raises(NoError, match="of at most 4,000"):
         by_hand(w, "velma", pattern_id(LESSON))
     assert memory(w).encode() == notes
-    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE)
+    w.files.replace(AgentMemory(w, "velma").path, MINE)
     assert promote(w).promoted
     assert AgentMemory(w, "velma").standing().waiting == ()
 
 
 def test_the_limit_counts_what_an_agent_reads_and_no_comment(w):
-    w.files.replace(AgentMemory(w, "velma").memory_file(), MINE + b"<!-- " + b"x" * 9_000 + b" -->\n")
+    w.files.replace(AgentMemory(w, "velma").path, MINE + b"<!-- " + b"x" * 9_000 + b" -->\n")
     tell(w, line({"velma.00000007": 3}))
     assert promote(w).promoted
 
 
 def test_one_lesson_gives_its_place_to_another(w):
     w.config.promotion.hot_chars = 180
-    w.files.replace(AgentMemory(w, "velma").memory_file(), b"# Memory\n")
+    w.files.replace(AgentMemory(w, "velma").path, b"# Memory\n")
     tell(w, line({"velma.00000007": 4}), line({"velma.00000007": 3}, "Quote every path"))
     first = promote(w)
     assert [each.text for each in first.promoted] == [LESSON, "Quote every path"]
@@ -283,7 +283,7 @@ def test_a_crash_between_the_clan_and_the_memory_is_healed(w):
 
 @pytest.mark.parametrize("harm", [b"<!-- fleet:hot -->\n- lost its end\n", b"```\n<!-- fleet:hot -->\n", b"a\0b"])
 def test_a_broken_block_is_left_alone_and_said(w, harm):
-    w.files.replace(AgentMemory(w, "velma").memory_file(), harm)
+    w.files.replace(AgentMemory(w, "velma").path, harm)
     tell(w, line({"velma.00000007": 3}))
     told = shards(w)
     done = promote(w)
@@ -302,7 +302,7 @@ def test_a_broken_block_is_left_alone_and_said(w, harm):
 def test_a_link_is_not_written_through_nor_replaced(w, tmp_path):
     elsewhere = tmp_path / "notes.md"
     elsewhere.write_bytes(MINE)
-    path = AgentMemory(w, "velma").memory_file()
+    path = AgentMemory(w, "velma").path
     path.parent.mkdir(parents=True)
     path.symlink_to(elsewhere)
     tell(w, line({"velma.00000007": 3}))
@@ -312,7 +312,7 @@ def test_a_link_is_not_written_through_nor_replaced(w, tmp_path):
 
 
 def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
-    path = AgentMemory(w, "velma").memory_file()
+    path = AgentMemory(w, "velma").path
     w.files.replace(path, MINE)
     tell(w, line({"velma.00000007": 3}))
     publish = Promotions._publish
@@ -331,7 +331,7 @@ def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
 
 
 def test_an_editor_that_never_rests_is_waited_for_and_not_overwritten(w, monkeypatch):
-    path = AgentMemory(w, "velma").memory_file()
+    path = AgentMemory(w, "velma").path
     tell(w, line({"velma.00000007": 3}))
     monkeypatch.setattr(AgentMemory, "_swap", lambda *_: False)
     with pytest.raises(BusyError, match="next `fleet sync`"):
