@@ -81,7 +81,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
             {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
             for each in (LogPage(workspace, agent).left() if agent else [])
         ],
-        "memory": AgentMemory(workspace, agent).standing().as_found() if agent else {},
+        "memory": AgentMemory(workspace, agent).standing().as_json() if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
         "trust": reviewing.standing(workspace),

@@ -110,7 +110,7 @@ class _Listing(NamedTuple):
     total: int
     refused: int
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the list as ``--json`` shows it, each lesson with its other wordings and its opposites."""
         rows = []
         for cluster, into in self.lessons:

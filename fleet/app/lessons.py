@@ -37,7 +37,7 @@ class _Changed(NamedTuple):
     others: list[str]
     changed: str
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints."""
         lesson = {"id": self.pattern.id, "text": self.pattern.text, "seen": self.pattern.count("seen")}
         return lesson | {"others": self.others, "changed": self.changed}

@@ -282,7 +282,7 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
 def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
     """Append the record of a pass, durable before this returns, and notify subscribers; return the record."""
     done = Records(workspace, agent).append(record)
-    data = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_found(with_raw=False)
+    data = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_json(with_raw=False)
     Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.summary(), data))
     return done
 

@@ -74,7 +74,7 @@ def _patterns(
     with output.opened() as workspace:
         wanted, clusters = finding.Wanted(category, tag, by, since), reflecting.current_clusters(workspace)
         listing = wanted.lessons(workspace, count, clusters, everything=everything)
-        output.show(listing.as_found(), (row for each, into in listing.lessons for row in _rows(each, into)))
+        output.show(listing.as_json(), (row for each, into in listing.lessons for row in _rows(each, into)))
         if output.chosen.as_json:
             return
         if (more := listing.total - len(listing.lessons)) > 0:
@@ -208,7 +208,7 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
         done = lessons.retire(workspace, who, pattern)
         id_ = done.pattern.id
         text = f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back"
-        output.show(done.as_found(), text)
+        output.show(done.as_json(), text)
 
 
 @app.command("restore")
@@ -236,7 +236,7 @@ def _restore(
             output.show({"restored": [{"id": each, "text": text} for each, text in back]}, rows)
             return
         done = lessons.restore(workspace, who, pattern)
-        output.show(done.as_found(), f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
+        output.show(done.as_json(), f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
 
 
 def _also(others: list[str]) -> str:
@@ -291,7 +291,7 @@ def _merge(
         done = lessons.merge(workspace, who, one, other, force=force)
         seen, others = counted(done.pattern.count("seen"), "time"), ", ".join(done.others)
         text = f"{done.pattern.id} seen {seen}, with {others}: {done.pattern.text}"
-        output.show(done.as_found(), f"{text}\n`fleet unmerge {done.changed}` undoes it")
+        output.show(done.as_json(), f"{text}\n`fleet unmerge {done.changed}` undoes it")
 
 
 @app.command("unmerge")
@@ -302,7 +302,7 @@ def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
         stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
         seen = counted(done.pattern.count("seen"), "time")
         text = f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}"
-        output.show(done.as_found(), text)
+        output.show(done.as_json(), text)
 
 
 @app.command("feedback")
@@ -375,7 +375,7 @@ def _promote(
     with output.acting(agent) as (workspace, who):
         done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
         document = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-        document |= {"instead_of": list(done.left), "memory": done.memory.as_found()}
+        document |= {"instead_of": list(done.left), "memory": done.memory.as_json()}
         rows = [f"{done.id} is in {who}'s memory: {done.text}"]
         rows += [f"instead of {', '.join(done.left)}"] if done.left else []
         output.show(document, [*rows, f"`fleet demote {done.id}` takes it out again"])
@@ -390,7 +390,7 @@ def _demote(pattern: output.PatternId, agent: output.Agent = "") -> None:
             f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
             f"and `fleet search` find it\n`fleet promote {done.id}` brings it back"
         )
-        output.show({"id": done.id, "demoted": True, "memory": done.memory.as_found()}, text)
+        output.show({"id": done.id, "demoted": True, "memory": done.memory.as_json()}, text)
 
 
 @app.command("stats")
@@ -404,4 +404,4 @@ def _stats() -> None:
         rows = [f"Of the whole clan, as this machine knows it (agents here: {whose})\n"]
         rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
-        output.show(totals.as_found() | {"decisions": {"number": decided, "median_days": days}}, rows)
+        output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)

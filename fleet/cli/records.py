@@ -52,7 +52,7 @@ def _records(
 def _as_json(pass_: Pass) -> dict[str, object]:
     record = pass_.record
     more = {"number": pass_.number, "usd": pass_.usd, "undone": pass_.undone, "saved": record.saved}
-    return record.as_found(with_raw=False) | more | {"told": record.summary()}
+    return record.as_json(with_raw=False) | more | {"told": record.summary()}
 
 
 def _listed(passes: list[Pass], deferred: list[Record], since: str) -> list[str]:

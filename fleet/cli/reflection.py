@@ -170,7 +170,7 @@ def _as_json(reflected: Reflected) -> dict[str, object]:
     document: dict[str, object] = {"session": reflected.session, "told": reflected.summary()}
     document["deferred"] = reflected.is_deferred
     if reflected.record is not None:
-        document["record"] = reflected.record.as_found()
+        document["record"] = reflected.record.as_json()
     if (plan := reflected.plan) is not None:
         lessons = [(it.lesson, it.same) for it in plan.lessons]
         document["lessons"] = [{"text": it.text, "by": it.by, "line": it.line, "same": same} for it, same in lessons]

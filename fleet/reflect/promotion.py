@@ -105,7 +105,7 @@ class Standing(NamedTuple):
     waiting: tuple[Waiting, ...]
     trouble: str
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the state as ``--json`` has it."""
         listed = {"lessons": list(self.lessons), "waiting": [each._asdict() for each in self.waiting]}
         return {"chars": self.chars, "chars_max": self.chars_max, **listed, "trouble": self.trouble}

@@ -70,7 +70,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     writers: tuple[Written, ...] = ()
     raw: str = ""
 
-    def as_found(self, *, with_raw: bool = True) -> dict[str, object]:
+    def as_json(self, *, with_raw: bool = True) -> dict[str, object]:
         """Return the record as ``--json`` has it: all fields of the file."""
         fields = msgspec.structs.asdict(self) | {"writers": [msgspec.structs.asdict(each) for each in self.writers]}
         return {name: value for name, value in fields.items() if with_raw or name != "raw"}

@@ -44,7 +44,7 @@ class _Rate(NamedTuple):
         """Relapses per exposure."""
         return self.relapsed / self.shown if self.shown else None
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return it as ``--json`` has it."""
         return {"relapsed": self.relapsed, "shown": self.shown, "rate": _rounded(self.value)}
 
@@ -85,7 +85,7 @@ class _Lesson(NamedTuple):
         before, after = self.before.value, self.after.value if self.after is not None else None
         return before is None or after is None or after >= before
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return it as ``--json`` has it."""
         pattern = self.pattern
         published = None if self.published_ms is None else clock.pack(self.published_ms)[:16] + "Z"
@@ -93,10 +93,10 @@ class _Lesson(NamedTuple):
             "id": pattern.id,
             "text": pattern.text,
             **{name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")},
-            "rate": self.whole.as_found()["rate"],
+            "rate": self.whole.as_json()["rate"],
             "published": published,
-            "before": self.before.as_found(),
-            "after": self.after.as_found() if self.after is not None else None,
+            "before": self.before.as_json(),
+            "after": self.after.as_json() if self.after is not None else None,
         }
 
 
@@ -115,7 +115,7 @@ class Stats(NamedTuple):
     hours: Mapping[str, float]
     unfilled: int
 
-    def as_found(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the output of ``fleet stats --json``.
 
         ``weeks``: list of ``week`` (ISO, UTC: ``2026-W47``), ``corrections``, ``relapses``, from the logs on this
@@ -130,7 +130,7 @@ class Stats(NamedTuple):
         return {
             "weeks": [{"week": week, "corrections": made, "relapses": again} for week, made, again in self.weeks],
             "unfilled": self.unfilled,
-            "lessons": [each.as_found() for each in self.lessons],
+            "lessons": [each.as_json() for each in self.lessons],
             "not_working": [
                 {"id": each.pattern.id, "text": each.pattern.text, "reason": each.failing}
                 for each in self.lessons

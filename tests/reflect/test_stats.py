@@ -78,7 +78,7 @@ def test_an_entry_of_long_ago_does_not_draw_out_the_list():
 
 
 def test_without_anything_there_is_nothing():
-    found = stats_of().as_found()
+    found = stats_of().as_json()
     assert (found["weeks"], found["lessons"], found["to_fleet"]) == ([], [], {"median_hours": None, "lessons": []})
     assert stats_of().render(80, str) == "no correction was counted on this machine yet"
 
@@ -166,7 +166,7 @@ def test_json_says_all_of_it():
         failing=lambda pattern: "hurt 1 time, helped 0",
         unfilled=2,
     )
-    found = json.loads(json.dumps(stats.as_found()))
+    found = json.loads(json.dumps(stats.as_json()))
     assert found == {
         "weeks": [
             {"week": "2026-W47", "corrections": 1, "relapses": 1},
@@ -201,7 +201,7 @@ def test_hours_run_from_the_first_correction_to_the_publication():
     lines.append(lesson(5, first=0))
     stats = stats_of(lines)
     assert stats.hours == {pid(1): 48.0, pid(2): 96.0, pid(3): 0.0}
-    assert stats.as_found()["to_fleet"]["median_hours"] == 48.0
+    assert stats.as_json()["to_fleet"]["median_hours"] == 48.0
 
 
 # The plot
