@@ -1,6 +1,6 @@
 """Memory of failed commands, and the door that closes on a fourth try of the same: the mutation protocol.
 
-``.fleet/attempts/<agent>.json``, one object that is replaced whole. Local to this machine, and no promise hangs on it:
+``.fleet/attempts/<agent>.json`` is one object that is replaced whole. It is local to this machine and may be lost:
 without it nothing is stopped. Hooks ask before every command, so this imports little of the standard library alone
 until there is something to judge.
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     Root = str | os.PathLike[str]
 
 COMMAND_CHARS_MAX = 200
-SAID_CHARS_MAX = 200
+OUTPUT_CHARS_MAX = 200
 FILE_BYTES_MAX = 1024 * 1024
 LOCK_WAIT_S = 1.0
 STREAKS_KEPT_MAX = 40
@@ -88,13 +88,13 @@ class _Streak:
         tries: each command's last failure, by its key, oldest first.
     """
 
-    __slots__ = ("count", "error", "family", "said", "session", "tries")
+    __slots__ = ("count", "error", "family", "output", "session", "tries")
 
     def __init__(self, session: str, family: str, error: str) -> None:
         self.session = session
         self.family = family
         self.error = error
-        self.said = ""
+        self.output = ""
         self.count = 0
         self.tries: dict[str, _Try] = {}
 
@@ -109,12 +109,12 @@ class _Streak:
         return all(each.is_open for each in self.tries.values())
 
     def is_closed(self, limit: int) -> bool:
-        """Tell whether trying it again unchanged would be stopped, where so many failures close the door."""
+        """Return whether another try without a change is stopped, where ``limit`` failures close the door."""
         return self.count >= limit and not self.is_open
 
 
 class Blocked:
-    """A command that is stopped: which, in which streak, under which names; ``journal.message`` tells the agent."""
+    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
 
     __slots__ = ("names", "streak", "tried")
 
@@ -129,7 +129,7 @@ class _State:
 
     Attributes:
         streaks: by session and family, the one that failed last at the end.
-        declared: mutations that wait for their success, oldest first.
+        declared: mutations whose success is pending, oldest first.
         won: mutations that worked and were not dropped, oldest first.
     """
 
@@ -150,16 +150,16 @@ class _State:
         ]
 
     def open(self, session: str, but: str = "") -> None:
-        """Open the doors of a session, of all families but one: what was run itself is not known to change anything."""
+        """Open the doors of a session, of all families but the one that was run."""
         for streak in self.of(session):
             if streak.family != but:
                 for each in streak.tries.values():
                     each.is_open = True
 
     def declare(self, event: Event) -> None:
-        """Take in a mutation, with the error that it answers; the doors are open for one more try."""
+        """Add a mutation, with the error that it answers; the doors are open for one more try."""
         session = event["session"]
-        self.declared[event["id"]] = {"error": next((each.said for each in reversed(self.of(session))), ""), **event}
+        self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 
     def shown_to_work(self, session: str, family: str) -> list[Event]:
@@ -169,7 +169,7 @@ class _State:
 
 
 class AttemptLog:
-    """Memory of an agent's attempts: asked before a command runs, told how it ended."""
+    """Memory of an agent's attempts: read before a command runs, written when it has ended."""
 
     def __init__(self, root: Root, agent: str) -> None:
         self._root = root
@@ -189,11 +189,11 @@ class AttemptLog:
             return None
 
     def _is_declared_by_hand(self, session: str, blocked: Blocked) -> bool:
-        """Note a declaration that was written into a journal since the last failure; tell whether there was one."""
+        """Note a declaration that was written into a journal since the last failure; return whether there was one."""
         state, known = self.state(), blocked.tried.blocks.split()
-        told = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
+        declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
         found = _declarations(self._root, self._agent).items()
-        new = [fields for name, fields in found if name not in known and _words_of(fields) not in told]
+        new = [fields for name, fields in found if name not in known and _words_of(fields) not in declared]
         for fields in new:
             about = {"id": f"m-{os.urandom(4).hex()}", "session": session, "families": [blocked.streak.family]}
             self.note_declared({**about, **fields})
@@ -214,7 +214,7 @@ class AttemptLog:
         where = (session, shell.Command(command).family)
         failure = shell.Failure(error)
         fingerprint = _hash(failure.fingerprint or f"{exit_code}")
-        said = failure.line or (f"exit {exit_code}" if exit_code is not None else "")
+        output = failure.line or (f"exit {exit_code}" if exit_code is not None else "")
         shown, key = fitting(command[: 4 * COMMAND_CHARS_MAX], COMMAND_CHARS_MAX), _key(command, cwd)
         blocks = " ".join(_declarations(self._root, self._agent))
 
@@ -222,7 +222,7 @@ class AttemptLog:
             streak = state.streaks.pop(where, None)
             if streak is None or streak.error != fingerprint:
                 streak = _Streak(*where, fingerprint)
-            streak.count, streak.said = streak.count + 1, fitting(said, SAID_CHARS_MAX)
+            streak.count, streak.output = streak.count + 1, fitting(output, OUTPUT_CHARS_MAX)
             streak.tries.pop(key, None)  # the newest stands last
             streak.tries[key] = _Try(shown, _moment(self._lock), blocks)
             state.streaks[where] = streak
@@ -231,7 +231,7 @@ class AttemptLog:
         return int(self._change(failed))
 
     def has_any(self, session: str) -> bool:
-        """Return False where nothing of this session is known: nothing is open, and nothing can be closed."""
+        """Return whether anything of this session is known."""
         return json.dumps(session).encode() in _read(self._root, self._agent)
 
     def note_unknown(self, session: str, command: str) -> None:
@@ -270,10 +270,10 @@ class AttemptLog:
             return ""
         ran = _parsed_command(command)
         streak = self.state().streaks.get((session, ran.family))
-        if streak is None or not streak.said:
+        if streak is None or not streak.output:
             return ""
         is_same = _key(command, cwd) in streak.tries and not ran.only_looks
-        return f"{ran.family}: {streak.said}" if ran.is_build() or is_same else ""
+        return f"{ran.family}: {streak.output}" if ran.is_build() or is_same else ""
 
     def note_success(self, session: str, command: str) -> list[Event]:
         """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
@@ -354,12 +354,12 @@ class AttemptLog:
             with files.lock(Path(self._lock), LOCK_WAIT_S):
                 state = self.state()
                 won = list(state.won)
-                came = act(state)
-                files.replace(path, _as_kept(state, time.time_ns()), is_durable=False)
+                result = act(state)
+                files.replace(path, _encoded(state, time.time_ns()), is_durable=False)
                 if list(state.won) != won:  # a session's start names them, and is made anew when this file changes
-                    told = "".join(f"{each}\n" for each in state.won)
-                    files.replace(path.with_suffix(".won"), told.encode("ascii", "replace"), is_durable=False)
-                return came
+                    rows = "".join(f"{each}\n" for each in state.won)
+                    files.replace(path.with_suffix(".won"), rows.encode("ascii", "replace"), is_durable=False)
+                return result
         except (OSError, DiskError, BusyError) as why:
             raise DiskError(
                 f"{path} was not saved ({why}). Nothing else is lost: this attempt is not counted, and nothing is "
@@ -468,7 +468,7 @@ def _file(agent: str) -> str:
 
 
 def _read(root: Root, agent: str) -> bytes:
-    """Return the file, b"" when there is none. Links and devices are none."""
+    """Return the file's bytes, b"" when there is none, or a link or a device."""
     return _read_end(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
 
 
@@ -487,40 +487,40 @@ def _read_end(path: str, bytes_max: int) -> bytes:
 
 
 def _parsed(data: bytes) -> _State:
-    """Return what a file holds; nothing where it cannot be read: no promise hangs on it."""
+    """Return the state that a file has; an empty one where it cannot be parsed."""
     state = _State()
     try:
-        told = json.loads(data or b"{}")
-        for each in told.get("streaks", ()):
+        document = json.loads(data or b"{}")
+        for each in document.get("streaks", ()):
             streak = _Streak(str(each["session"]), str(each["family"]), str(each["error"]))
-            streak.said, streak.count = str(each["said"]), int(each["count"])
+            streak.output, streak.count = str(each["said"]), int(each["count"])
             for key, (command, at_ns, blocks, is_open) in each["tries"].items():
                 streak.tries[key] = _Try(str(command), int(at_ns), str(blocks), bool(is_open))
             if streak.tries:
                 state.streaks[streak.session, streak.family] = streak
-        state.declared, state.won = (_mutations(told.get(name, ())) for name in ("declared", "won"))
+        state.declared, state.won = (_mutations(document.get(name, ())) for name in ("declared", "won"))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return _State()
     return state
 
 
-def _mutations(told: Iterable[Event]) -> dict[str, Event]:
+def _mutations(events: Iterable[Event]) -> dict[str, Event]:
     return {
         str(each["id"]): {name: str(each.get(name, "")) for name in _OF_MUTATION}
         | {"families": [str(family) for family in each.get("families", ())]}
-        for each in told
+        for each in events
     }
 
 
-def _as_kept(state: _State, now_ns: int) -> bytes:
-    """Return what is kept of a state, as a file holds it: what is young enough, and the newest of that."""
+def _encoded(state: _State, now_ns: int) -> bytes:
+    """Return the file of a state: its newest streaks and mutations, and no streak that is too old."""
     young = [each for each in state.streaks.values() if each.last.at_ns >= now_ns - DAYS_KEPT * _DAY_NS]
     streaks = [
         {
             "session": each.session,
             "family": each.family,
             "error": each.error,
-            "said": each.said,
+            "said": each.output,
             "count": each.count,
             "tries": {
                 key: (tried.command, tried.at_ns, tried.blocks, tried.is_open)
@@ -541,7 +541,7 @@ def fitting(text: str, chars_max: int) -> str:
 
 
 def _key(command: str, cwd: str) -> str:
-    """Return what makes a command the same one: its words in order, and where it runs. No command is kept as it is."""
+    """Return the key of a command: a hash of its words in order and its folder. No command is kept as it is."""
     return _hash(f"{' '.join(command.split())}\0{os.path.normpath(cwd) if cwd else ''}")
 
 

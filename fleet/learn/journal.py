@@ -1,9 +1,8 @@
 """Journal of the work on a branch: append-only, in the order of time, for the next agent and for people.
 
-There is one journal a branch, headed ``# JOURNAL — branch``. The branch that wrote first has
-``agents/<name>/JOURNAL.md``, where readers of this format look, and where a worktree with its own folder finds all of
-it; others have ``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without such a heading belongs to every branch.
-Times are UTC.
+Each branch has one journal, headed ``# JOURNAL — branch``. The branch that wrote first has
+``agents/<name>/JOURNAL.md``, where other readers of this format look; others have ``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without
+such a heading belongs to every branch. Times are UTC.
 """
 
 import os
@@ -41,7 +40,7 @@ _WORDS_SHOWN_MAX = 160
 
 
 class _Written(NamedTuple):
-    """The place that an entry went to, and the kinds of secrets that were taken out of it."""
+    """Path and branch of an entry that was written, and the kinds of secrets that were removed from it."""
 
     path: Path
     branch: str
@@ -50,8 +49,8 @@ class _Written(NamedTuple):
 
 def _branch_of(root: Path) -> str:
     """Return the git branch around a folder; detached: the short commit; without a repository: ``main``."""
-    said = git.output(root, "symbolic-ref", "--short", "HEAD") or git.output(root, "rev-parse", "--short=7", "HEAD")
-    branch = one_line(screening.strip_controls(said))[:BRANCH_CHARS_MAX]
+    head = git.output(root, "symbolic-ref", "--short", "HEAD") or git.output(root, "rev-parse", "--short=7", "HEAD")
+    branch = one_line(screening.strip_controls(head))[:BRANCH_CHARS_MAX]
     return markdown.escape(redact(branch)) or NO_BRANCH
 
 
@@ -68,8 +67,8 @@ def _checkout_of(root: Path) -> Path:
 
 def _repository(folder: Path) -> str:
     """Return the git folder that all worktrees of a repository share, "" without a repository."""
-    said = git.output(folder, "rev-parse", "--git-common-dir")
-    return os.path.realpath(folder / said) if said else ""
+    common = git.output(folder, "rev-parse", "--git-common-dir")
+    return os.path.realpath(folder / common) if common else ""
 
 
 def _slug(branch: str) -> str:
@@ -93,7 +92,7 @@ class _Strategy(NamedTuple):
 
     Attributes:
         code: ``M1`` to ``M8``.
-        name: what it is called here: fleets name them differently.
+        name: its name here, as ``[attempts] names`` may set it.
     """
 
     code: str
@@ -103,7 +102,7 @@ class _Strategy(NamedTuple):
 
 
 _DATA = Path(__file__).with_name("data").joinpath("mutations.toml")
-STRATEGIES = tuple(_Strategy(code, **told) for code, told in tomllib.loads(_DATA.read_text("utf-8")).items())
+STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tomllib.loads(_DATA.read_text("utf-8")).items())
 CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
@@ -113,8 +112,8 @@ class Declared(NamedTuple):
     Attributes:
         id: ``m-`` and 8 hex.
         failed: what did not work, screened.
-        opened: the families whose doors it opens, or whose failures it speaks of.
-        secrets: kinds of secrets that were taken out.
+        opened: the families whose doors it opens, or whose failures it is about.
+        secrets: kinds of secrets that were removed.
     """
 
     id: str
@@ -186,7 +185,7 @@ class Journal:
             raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
         tried = [f"❌ Failed: {text}" for text in _entered(secrets, "failed", failed)]
         then = [f"→ {text}" for text in _entered(secrets, "next", after)]
-        # As many of both: what was done after each failure. Else no one can say which belongs to which.
+        # As many of both are paired: each failure and what was done after it.
         is_paired = len(tried) == len(then)
         steps = [row for pair in zip(tried, then, strict=True) for row in pair] if is_paired else tried + then
         now = self._workspace.wall()
@@ -223,7 +222,7 @@ class Journal:
         return [path for path in found if path.is_file() and not path.is_symlink()]
 
     def strategies(self) -> tuple[_Strategy, ...]:
-        """Return the eight strategies under the names that they have here.
+        """Return the eight strategies under their names here.
 
         Raises:
             UsageError: ``fleet.toml`` names one that does not exist.
@@ -236,18 +235,18 @@ class Journal:
             )
         return _named(names)
 
-    def strategy(self, said: str) -> _Strategy:
-        """Return the strategy that a code, or a name, means.
+    def strategy(self, named: str) -> _Strategy:
+        """Return the strategy with a code, or a name.
 
         Raises:
             UsageError: there is none.
         """
-        wanted = said.strip().casefold()
+        wanted = named.strip().casefold()
         for each in self.strategies():
             if wanted in (each.code.casefold(), each.name.casefold()):
                 return each
         raise UsageError(
-            f"there is no mutation {said[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+            f"there is no mutation {named[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
             "`fleet mutate --list` says which is for what"
         )
 
@@ -261,7 +260,7 @@ class Journal:
         return self._home / FOLDER / f"{_slug(branch)}.md", branch
 
     def last_lines(self, count: int = HANDOVER_LINES) -> list[str]:
-        """Return the end of the journal of the branch, each line fit to leave."""
+        """Return the end of the journal of the branch, screened."""
         path, _ = self.of_branch()
         text = self._workspace.files.read(path).decode("utf-8-sig", "replace")
         # Screened whole: a secret may run over two lines.
@@ -271,9 +270,9 @@ class Journal:
         )
 
     def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
-        """Declare a mutation: into the journal, durable, and the closed doors are open for one more try.
+        """Declare a mutation in the journal, durable; the closed doors are open for one more try.
 
-        Without a session it counts for all sessions of the agent: a command line does not know the host's.
+        Without a session it is for all sessions of the agent: a command line does not know the host's.
 
         Raises:
             UsageError: an unknown code, or a field without words.
@@ -286,7 +285,7 @@ class Journal:
         if empty := next((name for name, text in texts.items() if not text), ""):
             raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
         failing, limit = self._log.state().of(session), self._workspace.config.attempts.limit
-        # A declaration speaks of closed doors; where there are none, of what has failed at all.
+        # A declaration is about closed doors; where there are none, about all failures.
         stuck = [streak for streak in failing if streak.count >= limit] or failing
         block = _block(strategy, max((streak.count for streak in stuck), default=0), texts)
         path, _ = self._append(block)
@@ -298,7 +297,7 @@ class Journal:
     def record_success(self, mutation: dict[str, Any], proof: str) -> None:
         """Note that a mutation worked: in the log of attempts, and as a line of the journal.
 
-        ``proof``: what shows it: a command, or the agent's words.
+        ``proof``: the command that succeeded, or the agent's words.
         """
         self._log.note_won(mutation)
         about = f"{mutation['code']} ({mutation['name']}) worked on: {_short(mutation['failed'])}"
@@ -354,15 +353,13 @@ class Journal:
         limit = 10**9 if settings.off else settings.limit
         found = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
-            _Open(each.session, each.family, each.last.command, each.said, each.count, each.is_closed(limit))
+            _Open(each.session, each.family, each.last.command, each.output, each.count, each.is_closed(limit))
             for each in found[:STREAKS_SHOWN_MAX]
         ]
 
 
 def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
-    """Return fields as they may be written, one line each, without those that have no words.
-
-    ``secrets``: takes in the kinds that were taken out.
+    """Return fields screened, one line each, without empty ones; add the kinds of their secrets to ``secrets``.
 
     Raises:
         RefusedError: one is too long.
@@ -377,7 +374,7 @@ def message(blocked: Blocked) -> str:
     rows = [
         f"fleet: stopped before another try of `{blocked.tried.command}`",
         f"{blocked.streak.count} failures in a row had the same error, and no file has changed since its last one:",
-        f"    {blocked.streak.said or '(no output)'}",
+        f"    {blocked.streak.output or '(no output)'}",
         "The same again would fail the same way. Nothing is lost, and any other command is free.",
         "Either change something first: an edit opens this command again.",
         "Or declare another strategy, which allows one more try:",
@@ -394,10 +391,10 @@ def _named(names: Mapping[str, str]) -> tuple[_Strategy, ...]:
 
 def _block(strategy: _Strategy, times: int, texts: Mapping[str, str]) -> str:
     rows = [f"## MUTATION: {strategy.code} ({strategy.name})"]
-    often = f"{times}x " if times else ""  # what nobody counted is not said to have been
+    often = f"{times}x " if times else ""
     for label, name in ((f"Failed {often}on: ", "failed"), ("Switching to: ", "switch"), ("Rationale: ", "why")):
-        said, indent = f"{label}{texts[name]}", " " * len(label)
-        rows += textwrap.wrap(said, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        text, indent = f"{label}{texts[name]}", " " * len(label)
+        rows += textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(rows)
 
 

@@ -1,19 +1,20 @@
 """Purge of a secret that already went out: as far as a join can forget.
 
-What works. Every text of the lesson is overwritten by a redaction, and marks name each value that anybody's column held
-(``model.edits.purge``): whoever joins the marks drops the values, whatever the clocks say, and a push strips what marks
-cover from every path of the branch. On this machine every place that fleet writes is overwritten at once: line files,
-private notes, databases, ready-made texts, what was refused, and what lies in ``.fleet`` for other reasons.
+What works. Every text of the lesson is overwritten by a redaction, and marks name each value of every column
+(``model.edits.purge``): whoever joins the marks drops the values, whatever the clocks are, and a push strips the marked
+values from every path of the branch. On this machine every place that fleet writes is overwritten at once: line files,
+private notes, databases, ready-made texts, refused lines, and the other files of ``.fleet``.
 
-What cannot work. Lines that were pushed lie in the remote's git history, in each clone of it, and in its host's
-backups: rewriting that is for people, and is told, not done. A machine that never syncs again keeps what it has. A
-discovery is immutable: it is taken back, so that nobody is shown it, but its line stays and would be sent again by
-whoever has it. People's own files are theirs: they are told where it still stands. So a secret must be rotated first.
+What cannot work. Pushed lines stay in the remote's git history, in each clone of it, and in its host's backups: people
+must rewrite those. A machine that never syncs again keeps what it has. A discovery is immutable: it is retracted, so
+that nobody is shown it, but its line stays. People's own files are not changed: their owners are told where the secret
+still is. So a secret must be rotated first.
 """
 
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,11 @@ from fleet.text.screening import texts_in
 
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
-"""So many lessons are purged of secrets by one look: the others by the next one, and none is shown meanwhile."""
-_NEEDLE_CHARS_MIN = 6  # shorter ones stand everywhere, and hide nothing
+"""Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
+_NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
 _FILE_BYTES_MAX = 100 * 1024 * 1024
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
-"""Beginnings of what in ``.fleet`` holds no text of a lesson, or is not made of files."""
+"""Beginnings of the names in ``.fleet`` that have no text of a lesson, or are a repository."""
 
 
 class Purge:
@@ -46,59 +47,57 @@ class Purge:
         self._workspace = workspace
 
     def lesson(self, writer: Writer, pattern: str) -> list[str]:
-        """Mark and overwrite every text of a lesson, and retire it; return the texts that are to be gone.
+        """Mark and overwrite every text of a lesson, and retire it; return the purged texts.
 
-        The log is counted already. Afterwards no line file here holds a value that is marked.
+        The log is counted already. Afterwards no line file here has a marked value.
         """
         texts = set[str]()
         shared = self._workspace.patterns.line(pattern)
         carried = self._workspace.db.carried(pattern)
         if shared is not None:
-            texts |= _said_in(shared)
+            texts |= _texts_of(shared)
             gone = [each for each in carried if _holds(each, texts)]
             writer.append(PATTERNS, [_purged(shared, writer, gone)])
         for agent in self._workspace.agents_here():
             mine = self._workspace.notes(agent).line(pattern) if self._workspace.notes_file(agent).is_file() else None
             if mine is not None:
-                texts |= _said_in(mine)
+                texts |= _texts_of(mine)
                 made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
                 self._workspace.files.append(self._workspace.notes_file(agent), made)
-        # On the disk before anything is taken out: a crash in between leaves too much, never too little. What rows
-        # alone know goes into a file first, since the databases will be deleted.
+        # The marks are durable before anything is stripped: a crash leaves too much, never too little. What only the
+        # rows have goes into a file first, since the databases will be deleted.
         self._workspace.take(self._workspace.tree.head())
         self._strip(pattern)
         return sorted(texts - {REDACTED})
 
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-        """Mark, for everybody, the texts of shared lessons that carry a certain secret as it stands.
+        """Mark the texts of shared lessons that have a certain secret, and redact it there; the lessons stay.
 
-        What the branch does not have yet is not marked: it is held back here, and a person can still mend it.
+        Only what the branch has is marked: the rest is held back here, and a person can still edit it. Doubtful secrets
+        are left to the screening of whoever shows them: a mark cannot be undone.
 
-        Returns the kinds by lesson, and the last lesson that was looked at: after ``SECRETS_AT_ONCE_MAX`` finds it
-        stops. What is left of each text is said instead, with the secret redacted; the lesson stays in. Doubtful
-        secrets are left to the screening of whoever shows them: a mark cannot be taken back.
+        Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX``.
         """
-        found, last = dict[str, dict[str, list[str]]](), ""
-        with self._workspace.snapshot():  # a clan that comes for the first time brings many
+        kinds_of, last = dict[str, dict[str, list[str]]](), ""
+        with self._workspace.snapshot():  # a new clan brings many
             for last, shared in self._workspace.patterns.shared(patterns):
                 if shared is not None and (kinds := _secrets(shared)):
-                    found[last] = kinds
-                if len(found) == SECRETS_AT_ONCE_MAX:
+                    kinds_of[last] = kinds
+                if len(kinds_of) == SECRETS_AT_ONCE_MAX:
                     break
-        for pattern, kinds in found.items():
+        for pattern, kinds in kinds_of.items():
             if (line := self._workspace.patterns.line(pattern)) is not None:
                 shown = fold(line).fields
                 redacted = {field: _redacted(shown.get(field)) for field in kinds}
                 writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
-        if found:
+        if kinds_of:
             self._workspace.take(self._workspace.tree.head())
-            for pattern in found:
+            for pattern in kinds_of:
                 self._strip(pattern)
-        marked = {each: sorted({kind for told in kinds.values() for kind in told}) for each, kinds in found.items()}
-        return marked, last
+        return {each: sorted(set(chain(*fields.values()))) for each, fields in kinds_of.items()}, last
 
     def _strip(self, pattern: str) -> None:
-        """Take out of the line files here what marks cover: the join of them stays what it is."""
+        """Strip marked values from the line files here: their join stays the same."""
         for source in clan_sources(self._workspace.clan):
             data = self._workspace.files.read(source.file)
             self._put(source.file, self._workspace.db.stripped(source.kind, data), data)
@@ -125,10 +124,9 @@ class Purge:
                     self._put(source.file, kept if gone else data, data)
 
     def scrub(self, texts: Iterable[str]) -> None:
-        """Overwrite the texts in what fleet keeps for itself, and delete what it can make anew.
+        """Overwrite the texts in fleet's own files, and delete those that it can make anew.
 
-        The databases go as files, all three of each: words that were deleted stay in a full-text index, whatever is
-        rebuilt. The local database holds ids, and no text.
+        Databases are deleted as files, since deleted words stay in a full-text index. The local database has no texts.
         """
         needles = _needles(texts)
         self._workspace.close()
@@ -146,20 +144,20 @@ class Purge:
                 self._workspace.files.replace(path, data)
 
     def _scrub_refused(self, path: Path, needles: list[bytes]) -> None:
-        """Drop the refused lines that hold a purged text: they are kept as base64."""
+        """Drop the refused lines with a purged text: they are kept as base64."""
         data = self._workspace.files.read(path)
         kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
         self._put(path, kept, data)
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
-        """Return where the texts still stand on this machine, sorted. Nobody's own file is ever changed."""
+        """Return the places on this machine that still have the texts, sorted."""
         entries = [entry for each in purged for entry in self._entries_of(each)]
-        # What the logs told is known even where a purge before this one took it out of the record.
-        needles = _needles({*texts, *(text for _, told in entries for text in told)})
+        # The logs have texts that an earlier purge removed from the record.
+        needles = _needles({*texts, *(text for _, own in entries for text in own)})
         found = {place for place, _ in entries}
         for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):
             for path in sorted(top.rglob("*")) if top.is_dir() else []:
-                if not self._is_looked_at(path):
+                if not self._is_searched(path):
                     continue
                 at = path.relative_to(self._workspace.root).as_posix()
                 if ".db" in path.name:
@@ -175,7 +173,7 @@ class Purge:
         found |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
         return sorted(found)
 
-    def _is_looked_at(self, path: Path) -> bool:
+    def _is_searched(self, path: Path) -> bool:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return False
         if path.is_relative_to(self._workspace.local):
@@ -189,7 +187,7 @@ class Purge:
             return {}
 
     def _entries_of(self, pattern: str) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
-        """Yield the entries of the logs that told the lesson, and their words: these may differ from the lesson's."""
+        """Yield place and texts of the lesson's entries in the logs: the texts may differ from the lesson's."""
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
             log = corrections_md.Log.parse(self._workspace.files.read(path))
@@ -200,10 +198,10 @@ class Purge:
 
 
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
-    """Purge what we said again of a value that somebody else purged under the name by which we said it first.
+    """Purge the copies of a value that this machine reissued under another replica before it knew of its purge.
 
-    A replica whose clock ran ahead says its edits again under another name (``edits.reissue``), and may not know of
-    the purge by then. The caller holds the write lock, and takes the tree in afterwards: then the value is gone.
+    A replica whose clock ran ahead reissues its edits (``edits.reissue``). The caller holds the write lock, and takes
+    the tree in afterwards: then the value is gone.
     """
     current = workspace.current_replicas()
     ours = {*current, *workspace.former_replicas()}
@@ -232,11 +230,11 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 
 
 def _secrets(line: Line) -> dict[str, list[str]]:
-    """Return the kinds of certain secrets in what a record says, by field."""
-    said = list(line.items())
-    if screening.is_harmless("\n".join(text for _, value in said for text in texts_in(value))):
-        return {}  # as most are: one look at all of it
-    found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in said)
+    """Return the kinds of certain secrets in a record, by field."""
+    fields = list(line.items())
+    if screening.is_harmless("\n".join(text for _, value in fields for text in texts_in(value))):
+        return {}  # as most are
+    found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in fields)
     return {field: sorted(kinds) for field, kinds in found if kinds}
 
 
@@ -250,14 +248,14 @@ def _is_text(field: str, value: Any) -> bool:
     return field not in _NO_TEXT and not field.startswith(AUTHOR_OF_IMPORT) and any(texts_in(value))
 
 
-def _said_in(line: Line) -> set[str]:
+def _texts_of(line: Line) -> set[str]:
     return {text for field, value in line.items() if _is_text(field, value) for text in texts_in(value)}
 
 
 def _holds(carried: Carried, texts: Iterable[str]) -> bool:
-    """Tell whether a line of a newer version holds one of the texts, as bytes or behind JSON's escapes."""
-    said = "\n".join(texts_in(json.loads(carried.raw)))
-    return any(text in said for text in texts if len(text) >= _NEEDLE_CHARS_MIN) or any(
+    """Return whether a line of a newer version has one of the texts, as bytes or behind JSON's escapes."""
+    own = "\n".join(texts_in(json.loads(carried.raw)))
+    return any(text in own for text in texts if len(text) >= _NEEDLE_CHARS_MIN) or any(
         needle in carried.raw for needle in _needles(texts)
     )
 
@@ -280,7 +278,7 @@ def _is_about(raw: bytes, needles: list[bytes]) -> bool:
 
 
 def _needles(texts: Iterable[str]) -> list[bytes]:
-    """Return the texts as files may hold them, as they are and as JSON writes them, the longest first."""
+    """Return the texts as bytes, plain and escaped as in JSON, the longest first."""
     forms: list[Callable[[str], bytes]] = [
         lambda text: text.encode("utf-8", "replace"),
         lambda text: json.dumps(text)[1:-1].encode(),
