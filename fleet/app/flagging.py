@@ -1,10 +1,10 @@
-"""Signals that a host tells of: a person's correction, a refused call, a failed build; logged at once.
+"""Signals that a host reports: a person's correction, a refused call, a failed build; logged at once.
 
-Only the question for the lesson waits: a strong signal is asked about in the turn, the others once and together when
-the agent stops, a failed build when the same command succeeds.
+The question for the lesson comes later: for a strong signal in the turn, for the others once and together when the
+agent stops, for a failed build when the same command succeeds.
 
-A host waits for this, and loading a workspace would take longer than all of it: so a signal is logged with the few
-parts of a workspace that it needs. A database is opened after that, and only for a question, to name known lessons.
+A host waits for this, so a signal is logged without loading a workspace. A database is opened afterwards, and only for
+a question, to name known lessons.
 """
 
 from collections.abc import Sequence
@@ -39,15 +39,15 @@ _TITLE_CHARS_MAX = 120
 _LESSON_CHARS_MAX = 240
 
 _INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
-"""Without one of these nothing of ours is in a prompt."""
+"""Beginnings of what fleet puts into a prompt."""
 
 _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
     Path(__file__).with_name("data").joinpath("questions.txt").read_text("utf-8").removesuffix("\n").split("\n---\n")
 )
-"""What asks for a lesson: in the turn, when a command succeeds again, and at the end; and what is known already."""
+"""Questions for a lesson: in the turn, when a command succeeds again, and at the end; and the row of known lessons."""
 
 _Read = tuple[prompts.Objection | None, signals.Flag]
-"""A signal, and the objection that it was read from, if it was one."""
+"""A signal, and the objection that it was made of, if any."""
 
 
 class _Logged(NamedTuple):
@@ -58,14 +58,14 @@ class _Logged(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """End of a command: whether it did what it should (None: nobody can tell), and what is said to the agent."""
+    """End of a command: whether it succeeded, None for unknown, and the reply to the agent."""
 
     is_ok: bool | None
     reply: Reply
 
 
 class Flagging:
-    """Signals in one call of a host, logged."""
+    """Signals in one call of a host."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -74,9 +74,9 @@ class Flagging:
         self._signals = signals.Signals(self._ground, call.agent)
 
     def on_prompt(self, payload: Payload) -> Reply:
-        """Log what somebody objects to, before the next reply; return how a lesson is to be stated."""
-        said, settings = _own_part(payload.prompt), self._settings()
-        signal, flags = _correction_in(said, settings), list[_Read]()
+        """Log the objections in a prompt, before the next reply; return the question for their lessons."""
+        text, settings = _own_part(payload.prompt), self._settings()
+        signal, flags = _correction_in(text, settings), list[_Read]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
@@ -86,7 +86,7 @@ class Flagging:
         if signal is not None:
             flag = signals.Flag(
                 kind="agent" if signal.sender else "human",
-                quote=_quoted(said, signal.excerpt),
+                quote=_quoted(text, signal.excerpt),
                 title=signal.excerpt,
                 confidence=signal.confidence,
                 heard=signal.kind,
@@ -95,19 +95,19 @@ class Flagging:
             flags.append((None, flag))
         try:
             new = self._log(payload, flags, read_to)
-        except FleetError as why:  # whoever said it must not believe that it is kept
+        except FleetError as why:  # the person must not believe that it is logged
             self._call.log(local.explained(why))
             return Reply(note=f"fleet could not log what you said: {why}")
         asked = self._question(_STATE_IT, [each for each in new if each.flag.confidence == "strong"])
         return Reply(asked, note=_note(new))
 
     def on_refusals(self, payload: Payload) -> str:
-        """Log what a person refused in this turn, with the words that came with it; return a line for the person."""
+        """Log the calls that a person refused in this turn, with their words; return a line for the person."""
         found, read_to = self._objections(payload)
         return _note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to))
 
     def _settings(self) -> Any:
-        """Return ``[triggers]``; None means the defaults: to read what a person set takes longer than all else here."""
+        """Return ``[triggers]``; None for the defaults: to parse the configuration takes longer than all else here."""
         if not self._call.sets("triggers"):
             return None
         from fleet.store import config
@@ -115,9 +115,9 @@ class Flagging:
         return config.load(Path(self._call.root) / CONFIG).triggers
 
     def _objections(self, payload: Payload, prompt: str = "") -> tuple[list[prompts.Objection], int]:
-        """Return what a person objected to since the transcript was read last, each once, and how far it is read then.
+        """Return the objections since the transcript was read last, and the offset up to which it is read now.
 
-        What still waits for its words is read again, with the prompt that brings them. -1: nothing was read.
+        An objection whose words are still to come is read again with the next prompt. -1: nothing was read.
         """
         settings = self._settings()
         if not payload.has_transcript or (settings is not None and settings.off):
@@ -150,7 +150,7 @@ class Flagging:
         return new
 
     def _question(self, words: str, asked: Sequence[_Logged], **more: str) -> str:
-        """Return what asks for the lessons of some entries, "" for none, with the lessons nearest to what was said."""
+        """Return the question for the lessons of some entries, "" for none, with the nearest known lessons."""
         if not asked:
             return ""
         rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
@@ -161,15 +161,15 @@ class Flagging:
         known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
         return words.format(rows="\n".join(rows), first=first, known=known, **more)
 
-    def _nearest(self, said: Sequence[str]) -> list[str]:
-        """Return the known lessons nearest to what was said, three for one signal, one for each of several."""
+    def _nearest(self, quotes: Sequence[str]) -> list[str]:
+        """Return the known lessons nearest to some signals, three for one signal, one for each of several."""
         from fleet.app import finding
 
         found: dict[str, str] = {}
         with self._call.guarded("the nearest lessons are not named"):
             try:
                 with Alarm(_NEAREST_S):
-                    for near in finding.nearest(Path(self._call.root), said, 3 if len(said) == 1 else 1):
+                    for near in finding.nearest(Path(self._call.root), quotes, 3 if len(quotes) == 1 else 1):
                         differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
                         text = screening.shortened(screening.one_line(screening.readable(near.text)), _LESSON_CHARS_MAX)
                         found[near.id] = f"- {text} ({differs}{near.id})"
@@ -233,7 +233,7 @@ class Flagging:
         return self._question(_STATE_ITS_CAUSE, asking, command=command)
 
     def unstated(self) -> str:
-        """Return what asks for the lessons of this session's entries, each once; "" where none is left to ask for."""
+        """Return the question for the lessons of this session's entries, each once; "" for none."""
         asked = {word.split()[1] for word in self._notes.all() if word.startswith("stop ")}
         waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
         new = [each for each in waiting if self._notes.claim(f"stop {each.id}")]
@@ -242,22 +242,22 @@ class Flagging:
         )
 
 
-def _own_part(said: str) -> str:
-    """Return what was said without what fleet itself had put into it."""
-    return screening.strip_injected(said) if any(mark in said.lower() for mark in _INJECTED) else said
+def _own_part(prompt: str) -> str:
+    """Return a prompt without what fleet itself put into it."""
+    return screening.strip_injected(prompt) if any(mark in prompt.lower() for mark in _INJECTED) else prompt
 
 
-def _correction_in(said: str, settings: Any) -> Any:
-    signal = detect(said, settings)
+def _correction_in(prompt: str, settings: Any) -> Any:
+    signal = detect(prompt, settings)
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
 
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
-    """Return the signal of a refused call, or a stopped turn: the person's words, and what they were about."""
+    """Return the signal of a refused call, or of a stopped turn."""
     words = _own_part(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"
     about = " ".join(filter(None, [what, f"{objection.tool}:" if objection.about else objection.tool, objection.about]))
-    # Who refuses a call and says why speaks of that call; who stops a turn mostly changes the subject.
+    # The words of a refusal are about the refused call; those of a stop are mostly about something else.
     is_why = (objection.kind, objection.tool, confidence) == ("rejection", "Bash", "strong")
     return signals.Flag(
         kind="human",
@@ -269,16 +269,14 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
     )
 
 
-def _quoted(said: str, excerpt: str) -> str:
-    """Return a short message whole, else the sentence that told and what follows it: there stands what is right."""
-    if len(said) <= _QUOTE_CHARS_MAX:
-        return said
-    begin = max(said.find(excerpt), 0)
-    return said[begin : begin + _QUOTE_CHARS_MAX]
+def _quoted(message: str, excerpt: str) -> str:
+    """Return a short message whole, else from the detected sentence on: the right way mostly follows it."""
+    begin = max(message.find(excerpt), 0) if len(message) > _QUOTE_CHARS_MAX else 0
+    return message[begin : begin + _QUOTE_CHARS_MAX]
 
 
 def _note(new: Sequence[_Logged]) -> str:
-    """Return the line that tells the person what was logged, "" for nothing."""
+    """Return the line for the person about what was logged, "" for nothing."""
     if not new:
         return ""
     what = "a correction" if len(new) == 1 else f"{len(new)} corrections"
@@ -290,7 +288,7 @@ def _shown_title(title: str) -> str:
 
 
 class _Ground:
-    """A workspace as far as a signal needs one: no configuration, no database, no replica; those take too long."""
+    """The part of a workspace that a signal needs: no configuration, database or replica, which take too long."""
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)

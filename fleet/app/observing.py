@@ -1,7 +1,7 @@
-"""Observing: what happened in a session, noted as one line of the scratchpad, or of the daily log once it was migrated.
+"""Observations: lines of the scratchpad, or of the daily log once it was migrated, about what happened in a session.
 
-Hooks wait for this, so it needs no workspace: the files, a lock, and the clock. What a hook sees is a commit in git's
-reflog, a command turned green, and a lesson whose command was run after it was shown.
+Hooks wait for this, so it needs no workspace but files, a lock and the clock. A hook observes commits in git's reflog,
+commands that succeed again, and lessons whose command was run after they were shown.
 """
 
 import re
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a hook that notes a commit needs no workspace
 LOCK_WAIT_S = 5.0
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 COMMITTED = frozenset(("commit", "commit (initial)", "commit (merge)", "cherry-pick"))
-"""Word of the reflog for a commit that was made here; one that was amended is the same commit again."""
+"""Actions of the reflog that make a commit here; an amended one is the same commit again."""
 _REVERT = 'Revert "'
 _SPAN = re.compile(r"`([^`\n]{3,120})`")
 _DENIED = re.compile(
@@ -36,12 +36,12 @@ _DENIED = re.compile(
 
 
 class _Observed(NamedTuple):
-    """Observation as it was noted.
+    """Observation that was written.
 
     Attributes:
-        path: of the file, below the project's root.
-        line: as it stands there.
-        is_cut: words were left off, to keep it one short line.
+        path: the file, relative to the project's root.
+        line: its line there.
+        is_cut: it was too long for one line.
         is_directive: it reads as a directive: kept as data, and never promoted by itself.
     """
 
@@ -52,12 +52,12 @@ class _Observed(NamedTuple):
 
 
 def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> _Observed:
-    """Note one thing of ``observations.KINDS`` that happened now or at ``at_ms``; on the disk when this returns.
+    """Write an observation of a kind of ``observations.KINDS``, of now or of ``at_ms``; durable when this returns.
 
     Raises:
-        UsageError: no such kind, no words, or nothing can be written here.
+        UsageError: no such kind, no words, or a read-only workspace.
         RefusedError: the file is a link, or far too long.
-        DiskError: it is not there.
+        DiskError: it did not reach the disk.
     """
     if (known := re.sub(r"[\s_]+", "-", kind.strip().casefold())) not in observations.KINDS:
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
@@ -88,13 +88,13 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
 
 
 def keep_ignored(files: Files) -> None:
-    """See to it that the project's git does not see these files: a workspace of an earlier fleet may not say so yet."""
+    """Have the project's git ignore these files, which a workspace of an earlier fleet does not yet."""
     if (files.root / ".git").exists() or (files.root / ".gitignore").exists():
         config.ignore(files, config.IGNORED_LOCAL)
 
 
 def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
-    """Note what came of another command. A fault of that is a warning: the command itself has done its work."""
+    """Write an observation about another command; an error is a warning: the command itself has succeeded."""
     try:
         named = session_of(workspace, agent, session)
         if workspace.config.hook.observe and not LocalFolder(str(workspace.root)).is_read_only():
@@ -104,7 +104,7 @@ def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, tex
 
 
 def session_of(workspace: "Workspace", agent: str, named: str) -> str:
-    """Return the session that somebody named, else the replica's own, until it has been idle for a while."""
+    """Return the named session, else the agent's own; "" where that cannot be noted."""
     if named:
         return named
     with suppress(FleetError):
@@ -112,11 +112,11 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
     return ""
 
 
-# --- what hooks see -------------------------------------------------------------------------------------------------
+# --- hooks ----------------------------------------------------------------------------------------------------------
 
 
 def note_commits(call: Call, cwd: str) -> None:
-    """Note the commits that the reflog has grown by; a commit that takes another one back is a dead end."""
+    """Write an observation for each new commit in the reflog; a revert is a dead end."""
     for what, subject in Reflog(call.root, cwd or call.root).commits():
         if what in COMMITTED or what == "revert":
             is_revert = what == "revert" or subject.startswith(_REVERT)
@@ -125,13 +125,13 @@ def note_commits(call: Call, cwd: str) -> None:
 
 
 def note(call: Call, kind: str, text: str) -> None:
-    """Note what a hook saw, unless a person wants no observations by hooks."""
+    """Write an observation of a hook, unless ``[hook] observe`` is off."""
     if not call.sets("hook") or config.load(Path(call.root) / CONFIG).hook.observe:
         observe(Path(call.root), call.agent, call.session, kind, text)
 
 
 def recommends(row: str, command: str) -> bool:
-    """Tell whether a lesson says to run a command such as this one: it stands in it as code, and nothing denies it."""
+    """Return whether a lesson recommends a command: it has the command as code, with no negation before it."""
     ran = " ".join(command.split())
     for match in _SPAN.finditer(row):
         wanted = " ".join(match[1].split())

@@ -1,8 +1,8 @@
 """Journal of the work on a branch: append-only, in the order of time, for the next agent and for people.
 
 Each branch has one journal, headed ``# JOURNAL — branch``. The branch that wrote first has
-``agents/<name>/JOURNAL.md``, where other readers of this format look; others have ``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without
-such a heading belongs to every branch. Times are UTC.
+``agents/<name>/JOURNAL.md``, where other readers of this format look; others have
+``agents/<name>/journals/<branch>.md``. A ``JOURNAL.md`` without such a heading belongs to every branch. Times are UTC.
 """
 
 import os

@@ -1,13 +1,12 @@
 """Signals: entries of ``corrections.md`` whose pattern is still to be inferred, durable before the next reply.
 
-Somebody objected, a command failed, an agent noticed its own mistake: that is logged at once, and counts for nothing
-until the lesson is stated (``Corrections.state``). A hook does this while its host waits, so nothing here opens
-a database, or parses the whole log.
+An objection, a failed command, or a mistake that an agent noticed itself is logged at once, and counts for nothing
+until its lesson is stated (``Corrections.state``). A hook does this while its host waits, so nothing here opens a
+database.
 
-Behind each entry stands a comment, ``<!-- fleet flagged c-<16 hex> at=... kind=... session=... key=... -->``: by it a
-repeat is known, in whatever process, and which session still owes a lesson. It is written with the entry, in one write.
-``key`` is a hash of what makes a signal the same one within its session: its normalised words, or of a failed command
-the family and the normalised error. Time has no part in it.
+A comment is written behind each entry, in the same write: ``<!-- fleet flagged c-<16 hex> at=... kind=... session=...
+key=... -->``. It tells repeats, and which session has yet to state a lesson. ``key`` is a hash of the normalised words,
+or of a failed command the family and the normalised error, and of no time.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from fleet.text import dates, screening
 
 Kind = Literal["human", "agent", "failure", "self"]
 
-_TAIL_BYTES = 256 * 1024  # a repeat is looked for in so much of the log's end: a hundred of the largest signals
-_MOMENT_CHARS = 24  # of a stamp: what stands before its counter
+_TAIL_BYTES = 256 * 1024  # of the log's end that is searched for a repeat: a hundred of the largest signals
+_MOMENT_CHARS = 24  # of a stamp without its counter
 _SOURCES: dict[Kind, str] = {
     "human": "a person",
     "agent": "another agent",
@@ -49,7 +48,7 @@ _CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 
 class _Ground(Protocol):
-    """The part of a workspace that a signal needs: a hook has no time to open the rest."""
+    """The part of a workspace that a signal needs: a hook has no time to load the rest."""
 
     @property
     def files(self) -> Files:
@@ -73,15 +72,15 @@ class Flag(NamedTuple):
     """A signal as it was detected, unscreened.
 
     Attributes:
-        quote: what was said, or what failed and how.
+        quote: the words of the objection, or what failed and how.
         title: one line; else the beginning of the quote.
-        source: more about where it comes from than the kind says.
+        source: more about the source than its kind.
         confidence: strong, medium, weak, or a number as text.
-        heard: what the detection calls it: correction, frustration, knowledge, failure, ...
-        agent: of kind ``agent``: who said it.
-        secrets: kinds of secrets that were taken out already.
-        sameness: what makes it the same signal when it comes again; "": its words.
-        trigger: of its lesson: the command that was refused, or failed.
+        heard: its class: correction, frustration, knowledge, failure, ...
+        agent: the agent that objected, of kind ``agent``.
+        secrets: kinds of secrets that were removed already.
+        sameness: text that a repeat has in common with it; "": the quote.
+        trigger: its lesson's trigger: the command that was refused, or failed.
     """
 
     kind: Kind
@@ -97,18 +96,15 @@ class Flag(NamedTuple):
 
     @classmethod
     def of_failure(cls, command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
-        """Return the signal of a failed command, cut to what helps: the command, how it ended, the last lines it said.
-
-        ``sameness``: what makes another failure the same one.
-        """
-        told, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
+        """Return the signal of a failed command: the command, how it ended, and the last lines of its output."""
+        shown, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
         ended = "failed" if exit_code is None else f"exit code {exit_code}"
-        first = _first_line(told, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
-        head = f"{ended}: {told}"
-        said, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
+        first = _first_line(shown, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
+        head = f"{ended}: {shown}"
+        lines, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
         return cls(
             kind="failure",
-            quote=f"{head}\n{said}".strip(),
+            quote=f"{head}\n{lines}".strip(),
             title=f"{first}: {ended}",
             heard="failure",
             secrets=tuple(sorted({*in_command, *in_lines})),
@@ -120,9 +116,9 @@ class _Flagged(NamedTuple):
     """Result of logging a signal.
 
     Attributes:
-        id: of the entry; of a repeat, the entry that it repeats.
+        id: id of the entry, or of the one that it repeats.
         is_new: False for a repeat: nothing was written.
-        secrets: kinds of secrets that were taken out.
+        secrets: kinds of secrets that were removed.
     """
 
     id: str
@@ -152,7 +148,7 @@ class _Mark(NamedTuple):
 
 
 class Signals:
-    """Signals in an agent's log: logged, listed while they wait for a lesson, dismissed."""
+    """Signals in an agent's log."""
 
     def __init__(self, ground: _Ground, agent: str) -> None:
         self._ground = ground
@@ -162,12 +158,11 @@ class Signals:
     def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _Flagged:
         """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
-        The same words, or the same failure, of the same kind in the same session are one signal as long as it waits for
-        its lesson, and are not written again. Said once more after its lesson was stated, or dismissed, it is a new
-        one.
+        A signal of the same kind with the same words, or the same failure, in the same session is not written again
+        while the first one waits for its lesson. After that, it is a new signal.
 
         Raises:
-            UsageError: nobody writes here, or the agent's name is none.
+            UsageError: the workspace is read-only, or the agent's name is invalid.
             BusyError: another process holds the lock; nothing was written.
             DiskError: it did not reach the disk.
         """
@@ -179,11 +174,11 @@ class Signals:
             )
         title, wrong, source, secrets = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
-        this = (str(signal.kind), word, _key(signal.sameness or _words(wrong)))
+        identity = (str(signal.kind), word, _key(signal.sameness or _words(wrong)))
         with self._ground.log_lock(self._agent, wait_s):
             known = self._read()
             for mark in _marks(known[-_TAIL_BYTES:]):
-                if (mark.kind, mark.session, mark.key) == this and not _is_settled(known, mark.id):
+                if (mark.kind, mark.session, mark.key) == identity and not _is_settled(known, mark.id):
                     return _Flagged(mark.id, is_new=False)
             now = self._ground.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
@@ -195,30 +190,31 @@ class Signals:
                 "trigger": _screen(signal.trigger).text,
             }
             draft = Draft(when, title, wrong, **more)
-            entry = self._log(known, draft, _Mark("", now, *this))
+            entry = self._log(known, draft, _Mark("", now, *identity))
         return _Flagged(entry, is_new=True, secrets=secrets)
 
     def ask_again(self, entry: str) -> str:
-        """Log an entry once more whose lesson was stated and taken back, so that it waits for another one.
+        """Log an entry again whose lesson was stated and undone, so that it waits for another lesson.
 
-        Returns:
-            The id under which it waits, be it since now or before; "" where the entry states its lesson itself.
+        Return the id of the copy, new or not; "" where the entry states its lesson itself.
         """
         with self._ground.log_lock(self._agent):
             known = self._read()
             log = Log.parse(known)
-            told = {each.field for each in log.statements if each.id == entry}
+            stated = {each.field for each in log.statements if each.id == entry}
             own = _counted_as(entry, log)
-            if not told or own is None or (waits := self.copy_of(entry)):
-                return waits if told and own is not None else ""
+            if not stated or own is None:
+                return ""
+            if copy := self.copy_of(entry):
+                return copy
             mark = next((each for each in _marks(known) if each.id == entry), None)
-            when, right = own.when if re.fullmatch(dates.WHEN, own.when) else "", "" if "right" in told else own.right
+            when, right = own.when if re.fullmatch(dates.WHEN, own.when) else "", "" if "right" in stated else own.right
             label = _label(mark.kind if mark is not None else "")
             draft = Draft(when, own.title, own.wrong, right, own.source, heard=own.signal, label=label)
             return self._log(known, draft, mark)
 
     def copy_of(self, entry: str) -> str:
-        """Return the id under which a counted entry waits once more (``ask_again``); "" for none."""
+        """Return the id of a counted entry's copy that waits for a lesson (``ask_again``); "" for none."""
         known = self._read()
         own = _counted_as(entry, log := Log.parse(known))
         for each, id_, record in log.bound() if own is not None else ():
@@ -228,20 +224,20 @@ class Signals:
         return ""
 
     def _log(self, known: bytes, draft: Draft, mark: _Mark | None) -> str:
-        """Append an entry to the log, and what is known of where it was heard; return its id."""
+        """Append an entry to the log, with its mark if there is one; return its id."""
         entry = draft.id_in(known)
         comment = mark._replace(id=entry).render() if mark is not None else ""
         self._ground.files.append(self._path, f"{draft.appended_to(known, self._agent)}{comment}".encode())
         return entry
 
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
-        """Return the entries whose lesson somebody may be asked for, in file order.
+        """Return the entries whose lesson may be asked for, in file order.
 
-        Not among them is a failed command, whose own session alone is asked, what was dismissed, what another entry of
-        its session states in the very words, and what has no field of this format: that is read as any page is. For a
-        session that owes nothing the log is searched and not parsed.
+        Not among them are failed commands, which only their own session is asked about, dismissed entries, entries
+        whose words another entry of the session has for its lesson, and entries without a field of this format. The log
+        is not parsed for a session of which no entry waits.
 
-        ``session``: only what was flagged in this one; "": in whichever.
+        ``session``: only entries that were flagged in this one; "": in any.
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         ``everything``: every entry without a lesson, whatever it is and however old.
         """
@@ -276,9 +272,9 @@ class Signals:
         return found
 
     def dismiss(self, prefix: str) -> list[Waiting]:
-        """Ask nobody any more for the lesson of an entry, or with ``prefix`` "" of any that waits now; return them.
+        """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
 
-        The entries stay as they are, and the lesson of each can still be stated.
+        The lesson of each can still be stated.
 
         Raises:
             NoError: no entry that waits begins like that, or more than one.
@@ -300,7 +296,7 @@ class Signals:
         return chosen
 
     def origin(self, entry: str) -> tuple[str, int | None]:
-        """Return the session in which a signal was flagged, and when, ms since 1970; "" and None if unknown."""
+        """Return session and time (ms since 1970) of a signal; "" and None if unknown."""
         mark = next((mark for mark in _marks(self._read()) if mark.id == entry), None)
         return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
 
@@ -326,7 +322,7 @@ def _is_settled(known: bytes, entry: str) -> bool:
 
 
 def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
-    """Return the counted entries by the session in which the mistake was made; none for no session."""
+    """Return the counted entries by the session of the mistake, without those that have none."""
     found: dict[str, list[Entry]] = defaultdict(list)
     for entry, _, record in log:
         if record is not None and record.session:
@@ -335,16 +331,16 @@ def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
 
 
 def _is_restated(signal: Entry, other: Entry) -> bool:
-    """Tell whether a counted entry's lesson is the words of a signal, or how it is headed: they were logged anew."""
+    """Return whether a counted entry's lesson is the words, or the title, of a signal: it was logged again."""
     lesson = "" if other.is_undone else normalise(other.pattern)
     words = normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
     is_cut = other.pattern.endswith("…") and words.startswith(lesson)
     return bool(lesson) and (is_cut or lesson in (words, normalise(signal.title)))
 
 
-def _words(said: str) -> str:
-    """Return a text without what sets it apart into sentences; ``--json``, ``.env`` and ``C#`` stay what they are."""
-    words = (word.lstrip("\"'“‘(").rstrip(".,;:!?…\"'”’)") for word in said.split())
+def _words(text: str) -> str:
+    """Return a text without punctuation around its words; ``--json``, ``.env`` and ``C#`` stay as they are."""
+    words = (word.lstrip("\"'“‘(").rstrip(".,;:!?…\"'”’)") for word in text.split())
     return " ".join(word for word in words if word.strip("-–—"))
 
 
@@ -353,7 +349,7 @@ def _key(sameness: str) -> str:
 
 
 def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
-    """Return title, quote and source as they may be written, and the kinds of secrets that were taken out."""
+    """Return title, quote and source, screened, and the kinds of secrets that were removed."""
     quote, in_quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
     title, in_title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
     more, in_source = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
@@ -364,7 +360,7 @@ def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
 
 
 def _capped(text: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
-    """Screen a text and cut it, in this order: half of a secret is not known as one. The mark of the cut shows."""
+    """Return a text screened and cut, in this order: half of a secret is not recognised. A cut ends in an ellipsis."""
     window = text[: limits.SIGNAL_WINDOW_CHARS]
     if len(window) < len(text):
         window = " ".join(window.rsplit(None, 1)[:-1]) or window  # its last word may be the half of a secret
@@ -379,16 +375,16 @@ def _screen(text: str) -> screening.Screened:
     return screening.screen(text, home=str(Path.home()))
 
 
-def _last_lines(said: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
-    """Return the last lines of what a command said, screened, whole, as many as fit; and the kinds of secrets in it."""
-    window = said[-limits.SIGNAL_WINDOW_CHARS :]
-    before = said[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
+def _last_lines(output: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
+    """Return the last lines of a command's output, screened, as many as fit; and the kinds of their secrets."""
+    window = output[-limits.SIGNAL_WINDOW_CHARS :]
+    before = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
     if "PRIVATE KEY" in before:
-        window = before + window  # a key that began there is known by its beginning alone
-    is_cut = len(window) < len(said)
-    if is_cut:  # what comes first has lost its beginning, and with it maybe a secret's
+        window = before + window  # a key is recognised by its beginning
+    is_cut = len(window) < len(output)
+    if is_cut:  # the first word or line has lost its beginning, and with it maybe a secret's
         window = window.partition("\n")[2] or window.partition(" ")[2] or window
-    # What a progress bar wrote over was gone from the screen, too.
+    # Of a progress bar, the last state.
     screened = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
     lines = [line.rstrip() for line in screened.text.split("\n") if line.strip()]
     kept: list[str] = []
@@ -402,7 +398,7 @@ def _last_lines(said: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _cut_line(line: str, *, is_torn: bool) -> str:
-    """Cut a long line at its end; one whose beginning is lost at its beginning, where half a secret might stand."""
+    """Return a long line cut at its end; a torn one at its beginning, where half a secret might be."""
     room = limits.SIGNAL_LINE_CHARS_MAX
     if is_torn:
         return "…" + line[-(room - 1) :]

@@ -413,7 +413,7 @@ def test_what_is_kept_has_a_limit_and_the_newest_stays(desk, monkeypatch):
     assert found.streaks[SESSION, "pytest"].count == 3
     assert desk.stopped()
     week = 8 * 24 * 3600 * 10**9
-    assert attempts._parsed(attempts._as_kept(found, time.time_ns() + week)).streaks == {}
+    assert attempts._parsed(attempts._encoded(found, time.time_ns() + week)).streaks == {}
 
 
 def test_twenty_processes_lose_nothing(desk):
