@@ -1,9 +1,9 @@
-"""Consent to all that leaves this machine: what a file that others can write names is used only after a yes, by value.
+"""Consent to whatever leaves this machine: an address from a shared file is used only after a person's yes to it.
 
-A ``fleet.toml`` travels with a repository, so it may be anybody's. Whoever sends something asks
-``workspace.state.agrees(KIND, value)`` first, where the value has in it all that decides what goes where: the address,
-and the name of the variable that goes along. A yes is kept in ``local.db``, for this machine alone, by
-``workspace.state.agree(KIND, value, workspace.wall())``. Another value is another question.
+A ``fleet.toml`` travels with a repository, so anybody may have written it. Before something is sent,
+``workspace.state.agrees(KIND, value)`` is checked, where the value has everything that decides what goes where: the
+address, and the name of the variable with the key. ``workspace.state.agree(KIND, value, workspace.wall())`` stores a
+yes in ``local.db``, for this machine alone. Another value needs another yes.
 """
 
 import os
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from fleet.model.errors import UsageError
 
 REMOTE = "remote"
-"""The git remote of the clan, and its branch where that is not the usual one."""
+"""The git remote of the clan, and its branch if that is not the default."""
 LIVE = "live"
 """A live room: address, room, and the variable with its token."""
 SEMANTIC = "semantic"
@@ -23,20 +23,20 @@ SEMANTIC = "semantic"
 REFLECT = "reflect"
 """The endpoint or command that reflects."""
 WEBHOOK = "webhook"
-"""Address of messages about what waits for a person."""
+"""The address of messages about what waits for a person."""
 AUTHOR = "author"
-"""The ``Name <address>`` that commits to the clan's branch bear."""
+"""The ``Name <address>`` of commits to the clan's branch."""
 
 _OURS = r"FLEET_[A-Z0-9_]{1,120}"
 
 
 def variable(name: str) -> str:
-    """Return the value of an environment variable that a configuration names; "" unless it is one of ``FLEET_*``."""
+    """Return the value of an environment variable that a configuration names; "" for a name other than ``FLEET_*``."""
     return os.environ.get(name, "") if re.fullmatch(_OURS, name) else ""
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine alone."""
+    """Return whether a host is this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -46,16 +46,16 @@ def is_loopback(host: str) -> bool:
 
 
 class Endpoint:
-    """An address of HTTP that lessons may go to."""
+    """HTTP address that lessons may be sent to."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def check(self) -> str:
-        """Return the address, if lessons may go there once somebody agreed to it.
+        """Return the address, if it is one that a person can agree to.
 
         Raises:
-            UsageError: it is none, goes beyond this machine in clear text, or has a password in it.
+            UsageError: it is invalid, leaves this machine in clear text, or has a password in it.
         """
         url = self.url
         try:
@@ -73,21 +73,21 @@ class Endpoint:
         return url
 
     def post(self, body: bytes, headers: Mapping[str, str], wait_s: float, bytes_max: int) -> bytes:
-        """Return what it answers to some JSON; somebody agreed to it.
+        """Return the answer to a JSON body; the caller has checked consent.
 
         Raises:
-            UsageError: it is no address that anything may go to.
+            UsageError: the address is not allowed.
             OSError: it cannot be reached, or answers with an error.
         """
-        import urllib.request  # only whoever sends something pays for it
+        import urllib.request  # late: it is slow, and most commands send nothing
 
         class NoRedirect(urllib.request.HTTPRedirectHandler):
-            """A redirection would take it to an address that nobody agreed to."""
+            """Handler that follows no redirect, whose target nobody agreed to."""
 
             def redirect_request(self, *_: object, **__: object) -> None:
                 """Follow none."""
 
-        told = {"Content-Type": "application/json", **headers}
-        request = urllib.request.Request(self.check(), body, told)  # noqa: S310 - https, or this machine
+        headers = {"Content-Type": "application/json", **headers}
+        request = urllib.request.Request(self.check(), body, headers)  # noqa: S310 - https, or this machine
         with urllib.request.build_opener(NoRedirect).open(request, timeout=wait_s) as answer:
             return bytes(answer.read(bytes_max))

@@ -1,7 +1,7 @@
-"""Durable files: what was acknowledged is there after a crash, a full disk or a failed fsync.
+"""Durable files: an acknowledged write survives a crash, a full disk and a failed fsync.
 
-All writes of a workspace go through one ``Files``, so that a test can hold it: fail it, tear it, record it. Files lie
-below one root; no link is followed on the way down to them.
+All writes of a workspace go through one ``Files``, so that a test can replace it: fail, tear or record a write. Files
+lie below one root, and no link is followed on the way to them.
 """
 
 import errno
@@ -20,15 +20,15 @@ from fleet.model.errors import BusyError, DiskError
 from fleet.store import homes
 
 _POLL_S = 0.01
-_TICK_NS = 20_000_000  # of a file system's clock, and then some ...
-_COARSE_TICK_NS = 1_100_000_000  # ... for some have one of a second
-_PRIVATE = ".fleet"  # consent, exposures and the replica are nobody else's
+_TICK_NS = 20_000_000  # more than the tick of a file system's clock ...
+_COARSE_TICK_NS = 1_100_000_000  # ... and of one that counts seconds
+_PRIVATE = ".fleet"  # consent, exposures and the replica concern this user alone
 _PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
 _LOCK = os.O_RDWR | _PLAIN
-_WHOSE = "`fleet doctor` lists what this user may not read or write"
+_ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
 class Files:
@@ -39,7 +39,7 @@ class Files:
 
     Attributes:
         homes: folder of the agents' own files: logs, notes, memories.
-        is_private: whether those are made for this user alone.
+        is_private: True if those get permissions for this user alone.
     """
 
     def __init__(self, root: Path) -> None:
@@ -48,18 +48,18 @@ class Files:
         self.is_private = True
 
     def read(self, path: Path) -> bytes:
-        """Return a file's bytes, or b"" when it is not there. A link is not there, nor what lies behind one.
+        """Return a file's bytes; b"" for a missing file, a link, and a file behind a link.
 
-        A clone may hold links to anywhere: what they lead to would be shown to a model, or taken for our own.
+        A clone may have links to anywhere: their targets would be shown to a model, or taken for files of fleet.
         """
         with self.open(path) as file:
             try:
-                return file.read() or b""  # nothing of a pipe that nobody writes to
+                return file.read() or b""  # a pipe without a writer reads as None
             except OSError as why:
                 raise _unreadable(path, why) from why
 
     def open(self, path: Path) -> IO[bytes]:
-        """Return a file open for reading, an empty one where ``read`` has nothing. Raises as ``read``."""
+        """Return a file open for reading, an empty one where ``read`` returns b"". Raises as ``read``."""
         if self._is_behind_link(path):
             return BytesIO()
         try:
@@ -74,17 +74,17 @@ class Files:
     def _is_behind_link(self, path: Path) -> bool:
         try:
             return any(folder.is_symlink() for folder in self._folders_to(path))
-        except (ValueError, OSError):  # a file elsewhere, which somebody named
+        except (ValueError, OSError):  # a file outside the root, which a person named
             return False
 
     def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
-        """Add to the end of a file and return once it is on the disk; not ``is_durable``, once it is written.
+        """Append to a file and return once the data is on the disk; unless ``is_durable``, once it is written.
 
-        A last line that a crash tore off is closed first, so that it harms itself alone. The caller holds the file's
-        lock.
+        A last line that a crash tore off gets its line end first, so that only that line is damaged. The caller holds
+        the file's lock.
 
         Raises:
-            DiskError: it is not there, and must not be acknowledged.
+            DiskError: the data is not in the file, and must not be acknowledged.
         """
         with self._writing(path):
             self._prepare(path)
@@ -100,20 +100,20 @@ class Files:
                         self._fsync(handle)
                     _check_written(handle, size + len(data))
                 except OSError:
-                    self._take_back(handle, size, data)
+                    self._truncate(handle, size, data)
                     raise
             finally:
                 os.close(handle)
-            if is_new:  # also where nobody waits: a later line that is waited for must be in a file that is there
+            if is_new:  # even if not durable: a later durable line needs its file
                 self._fsync_folder(path.parent)
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
-        """Write a whole file anew, atomically, and only if it changed. Returns whether it did.
+        """Replace a file atomically if its bytes differ; return whether they did.
 
-        Not ``is_durable``, nobody waits for the disk: for what can be made anew.
+        Unless ``is_durable``, without fsync: for files that can be derived again.
 
         Raises:
-            DiskError: the old file is still whole.
+            DiskError: the old file is unchanged.
         """
         if self._same(path, data):
             return False
@@ -121,7 +121,7 @@ class Files:
         return True
 
     def write(self, path: Path, blocks: Iterable[bytes], *, is_durable: bool = True) -> None:
-        """Write a whole file anew, atomically: not all of it need be in memory at once. Raises as ``replace``."""
+        """Replace a file atomically by blocks, which need not be in memory at once. Raises as ``replace``."""
         with self._writing(path):
             self._prepare(path)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -136,12 +136,12 @@ class Files:
                 self._fsync_folder(path.parent)
 
     def folder(self, path: Path) -> None:
-        """Make a folder and those above it, none of them a link."""
+        """Create a folder and its parents, none of them a link."""
         with self._writing(path):
             self._prepare(path / "in it")
 
     def note(self, path: Path, data: bytes) -> None:
-        """Overwrite a small file of fixed size, without waiting for the disk: what can be found out again."""
+        """Overwrite a small file of fixed size without fsync: for values that can be derived again."""
         with self._writing(path):
             self._prepare(path)
             handle = os.open(path, _NOTE | os.O_CREAT, self._mode(path))
@@ -151,19 +151,19 @@ class Files:
                 os.close(handle)
 
     def remove(self, path: Path) -> None:
-        """Remove a file of our own that is not needed any more. A missing one is fine."""
+        """Remove a file, if it is there."""
         with self._writing(path), suppress(FileNotFoundError):
             path.unlink()
 
     @contextmanager
     def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
-        """Hold an exclusive lock while a ``with`` block runs. It dies with its process, so that none is ever stale.
+        """Hold an exclusive lock while a ``with`` block runs. It ends with its process, so it is never stale.
 
         Raises:
             BusyError: another process held it for longer than ``wait_s``.
-            DiskError: it can be neither opened nor made.
+            DiskError: its file can be neither opened nor created.
         """
-        if path.parent != self.root and is_no_folder(path.parent):  # it costs no correction: all take the one beside it
+        if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
             path = path.parent.with_name(path.name)
         with self._writing(path):
             self._prepare(path)
@@ -175,7 +175,7 @@ class Files:
             os.close(handle)
 
     def _prepare(self, path: Path) -> None:
-        """Make the folders down to a file, none of them a link: a hostile repository may hold links to anywhere."""
+        """Create the parents of a file, none of them a link: a hostile repository may have links to anywhere."""
         for folder in self._folders_to(path):
             try:
                 mode = folder.lstat().st_mode
@@ -190,7 +190,7 @@ class Files:
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
     def _folders_to(self, path: Path) -> list[Path]:
-        """Return the folders between the root and a file, from above.
+        """Return the folders between the root and a file, the outermost first.
 
         Raises:
             ValueError: it is not below the root.
@@ -204,7 +204,7 @@ class Files:
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
-        """Tell as advice what the system refuses while the block runs."""
+        """Turn an ``OSError`` of the block into a ``DiskError`` with advice."""
         try:
             yield
         except OSError as why:
@@ -217,11 +217,11 @@ class Files:
             return False
 
     def _mode(self, path: Path) -> int:
-        """Return the rights of a file: as they are, else those of an agent's own files, else those of any."""
+        """Return the permissions for a file: its present ones, else the default of its folder."""
         with suppress(OSError):
-            seen = path.lstat().st_mode
-            if stat.S_ISREG(seen):
-                return seen & 0o777
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                return mode & 0o777
         with suppress(ValueError):
             below = path.relative_to(self.root)
             is_own = self.is_private and below.is_relative_to(self.homes)
@@ -231,7 +231,7 @@ class Files:
     def _write_new(self, path: Path, blocks: Iterable[bytes], mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
-            if mode != _PUBLIC:  # what a person gave a file, whatever the umask is
+            if mode != _PUBLIC:  # permissions that a person set hold whatever the umask
                 os.fchmod(handle, mode)
             size = 0
             for data in blocks:
@@ -244,7 +244,7 @@ class Files:
             os.close(handle)
 
     def _write_all(self, handle: int, data: bytes) -> None:
-        """One write(2). A short one is finished by further ones, or fails and is not acknowledged."""
+        """Write all data: one write(2), and further ones after a short write."""
         rest = memoryview(data)
         while rest:
             written = os.write(handle, rest)
@@ -252,10 +252,10 @@ class Files:
                 raise OSError(errno.EIO, "nothing was written")
             rest = rest[written:]
 
-    def _take_back(self, handle: int, size: int, data: bytes) -> None:
-        """Cut off what is not acknowledged: else half a line stays, and is refused at every load.
+    def _truncate(self, handle: int, size: int, data: bytes) -> None:
+        """Truncate data that is not acknowledged: else half a line stays, and is refused at every load.
 
-        Only what we wrote: an editor may have put something behind it.
+        If an editor has appended to it meanwhile, it stays.
         """
         with suppress(OSError):
             if data.startswith(os.pread(handle, len(data) + 1, size)):
@@ -280,11 +280,11 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _unreadable(path: Path, why: OSError) -> DiskError:
-    return DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_WHOSE}")
+    return DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_ADVICE}")
 
 
-def _check_written(handle: int, wanted: int) -> None:
-    if os.fstat(handle).st_size < wanted:
+def _check_written(handle: int, size: int) -> None:
+    if os.fstat(handle).st_size < size:
         raise OSError(errno.EIO, "less was written than the system said")
 
 
@@ -310,17 +310,17 @@ def _explain(path: Path, why: OSError) -> str:
     if why.errno == errno.ENOSPC:
         return f"no space left for {path}; it is as it was. Free some space and run the command again"
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works. {_WHOSE}"
+        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works. {_ADVICE}"
     return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"
 
 
 def is_no_folder(path: Path) -> bool:
-    """Tell whether something else is where a folder belongs: a file, or a link."""
+    """Return whether a file or a link is where a folder belongs."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
 def is_plain(path: Path) -> bool:
-    """Tell whether a plain file is at a path, and no link."""
+    """Return whether a path is a plain file, and no link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -328,37 +328,37 @@ def is_plain(path: Path) -> bool:
 
 
 def file_fingerprint(path: "Path | os.DirEntry[str]") -> str:
-    """Return the fingerprint of the file at a path; "" where there is none, or it is too young to have one."""
+    """Return the fingerprint of the file at a path; "" for no file, or one too young to have a fingerprint."""
     try:
         return fingerprint(os.lstat(path))
     except OSError:
         return ""
 
 
-def fingerprint(seen: os.stat_result) -> str:
-    """Return what tells one state of a file from another: size, times, device and inode.
+def fingerprint(status: os.stat_result) -> str:
+    """Return the fingerprint of a file's state: size, times, device and inode; "" for a file that is too young.
 
-    A file that was written within the last tick of its file system's clock may be written again within the same, and
-    has none yet: "". Inodes are reused at once, and size, time and inode alone missed lines in 233 of 400 histories.
+    A file written within the last tick of its file system's clock may be written again within the same tick, unseen.
+    Inodes are reused at once: size, mtime and inode alone missed lines in 233 of 400 histories.
     """
-    newest = max(seen.st_mtime_ns, seen.st_ctime_ns)
-    tick = _TICK_NS if seen.st_mtime_ns % 1_000_000_000 else _COARSE_TICK_NS
-    if not stat.S_ISREG(seen.st_mode) or time.time_ns() - newest < tick:
+    newest = max(status.st_mtime_ns, status.st_ctime_ns)
+    tick = _TICK_NS if status.st_mtime_ns % 1_000_000_000 else _COARSE_TICK_NS
+    if not stat.S_ISREG(status.st_mode) or time.time_ns() - newest < tick:
         return ""
-    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_dev} {seen.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_dev} {status.st_ino}"
 
 
 def modified_ms(path: Path) -> int:
-    """Return when a file was written last, milliseconds since 1970.
+    """Return when a file was last written, milliseconds since 1970.
 
     Raises:
-        OSError: nobody can say.
+        OSError: it is not there, or cannot be read.
     """
     return int(path.stat().st_mtime * 1000)
 
 
 def inode(path: Path) -> int:
-    """Return the number of the file at a path, of a link its own; 0 where there is none."""
+    """Return the inode of the file or link at a path; 0 for none."""
     try:
         return path.lstat().st_ino
     except OSError:

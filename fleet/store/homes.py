@@ -1,9 +1,9 @@
-"""Places: the root of the workspace around a folder, and in it the place of the agents' homes.
+"""Homes: the folders of the agents' own files; and the root of the workspace that a folder is in.
 
-Each agent has a home, a folder of its own files; ``fleet.toml`` names their place (``[files] home``). ``.fleet/homes``
-has a line for each place that held them on this machine, the one of now last: a hook, which parses no TOML, reads it
-there; while ``fleet.toml`` cannot be read, logging goes on where it was; and files that were left in an earlier place
-are found. Little of the standard library: a hook imports it.
+``fleet.toml`` names the folder in which the homes lie, their place (``[files] home``). ``.fleet/homes`` has a line for
+each place on this machine so far, the present one last: a hook, which parses no TOML, reads it there; while
+``fleet.toml`` cannot be read, logging goes on in the same place; and files left in an earlier place are found. The
+module imports little of the standard library, since hooks import it.
 """
 
 # ruff: noqa: PTH110, PTH113, PTH118, PTH119, PTH120
@@ -20,35 +20,35 @@ CONFIG = "fleet.toml"
 """The file whose folder is a workspace's root."""
 
 DEFAULT = "agents"
-"""Default place of the homes; so they are called in a backup, wherever they are."""
+"""Default place of the homes, and their place in a backup."""
 
 PROPOSED = "fleet-agents"
-"""Proposed where a project has an ``agents/`` of its own. No Python package can be called so, for its hyphen; and
-``.agents/`` is others': hosts look for skills there, and consolidation keeps its logs and topics in it."""
+"""Place that is proposed to a project with an ``agents/`` of its own. The hyphen rules out a Python package of that
+name; ``.agents/`` is in use: hosts look for skills there, and consolidation keeps its logs and topics in it."""
 
 FILE = os.path.join(".fleet", "homes")
 MEMORY = "memory.md"
-"""The memory of an agent, in its home."""
+"""Name of an agent's memory, in its home."""
 FILES = frozenset(
     (
         *("corrections.md", MEMORY, "JOURNAL.md", "notes.jsonl", "reflections.jsonl", "inbox.jsonl"),
         *("discoveries.jsonl", "user-model.md", "checks.md", "MEMORY.md", "USER.md", ".agents.local.md"),
     )
 )
-"""Files of an agent's own that fleet writes."""
+"""Names of the files that fleet writes in a home."""
 LOCK = ".agents/.consolidation-lock"
-"""Lock of the consolidation, at the root."""
+"""Path of the consolidation's lock, from the root."""
 NOTES = (
     *(".agents.local.md", ".agents.local.md.backup*"),
     *(".agents/local.md", ".agents/logs/*.md", ".agents/topics/*.md"),
 )
-"""Notes of all agents, at the root of the workspace, as patterns. So they are called in a home, too, if one has any."""
+"""Patterns of the notes of all agents, from the root; notes in a home have the same names."""
 _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if "/" in each))
-"""Files in folders of an agent's own that fleet writes, as patterns."""
+"""Patterns of the files that fleet writes in folders of a home."""
 _RESTORED = "*.restored-*"
-"""What a backup held of a file that is otherwise here."""
+"""Pattern of the files that a restore writes beside a different file of the same name."""
 FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
-"""Folders of an agent's own: all in them is the agent's."""
+"""Names of the folders of a home, whose whole content is the agent's."""
 
 _BYTES_MAX = 64 * 1024
 _CONFIG_BYTES_MAX = 1024 * 1024
@@ -59,7 +59,7 @@ _UNFIT = frozenset('\\*?[]<>|:"')
 
 
 def problem(place: str) -> str:
-    """Return why the homes cannot be there, "" where they can: a plain relative folder below the root."""
+    """Return why a place is invalid, "" for a valid one: a plain relative folder below the root."""
     parts = place.split("/")
     folded = [part.casefold().rstrip(". ") for part in parts]
     if not place or len(place) > _CHARS_MAX:
@@ -82,32 +82,32 @@ def _is_composed(place: str) -> bool:
 
 
 class Homes:
-    """The agents' homes in one workspace: where they are, and were."""
+    """Present and earlier places of the homes in one workspace."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = root
 
     def known(self) -> list[str]:
-        """Return the places that held the homes on this machine, in the order of use, the one of now last."""
-        said = _read(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
-        return [each for each in said if not problem(each)] or [self._in_settings() or DEFAULT]
+        """Return the places of the homes on this machine in the order of use, the present one last."""
+        lines = _read(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
+        return [line for line in lines if not problem(line)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
-        """Return the place of the homes, as the workspace noted it last: no TOML is parsed."""
+        """Return the present place of the homes, without parsing TOML."""
         return self.known()[-1]
 
     def noted(self, place: str) -> bytes:
-        """Return what ``.fleet/homes`` is to hold from now on; b"" where nothing need be noted."""
+        """Return the new content of ``.fleet/homes`` for a place; b"" if it need not change."""
         is_noted, before = os.path.lexists(os.path.join(self._root, FILE)), self.known()
         if place == before[-1] and (is_noted or place == DEFAULT):
             return b""
-        # Until something is noted they were in the usual place, if anybody has worked here.
-        first = (os.path.join(self._root, *names) for names in ((".fleet", "replica.toml"), (DEFAULT, "guest")))
-        rest = before if is_noted else [DEFAULT] if any(map(os.path.lexists, first)) else []
-        return "".join(f"{each}\n" for each in (*(each for each in rest if each != place), place)).encode()
+        # Without the file, the homes were in the default place, if anybody has worked here.
+        traces = (os.path.join(self._root, *names) for names in ((".fleet", "replica.toml"), (DEFAULT, "guest")))
+        earlier = before if is_noted else [DEFAULT] if any(map(os.path.lexists, traces)) else []
+        return "".join(f"{line}\n" for line in (*(old for old in earlier if old != place), place)).encode()
 
     def _in_settings(self) -> str:
-        """Return the place that ``fleet.toml`` names in the plain form in which fleet writes it, "" for none."""
+        """Return the place in ``fleet.toml``, if it is written as fleet writes it, else ""."""
         data = _read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")
@@ -118,21 +118,21 @@ class Homes:
 
 
 def is_own(names: Sequence[str]) -> bool:
-    """Tell whether a path, in parts below an agent's home, is of a file that fleet writes."""
+    """Return whether a path, in parts below a home, is of a file that fleet writes."""
     return names[0] in FOLDERS or names[0] in FILES or (names[0].startswith("archive-") and names[0].endswith(".md"))
 
 
 def ignores(place: str) -> tuple[str, ...]:
-    """Return git's patterns of all that fleet writes into homes in a place, file by file.
+    """Return the patterns for ``.gitignore`` of all files that fleet writes into homes in a place.
 
-    Never a whole folder: a project may have source of its own in the place of the homes. Drafts of skills are an
-    agent's own, too: what a person said yes to is copied to where the project has its skills.
+    They name files, never a whole folder: a project may have source of its own there. Drafts of skills are ignored,
+    too: an approved one is copied to the skills of the project.
     """
     return tuple(f"/{place}/*/{name}" for name in (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}"))
 
 
 def ignores_at_the_root() -> tuple[str, ...]:
-    """Return git's patterns of what fleet writes at the root for this machine alone, file by file."""
+    """Return the patterns for ``.gitignore`` of the files that fleet writes at the root for this machine alone."""
     return (
         "/.fleet/",
         *(f"/{name}" for name in (*NOTES, LOCK)),
@@ -158,9 +158,9 @@ def _read(path: str, bytes_max: int) -> bytes:
 
 
 def root_around(start: str) -> str:
-    """Return the workspace's root that a folder is in, the nearest ``fleet.toml`` upward; "" where there is none.
+    """Return the root of the workspace around a folder, the nearest ``fleet.toml`` upward; "" for none.
 
-    A worktree of git has its main checkout's workspace, unless somebody writes in one of its own.
+    A git worktree belongs to its main checkout's workspace, unless it has a register of writers of its own.
     """
     around = _upward(start)
     if around and os.path.exists(os.path.join(around, ".fleet", "replica.toml")):
@@ -170,9 +170,10 @@ def root_around(start: str) -> str:
 
 
 def is_root(folder: str) -> bool:
-    """Tell whether a folder is a workspace's root: it has the file, or a register whose file is damaged or missing.
+    """Return whether a folder is a workspace's root: it has ``fleet.toml`` or a register of writers.
 
-    A branch from before ``fleet init`` has no ``fleet.toml``; what is logged while it is checked out is logged here.
+    A branch from before ``fleet init`` has no ``fleet.toml``; corrections are logged all the same while it is checked
+    out.
     """
     return os.path.isfile(os.path.join(folder, CONFIG)) or os.path.exists(os.path.join(folder, ".fleet/replica.toml"))
 
@@ -187,20 +188,20 @@ def _upward(folder: str) -> str:
 
 
 def _in_main_checkout(start: str) -> str:
-    """Return what a folder of a worktree is in the main checkout; "" for a folder of none.
+    """Return the folder of the main checkout that corresponds to one in a worktree; "" outside worktrees.
 
-    Read as git writes it, without git: the worktree's ``.git`` names its folder in the repository, which names both the
-    repository and that ``.git`` again. Else a folder from elsewhere could name any workspace on this machine.
+    git's files are read without git: the worktree's ``.git`` names its folder in the repository, which must name that
+    ``.git`` in turn. Else a folder from elsewhere could name any workspace on this machine.
     """
     top = start
     while not os.path.lexists(mark := os.path.join(top, ".git")):
         top, below = os.path.dirname(top), top
         if top == below:
             return ""
-    if not (told := _told(mark)).startswith("gitdir: "):
+    if not (pointer := _text(mark)).startswith("gitdir: "):
         return ""
-    own = os.path.join(top, told.removeprefix("gitdir: "))
-    common, back = _told(os.path.join(own, "commondir")), _told(os.path.join(own, "gitdir"))
+    own = os.path.join(top, pointer.removeprefix("gitdir: "))
+    common, back = _text(os.path.join(own, "commondir")), _text(os.path.join(own, "gitdir"))
     repository = os.path.realpath(os.path.join(own, common))
     if not common or not back or os.path.basename(repository) != ".git":
         return ""
@@ -209,6 +210,6 @@ def _in_main_checkout(start: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
 
 
-def _told(path: str) -> str:
-    """Return what stands in one of git's small files, "" for a folder or what cannot be read."""
+def _text(path: str) -> str:
+    """Return the text of one of git's small files; "" for a folder or an unreadable file."""
     return os.fsdecode(_read(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")

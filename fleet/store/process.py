@@ -1,6 +1,6 @@
-"""Process: one command, run to its end in bounded time and memory, in a session of its own.
+"""Child processes: one command, run in a session of its own with limits on time and output.
 
-Without a terminal, nothing in it can ask for anything. One that is stopped is stopped with all that it started.
+It has no terminal, so it can prompt for nothing. Stopping it stops all processes that it started.
 """
 
 import os
@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-_WORDS_BYTES_MAX = 16 * 1024
+_ERR_BYTES_MAX = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
 _TERM_S = 1.0  # git removes its lock files and half-written packs when it is asked to end
 _LINGER_S = 0.05
 
 
 class Done(NamedTuple):
-    """Result of a finished command: its exit code, its output, and the tail of what it said, as it said it."""
+    """Result of a finished command: its exit code, its stdout, and the end of its stderr."""
 
     code: int
     out: bytes
@@ -28,11 +28,11 @@ class Done(NamedTuple):
 
 
 class StoppedError(Exception):
-    """The command was stopped: the time was up, or it printed more than it may.
+    """The command was stopped: it took too long, or printed too much.
 
     Attributes:
-        out: what it had printed.
-        is_late: the time was up.
+        out: its stdout so far.
+        is_late: True if it took too long.
     """
 
     def __init__(self, out: bytes, *, is_late: bool) -> None:
@@ -41,7 +41,7 @@ class StoppedError(Exception):
         self.is_late = is_late
 
 
-# Ends a command, and all that it started, when we are killed: then the pipe that is our end of its stdin closes. A
+# Stops a command and its children when this process is killed, which closes the pipe to the shell's stdin. A
 # parent-death signal would reach git but not its ssh or http helper, and a preexec_fn may deadlock beside threads.
 _TIED = """\
 exec 3<&0 </dev/null
@@ -73,14 +73,14 @@ def run(
         command: the program and its arguments.
         folder: where it runs.
         env: its environment, whole.
-        until: when the time is up, on ``time.monotonic``.
-        out_max: how many bytes it may print.
-        stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that nobody waits for us.
-        is_tied: it must not outlive us even if we are killed; for what may wait long. Has no stdin.
-        is_alone: what it started must not outlive it.
+        until: deadline on ``time.monotonic``.
+        out_max: limit of its stdout, in bytes.
+        stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that it never waits for us.
+        is_tied: True to stop it when this process is killed, for commands that may take long. It has no stdin.
+        is_alone: True to stop its children when it ends.
 
     Raises:
-        StoppedError: the time was up, or there was more output.
+        StoppedError: the deadline passed, or there was more output.
         OSError: there is no such program, or it cannot be started.
     """
     child = subprocess.Popen(
@@ -108,9 +108,9 @@ def run(
 
 
 def _pump(child: "subprocess.Popen[bytes]", until: float, out_max: int) -> tuple[bytes, bytes]:
-    """Take both outputs until they end; return stdout, and the tail of stderr.
+    """Read both outputs to their end; return stdout, and the end of stderr.
 
-    An ssh that stays behind to share its connection keeps stderr open: once git itself has ended, what is there counts.
+    An ssh that stays behind to share its connection keeps stderr open, so the exit of git itself ends the reading.
     """
     out, err = bytearray(), bytearray()
     if child.stdout is None or child.stderr is None:
@@ -132,9 +132,9 @@ def _pump(child: "subprocess.Popen[bytes]", until: float, out_max: int) -> tuple
                     waiting.unregister(key.fd)
                 elif key.fd == child.stderr.fileno():
                     err += data
-                    if len(err) > _WORDS_BYTES_MAX:
-                        # Cut at a line: half a password would not be recognised as one.
-                        del err[: (err.find(b"\n", len(err) - _WORDS_BYTES_MAX) + 1) or len(err)]
+                    if len(err) > _ERR_BYTES_MAX:
+                        # Cut at a line: half a password would not be screened.
+                        del err[: (err.find(b"\n", len(err) - _ERR_BYTES_MAX) + 1) or len(err)]
                 else:
                     out += data
                     if len(out) > out_max:
@@ -143,7 +143,7 @@ def _pump(child: "subprocess.Popen[bytes]", until: float, out_max: int) -> tuple
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """End the child and all that it started, first kindly."""
+    """Stop the child and all that it started, with SIGTERM and then SIGKILL."""
     for how, wait_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, how)

@@ -1,11 +1,11 @@
-"""Identity and clock of a writer, bound to this machine and this folder: a copy never writes under the same name.
+"""Replicas, the identities of writers, and their clock.
 
-``.fleet/replica.toml`` holds the default agent and one table a replica. A name is minted at random; it is minted anew
-when machine or folder are not those it was minted for, and old ones stay listed: their log entries are ours to send.
+A replica is bound to one machine and one folder, so a copy of the folder never writes under the same name.
+``.fleet/replica.toml`` has the default agent and a table for each replica. Names are random; a new one is minted where
+machine or folder differ from the recorded ones. Old replicas stay listed, since their log entries are ours to send.
 
-``.fleet/clock`` keeps the last stamp issued here, of a hybrid logical clock over many runs.
-The newest stamp admitted from others is never stored: it is the largest in the database within the cut, so that a peer
-ten years ahead cannot drag this machine along.
+``.fleet/clock`` has the last stamp issued here by a hybrid logical clock. The newest stamp admitted from others is not
+stored: it is the largest in the database within the cut, so a peer whose clock runs ahead cannot drag this one along.
 """
 
 import os
@@ -28,7 +28,7 @@ _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying i
 
 
 class Replica(NamedTuple):
-    """One agent's install on one machine; or a lease, which is bound to no machine and no folder."""
+    """One agent's identity in one folder of one machine; or a lease, which is bound to neither."""
 
     name: str
     machine: str
@@ -37,7 +37,7 @@ class Replica(NamedTuple):
 
     @property
     def is_lease(self) -> bool:
-        """True where it was lent by ``FLEET_REPLICA``: whoever names it writes under it."""
+        """True for a replica that ``FLEET_REPLICA`` lends: any process with that name writes under it."""
         return not self.machine
 
     @property
@@ -47,9 +47,9 @@ class Replica(NamedTuple):
 
 
 class Register(NamedTuple):
-    """The content of ``replica.toml``: later replicas of one agent replace earlier ones.
+    """Content of ``replica.toml``. The last replica of an agent is the present one.
 
-    In an ``ephemeral`` folder no id is ever minted: it is read, or written under a lease.
+    In an ``ephemeral`` folder none is ever minted: it is read only, or written under a lease.
     """
 
     default_agent: str = ""
@@ -57,22 +57,20 @@ class Register(NamedTuple):
     ephemeral: bool = False
 
     def current(self, agent: str, machine: str, folder: str) -> Replica | None:
-        """Return the agent's replica that belongs here, if there is one."""
-        mine = [r for r in self.replicas if r.agent == agent and not r.is_lease]
-        if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):
-            return mine[-1]
-        return None
+        """Return the agent's replica that belongs to this machine and folder, if there is one."""
+        own = [r for r in self.replicas if r.agent == agent and not r.is_lease]
+        return own[-1] if own and (own[-1].machine, own[-1].folder) == (machine, folder) else None
 
     def with_replica(self, replica: Replica) -> "Register":
-        """Return the register with one more replica."""
+        """Return the register with a further replica."""
         return self._replace(replicas=(*self.replicas, replica))
 
     @staticmethod
     def parse(data: bytes, path: Path) -> "Register":
-        """Read the file.
+        """Return the register from the bytes of its file.
 
         Raises:
-            FleetError: it is damaged. Guessing would make two writers of one shard.
+            FleetError: it is damaged. A guess could give one shard two writers.
         """
         if not data:
             if os.path.islink(path):  # noqa: PTH114 - False where nobody may look
@@ -81,14 +79,14 @@ class Register(NamedTuple):
                 )
             return Register()
         try:
-            found = _tables(data)
+            tables = _tables(data)
             replicas = tuple(
                 Replica(r["name"], r["machine"], r["folder"], r["minted"])
-                for r in found.get("replica", [])
+                for r in tables.get("replica", [])
                 if names.is_replica(r["name"])
             )
-            agent = found.get("default_agent", "")
-            is_ephemeral = found.get("ephemeral") is True
+            agent = tables.get("default_agent", "")
+            is_ephemeral = tables.get("ephemeral") is True
         except (ValueError, KeyError, TypeError) as why:
             raise FleetError(
                 f"{path} is damaged ({why}). No lesson is lost: they lie in the agents' logs and clan-learnings/. "
@@ -109,13 +107,13 @@ class Register(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _tables(data: bytes) -> dict[str, Any]:
-    """Return the bytes of the file parsed, of the same bytes once: a correction asks seven times who writes here."""
+    """Return the parsed file. Cached, since one correction reads the register seven times."""
     return tomllib.loads(data.decode())
 
 
 @cache
 def machine_fingerprint() -> str:
-    """Return a hash that says "this machine" and nothing else about it."""
+    """Return a hash of this machine's id, which reveals nothing else about it."""
     return _hash(_machine_id())
 
 
@@ -177,9 +175,9 @@ class Clock:
         self._newest = newest
 
     def cut(self) -> Stamp:
-        """Return the stamp a day ahead of the clock: an edit beyond it is left out of the fold.
+        """Return the stamp one day ahead of the clock; the fold leaves out later edits.
 
-        A wall clock from before this version was made says nothing: the last stamp issued here is later than it.
+        A wall clock before this version's release is wrong: then the last stamp issued here counts instead.
         """
         wall_ms = self._wall_ms()
         if wall_ms >= RELEASED_MS:
@@ -187,25 +185,25 @@ class Clock:
         return clock.shifted(max(self.issued(), _RELEASED), _AHEAD_MS_MAX)
 
     def wrong(self) -> str:
-        """Return why the wall clock cannot be believed, or ""."""
+        """Return why the wall clock is wrong, or ""."""
         wall = clock.nearest(self._wall_ms())
         if wall >= _RELEASED:
             return ""
         return f"this machine's clock says {wall[:16]}Z, which is before this version of fleet was made"
 
     def is_ahead(self) -> bool:
-        """Tell whether stamps issued here lie more than a day ahead of the wall clock: it ran ahead once."""
+        """Return whether a stamp issued here lies more than a day ahead of the wall clock, which ran ahead then."""
         return self.issued() > self.cut()
 
     def issued(self) -> Stamp:
-        """Return the last stamp issued here; a damaged file counts as none."""
+        """Return the last stamp issued here; ``ZERO`` for a missing or damaged file."""
         text = self._files.read(self._path)[:_LENGTH].decode("ascii", "replace").strip()
         return text if clock.is_stamp(text) and text < _LAST_DAY else clock.ZERO
 
     def tick(self, after: Stamp = clock.ZERO) -> Stamp:
-        """Issue a stamp larger than all issued and admitted here, and than ``after``.
+        """Issue a stamp larger than ``after`` and than all stamps issued and admitted here.
 
-        No stamp is ever older than this version: a machine that lost its clock starts from there.
+        No stamp is older than this version's release: a machine that lost its clock starts there.
         """
         with self._files.lock(self._path.with_name("clock.lock")):
             issued = clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))
@@ -213,5 +211,5 @@ class Clock:
         return issued
 
     def forget(self) -> None:
-        """Start again from what is admitted: the stamps issued here came from a clock that ran ahead."""
+        """Forget the last stamp issued here, after a clock that ran ahead: the admitted stamps count alone."""
         self._files.note(self._path, f"{clock.ZERO:<29}\n".encode())

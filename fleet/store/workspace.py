@@ -1,6 +1,6 @@
-"""A workspace: the folder with ``fleet.toml``, everything in it by name, and the one way to write.
+"""Workspace: the folder with ``fleet.toml``, its files and databases by name, and the only way to write there.
 
-The world is handed in (wall clock, random source, machine, tree store), so that a simulator can hold it.
+Wall clock, random source, machine and fetched tree are passed in (``World``), so that a simulator can replace them.
 """
 
 import os
@@ -36,14 +36,14 @@ VERSION_1_FILES = (
     *("base", "state.db", "consent", "paused", "shown", "sessions"),
     *("settled", "trusted.json", "regions.json"),
 )
-"""Files in ``.fleet`` of fleet 0.1 and of no later version."""
+"""Files in ``.fleet`` that only fleet 0.1 makes."""
 
 ONLINE = "online.json"
-"""Below ``.fleet``: who is in the live room, as the sidecar heard it last, with the time."""
+"""File below ``.fleet`` with who is in the live room, as the sidecar last heard, and when."""
 
 
 def _lent_by_environment() -> str:
-    """Return the replica that ``FLEET_REPLICA`` lends, or "": a short-lived job mints none of its own."""
+    """Return the replica that ``FLEET_REPLICA`` lends to a short-lived job, which mints none itself; "" for none."""
     return os.environ.get("FLEET_REPLICA", "")
 
 
@@ -53,12 +53,15 @@ def _wall_clock_ms() -> int:
 
 
 class World(msgspec.Struct, frozen=True):
-    """The outside of a workspace.
+    """Environment of a workspace.
 
     Attributes:
-        lent: returns the replica that this process may write under, or "".
-        durable: False lets a test skip waiting for the disk.
-        tree: opens the fetched tree, given the folder of fleet's own repository.
+        wall_ms: returns the wall clock, milliseconds since 1970.
+        entropy: returns so many random bytes.
+        machine: returns the fingerprint of this machine.
+        lent: returns the replica that is lent to this process, or "".
+        durable: False to skip fsync in a test.
+        tree: opens the fetched tree in the folder of fleet's own repository.
     """
 
     wall_ms: Callable[[], int] = _wall_clock_ms
@@ -73,12 +76,15 @@ class Workspace:
     """One folder in which one or more agents of a clan work.
 
     Attributes:
-        files: all writes below the root.
-        place: of the agents' homes, relative to the root.
-        warnings: what a person should be told, collected while we work.
-        has_changed: whether a command changed something here that a second try would do again.
+        files: writer of all files below the root.
+        clan: folder of the shared files.
+        local: folder of this machine's own files, ``.fleet``.
+        place: folder of the agents' homes, relative to the root.
+        warnings: messages for a person, collected during a command.
+        has_changed: True once a command changed something that a retry would change again.
+        tree: the fetched tree.
         db: the database of the clan's lines.
-        state: what this machine alone knows.
+        state: the local database, which only this machine has.
     """
 
     def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:
@@ -94,10 +100,10 @@ class Workspace:
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
         self.has_changed = False
-        if noted := homes.Homes(root).noted(self.place):
+        if register := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
-                self.files.replace(root / homes.FILE, noted)
-        self._places_before = [each for each in homes.Homes(root).known() if each != self.place]
+                self.files.replace(root / homes.FILE, register)
+        self._old_places = [place for place in homes.Homes(root).known() if place != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self._policy = Policy()
         self._mine: tuple[str, frozenset[str]] = ("", frozenset())
@@ -122,32 +128,32 @@ class Workspace:
             clan=self.clan,
             locks=self.local / "locks",
             quarantine=self._keep_refused,
-            aside=lambda: {each.raw for each in self.quarantine.all()},
+            aside=lambda: {refused.raw for refused in self.quarantine.all()},
             warn=self.warn,
             changed=self._note_generation if tree is not None else bool,
             withhold=self._withhold if tree is not None else None,
         )
 
     def _sources(self) -> list[Source]:
-        return ingest.clan_sources(self.clan, lambda: [each.name for each in self.replicas().replicas])
+        return ingest.clan_sources(self.clan, lambda: [found.name for found in self.replicas().replicas])
 
     @cached_property
     def trust(self) -> "Trust":
-        """Trust as it was decided here."""
-        from fleet.store.trust import Trust  # most workspaces block nobody, and hold nothing back
+        """Decisions on trust that were made here."""
+        from fleet.store.trust import Trust  # most workspaces block nobody, and withhold nothing
 
         return Trust(self.state)
 
     @cached_property
     def quarantine(self) -> Quarantine:
-        """The refused lines that were read here."""
+        """Quarantine of the refused lines that were read here."""
         return Quarantine(self.files, self.local / "quarantine" / "refused.jsonl")
 
     def _keep_refused(self, refused: list[Refused]) -> None:
         self.quarantine.keep(refused, self.wall())
 
     def _note_generation(self, generation: int) -> None:
-        """Note the generation where a hook finds it without a database."""
+        """Write the generation to a file, where a hook reads it without a database."""
         with suppress(DiskError):
             self.files.note(self.local / "generation", f"{generation:<20}\n".encode())
 
@@ -158,37 +164,37 @@ class Workspace:
         return self.root / self.place / agent
 
     def homes(self) -> list[str]:
-        """Return the agents that have a home here, sorted. Links are left alone."""
-        above = self.root / self.place
-        if above.is_symlink() or not above.is_dir():
+        """Return the agents that have a home here, sorted. No link is followed."""
+        parent = self.root / self.place
+        if parent.is_symlink() or not parent.is_dir():
             return []
-        found = (each for each in above.iterdir() if names.is_agent(each.name) and not each.is_symlink())
-        return sorted(each.name for each in found if each.is_dir())
+        folders = (path for path in parent.iterdir() if names.is_agent(path.name) and not path.is_symlink())
+        return sorted(path.name for path in folders if path.is_dir())
 
     def own_path(self, agent: str, *parts: str) -> str:
         """Return the path of an agent's home, or of a file in it, relative to the root."""
         return PurePosixPath(self.place, agent, *parts).as_posix()
 
     def files_of(self, home: Path) -> list[Path]:
-        """Return the plain files in a home, sorted; none where it lies behind a link."""
-        if any(each.is_symlink() for each in (home, *home.parents) if self.root in each.parents):
+        """Return the plain files in a home, sorted; none if it lies behind a link."""
+        if any(path.is_symlink() for path in (home, *home.parents) if self.root in path.parents):
             return []
-        return [each for each in sorted(home.rglob("*")) if is_plain(each)]
+        return [path for path in sorted(home.rglob("*")) if is_plain(path)]
 
     def files_in_old_homes(self) -> list[tuple[str, Path, list[Path]]]:
-        """Return agent, home and files of what fleet wrote into homes in an earlier place."""
-        found = []
-        with suppress(FleetError):  # a damaged register is told wherever it is needed
-            before = [self.root / each for each in self._places_before if (self.root / each).is_dir()]
-            agents = (*self.agents_here(), names.GUEST) if before else ()
-            for agent, home in ((agent, place / agent) for place in before for agent in agents):
-                files = [each for each in self.files_of(home) if homes.is_own(each.relative_to(home).parts)]
-                found += [(agent, home, files)] if files else []
-        return found
+        """Return agent, home and fleet's files of each home in an earlier place that still has such files."""
+        homes_ = []
+        with suppress(FleetError):  # a damaged register is reported wherever it is needed
+            places = [self.root / place for place in self._old_places if (self.root / place).is_dir()]
+            agents = (*self.agents_here(), names.GUEST) if places else ()
+            for agent, home in ((agent, place / agent) for place in places for agent in agents):
+                files = [path for path in self.files_of(home) if homes.is_own(path.relative_to(home).parts)]
+                homes_ += [(agent, home, files)] if files else []
+        return homes_
 
     def current_path(self, path: str) -> str:
-        """Return where a file is now of which a record of earlier says that it lies in an agent's home."""
-        for place in self._places_before:
+        """Return the present path of a file in a home, if the homes were moved since the path was recorded."""
+        for place in self._old_places:
             below = path.removeprefix(f"{place}/")
             if below != path and ".." not in below.split("/") and not os.path.lexists(self.root / path):
                 moved = f"{self.place}/{below}"
@@ -200,43 +206,47 @@ class Workspace:
         return self.home(agent) / "notes.jsonl"
 
     def notes(self, agent: str) -> Patterns:
-        """Return an agent's private lessons: a file and a database of their own, which nothing shared ever opens."""
+        """Return an agent's private lessons, from a file and a database that no sharing code ever opens."""
         if agent not in self._notes:
             sources = partial(ingest.Source.found, "notes.jsonl", PATTERNS, self.notes_file(agent))
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent], self.policy)
 
     def agents_with_notes(self) -> list[str]:
-        """Return the agents here that have private lessons; none where nobody knows who writes here."""
-        with suppress(FleetError):  # what the clan has can be read all the same
-            return [each for each in self.agents_here() if self.notes_file(each).is_file()]
+        """Return the agents here that have private lessons; none if the register of writers is damaged."""
+        with suppress(FleetError):  # the clan's lessons can be read all the same
+            return [agent for agent in self.agents_here() if self.notes_file(agent).is_file()]
         return []
 
-    def private(self, agent: str, each: str) -> Line | None:
-        """Return an agent's private record of a lesson; None for a lesson that is not private."""
-        found = self.notes(agent).line(each) if self.notes_file(agent).is_file() else None
-        return found if found is not None and fold(found).scope == PRIVATE else None
+    def own_notes(self, agent: str, id_: str) -> Line | None:
+        """Return what the agent's private file has of a lesson, private or not."""
+        return self.notes(agent).line(id_) if self.notes_file(agent).is_file() else None
 
-    def record(self, agent: str, each: str) -> Line | None:
-        """Return all that is known of a lesson here: the clan's record and the agent's private one as one."""
-        shared, mine = self.patterns.line(each), self.private(agent, each)
-        return join(shared, mine) if shared is not None and mine is not None else mine or shared
+    def private(self, agent: str, id_: str) -> Line | None:
+        """Return an agent's private record of a lesson; None for a lesson that is not private."""
+        line = self.own_notes(agent, id_)
+        return line if line is not None and fold(line).scope == PRIVATE else None
+
+    def record(self, agent: str, id_: str) -> Line | None:
+        """Return the record of a lesson: the join of the clan's and the agent's private one; None for neither."""
+        shared, own = self.patterns.line(id_), self.private(agent, id_)
+        return join(shared, own) if shared is not None and own is not None else own or shared
 
     def same_text(self, agent: str, text: str) -> str:
-        """Return the id that an agent's lesson is logged under: of one that reads alike now, else the text's hash."""
+        """Return the id under which an agent logs a lesson: of a lesson with this text now, else the text's hash."""
         if self.notes_file(agent).is_file():
-            found = self.notes(agent).same_text(text)
-            if self.private(agent, found) is not None:
-                return found
+            id_ = self.notes(agent).same_text(text)
+            if self.private(agent, id_) is not None:
+                return id_
         return self.patterns.same_text(text)
 
     def agent(self, named: str = "", *, or_guest: bool = False) -> str:
-        """Return the agent to act as: the one named, or the stored default.
+        """Return the agent to act as: the one named, else the stored default.
 
-        A guest may be it where nobody is named, if what is asked for only reads, or logs (``or_guest``).
+        With ``or_guest``, for commands that only read or log, it is the guest where there is neither.
 
         Raises:
-            UsageError: none is named and none stored, or the name cannot be one.
+            UsageError: none is named and none stored, or the name is invalid.
         """
         agent = named or names.agent_of(self.lease()) or self.replicas().default_agent or names.GUEST
         if self.is_guest(agent) and not or_guest:
@@ -249,12 +259,12 @@ class Workspace:
         return agent
 
     def is_guest(self, agent: str) -> bool:
-        """Tell whether this is who works here until an agent is named: its log is not counted, and nothing is sent."""
+        """Return whether this is the guest, who works until an agent is named: its log is neither counted nor sent."""
         return agent == names.GUEST and self.replicas().default_agent != agent
 
     def agents_here(self) -> list[str]:
-        """Return the agents whose replicas write in this workspace, sorted; a guest is none."""
-        return sorted({each.agent for each in self.replicas().replicas if not self.is_guest(each.agent)})
+        """Return the agents whose replicas write in this workspace, sorted, without a guest."""
+        return sorted({found.agent for found in self.replicas().replicas if not self.is_guest(found.agent)})
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""
@@ -267,26 +277,26 @@ class Workspace:
         return replica.Register.parse(self.files.read(self.replica_file), self.replica_file)
 
     def current_replicas(self) -> list[str]:
-        """Return the ids under which agents write here now; those of a folder we are a copy of are not among them."""
-        found = (self._current(agent) for agent in {r.agent for r in self.replicas().replicas})
-        # Until the first pull of this folder, what an earlier job wrote under our lease is news to us.
+        """Return the replicas under which agents write here now, without those of a folder that this is a copy of."""
+        current = (self._current(agent) for agent in {r.agent for r in self.replicas().replicas})
+        # Until the first pull of this folder, the lines of an earlier job under the same lease are unknown here.
         lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
-        return sorted({*lease, *(r.name for r in found if r is not None)})
+        return sorted({*lease, *(r.name for r in current if r is not None)})
 
     def former_replicas(self) -> list[str]:
-        """Return the ids under which no agent writes here any more: what the logs here say under them is ours to send.
+        """Return the replicas under which no agent writes here any more. Their entries in the logs are ours to send.
 
-        Whoever the folder was copied from, or a backup was made by, may still write under them.
+        The folder that this is a copy of, or the machine that made a backup, may still write under them.
         """
         register, current = self.replicas(), self.current_replicas()
-        found = [] if register.ephemeral else register.replicas
-        return sorted(each.name for each in found if not each.is_lease and each.name not in current)
+        listed = [] if register.ephemeral else register.replicas
+        return sorted(r.name for r in listed if not r.is_lease and r.name not in current)
 
     def lease(self) -> str:
-        """Return the replica that this process was lent, or "".
+        """Return the replica that is lent to this process, or "".
 
         Raises:
-            UsageError: ``FLEET_REPLICA`` names none.
+            UsageError: ``FLEET_REPLICA`` is no replica's name.
         """
         lent = self.world.lent()
         if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
@@ -304,10 +314,10 @@ class Workspace:
         return False
 
     def check_lease(self) -> None:
-        """Check that what earlier jobs wrote under our lease was read: else its counts would be taken for zero.
+        """Check that the lines of earlier jobs under this lease were read: else its totals would start at zero.
 
         Raises:
-            NoError: it was not.
+            NoError: they were not.
         """
         if not self.lease():
             return
@@ -319,8 +329,8 @@ class Workspace:
             )
 
     def mint(self, agent: str) -> Replica:
-        """Give the agent a new replica id. The caller holds the write lock."""
-        name = f"{agent}.{self.world.entropy(4).hex()}"  # two that draw the same are told apart when their lines meet
+        """Mint a new replica for an agent. The caller holds the write lock."""
+        name = f"{agent}.{self.world.entropy(4).hex()}"  # a collision is detected when the lines of both meet
         fresh = Replica(name, self.world.machine(), replica.folder_fingerprint(self.root), self.clock.tick())
         self.files.replace(self.replica_file, self.replicas().with_replica(fresh).render())
         return fresh
@@ -341,30 +351,29 @@ class Workspace:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def policy(self) -> Policy:
-        """Return the policy of folds on this machine: what is left out of them, never what is joined or sent."""
+        """Return the policy of folds on this machine, which changes nothing that is joined or sent."""
         mine = self.mine()
-        with suppress(FleetError):  # what was decided cannot be read: it is as it was known last
+        with suppress(FleetError):  # the decisions cannot be read: the last known policy holds
             self._policy = self.trust.policy(mine) if self.state.get(DECIDED) else Policy.of(mine)
         return self._policy._replace(cut=self.clock.cut())
 
     def mine(self) -> frozenset[str]:
         """Return the replicas that were minted for this machine and this folder: nobody else writes under them.
 
-        A lease is lent to many; and under the names that a backup, or a copy of a folder, brought along others may
-        still write.
+        A lease is lent to many, and under the names in a backup or a copy of a folder others may still write.
         """
         now = file_fingerprint(self.replica_file)
         if not now or now != self._mine[0]:
             machine, folder = self.world.machine(), replica.folder_fingerprint(self.root)
             try:
-                found = (r.name for r in self.replicas().replicas if (r.machine, r.folder) == (machine, folder))
-                self._mine = (now, frozenset(found))
-            except FleetError:  # a damaged register is told wherever it is needed
+                own = (r.name for r in self.replicas().replicas if (r.machine, r.folder) == (machine, folder))
+                self._mine = (now, frozenset(own))
+            except FleetError:  # a damaged register is reported wherever it is needed
                 self._mine = (now, frozenset())
         return self._mine[1]
 
     def _withhold(self, held: list[Held], brought: dict[tuple[str, str], str]) -> Policy:
-        """Leave out of the folds what a person is asked about, and say so; return the policy from now on."""
+        """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
         if held:
             self.trust.withhold(held, self.wall())
         self.trust.note_brought(brought, self.wall())
@@ -376,25 +385,25 @@ class Workspace:
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        Yields whether they are up to date: False where another process is at it and not done within ``wait_s``.
+        Yields whether the rows are up to date: False if another process holds the lock for longer than ``wait_s``.
         """
-        with ExitStack() as held:
-            current = [held.enter_context(each.snapshot(wait_s)) for each in (self.db, *self._notes.values())]
+        with ExitStack() as stack:
+            current = [stack.enter_context(db.snapshot(wait_s)) for db in (self.db, *self._notes.values())]
             yield all(current)
 
     def take(self, commit: str) -> Taken:
-        """Go on to another fetched tree and bring the files here in step. The caller holds the write lock."""
-        mine = self.current_replicas()
-        return self.db.take(commit, mine[0] if mine else "")
+        """Move to another fetched tree and update the files here. The caller holds the write lock."""
+        current = self.current_replicas()
+        return self.db.take(commit, current[0] if current else "")
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- time and warnings -------------------------------------------------------------------------------------------
 
     def wall(self) -> str:
         """Return the wall clock as a stamp."""
         return clock.nearest(self.world.wall_ms())
 
     def warn(self, message: str) -> None:
-        """Collect something that a person should be told, once."""
+        """Add a warning for a person, once."""
         if message not in self.warnings:
             self.warnings.append(message)
 
@@ -418,28 +427,28 @@ class Workspace:
 
     @contextmanager
     def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
-        """Hold the lock of one agent's ``corrections.md``. Whoever wants the write lock, too, takes that one first."""
+        """Hold the lock of one agent's ``corrections.md``; with the write lock, that one is taken first."""
         with self.files.lock(self.local / "locks" / f"log-{agent}.lock", wait_s):
             yield
 
     def replica_name(self, agent: str) -> str:
-        """Return the id that the agent writes under here; "" where one must be minted first, or a lease read."""
+        """Return the replica under which the agent writes here; "" if one must be minted, or a lease be read, first."""
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
         if self.replicas().ephemeral or self.clock.is_ahead():
             return ""
-        found = self._current(agent)
-        return found.name if found is not None else ""
+        current = self._current(agent)
+        return current.name if current is not None else ""
 
     def _current(self, agent: str) -> Replica | None:
         """Return the agent's replica that belongs to this machine and this folder."""
         return self.replicas().current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
 
     def writer(self, agent: str) -> "Writer":
-        """Return the right to write as one agent's replica. The caller holds the write lock, or the log's.
+        """Return the writer of one agent's replica. The caller holds the write lock, or the log's.
 
         Raises:
-            NoError: fleet 0.1 made this workspace: what it wrote is converted before anything is counted.
+            NoError: fleet 0.1 made this workspace, and it must be converted first.
         """
         check_version(self.root)
         if lease := self.lease():
@@ -452,59 +461,56 @@ class Workspace:
             )
         if self.clock.is_ahead():
             self._start_again_after_running_ahead()
-        found = self._current(agent)
-        if found is None:
+        current = self._current(agent)
+        if current is None:
             if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
                     f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
                     "from now on; nothing is lost or counted twice"
                 )
-            found = self.mint(agent)
-        return Writer(self, found.name, is_leased=False)
+            current = self.mint(agent)
+        return Writer(self, current.name, is_leased=False)
 
     def _leased(self, agent: str, lease: str) -> "Writer":
-        """Write under a lent replica: noted, bound to nothing. The write lock keeps two jobs of one folder apart."""
+        """Return the writer of a lent replica, and register it. The write lock separates two jobs of one folder."""
         if names.agent_of(lease) != agent:
             raise UsageError(f"FLEET_REPLICA={lease} belongs to {names.agent_of(lease)}, not to {agent}")
         register = self.replicas()
         if not any(r.name == lease for r in register.replicas):
-            noted = register.with_replica(Replica(lease, "", "", self.wall()))
-            self.files.replace(self.replica_file, noted.render())
+            register = register.with_replica(Replica(lease, "", "", self.wall()))
+            self.files.replace(self.replica_file, register.render())
         return Writer(self, lease, is_leased=True)
 
     def _start_again_after_running_ahead(self) -> None:
-        """Say again, under new replicas, the edits that were stamped when the clock ran ahead."""
+        """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
-        old = sorted({each.name for each in self.replicas().replicas if not each.is_lease})
+        old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
         late = self.db.future_ids()  # before a stamp is issued: it is larger than all that the rows admit
         self.clock.forget()
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
-        for each in late:
-            record = self.patterns.line(each)
-            for name in old:
-                me = fresh[names.agent_of(name)]
-                if record is not None and (
-                    said := edits.reissue(record, name, me, self.clock.tick(), self.clock.cut())
-                ):
-                    self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(said) + b"\n")
+        for id_, name in ((id_, name) for id_ in late for name in old):
+            line, me = self.patterns.line(id_), fresh[names.agent_of(name)]
+            delta = edits.reissue(line, name, me, self.clock.tick(), self.clock.cut()) if line is not None else None
+            if delta is not None:
+                self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(delta) + b"\n")
 
     def close(self) -> None:
-        """Let go of the databases. They open again when they are asked."""
+        """Close the databases. The next query opens them again."""
         self.db.close()
         self.state.close()
         for notes in self._notes.values():
             notes.close()
 
 
-_NOT_LOGGED = ("shown", "helped", "hurt")  # no log tells of these: whoever takes them out of a file says them elsewhere
-_TAKEN_BACK = ("add", "first", "n", "parts", "rem", "set", "over")
+_NOT_IN_LOGS = ("shown", "helped", "hurt")  # counters that no log has: they move with a lesson that becomes private
+_WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
 
 
 class Writer:
-    """The right to write, as one replica, while the lock is held.
+    """Writer of one replica's lines, while the lock is held.
 
     Args:
-        is_leased: it may have been lent to this process.
+        is_leased: the replica may be lent to this process.
     """
 
     def __init__(self, workspace: Workspace, name: str, *, is_leased: bool = True) -> None:
@@ -514,7 +520,7 @@ class Writer:
 
     @property
     def agent(self) -> str:
-        """Agent of the replica."""
+        """The agent of the replica."""
         return names.agent_of(self.name)
 
     def tick(self, after: str = clock.ZERO) -> str:
@@ -524,9 +530,9 @@ class Writer:
         return self.workspace.clock.tick(after)
 
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
-        """Add lines to our shard; they are on the disk when this returns, unless they can be made anew.
+        """Append lines to the own shard, durably unless they can be derived again.
 
-        A remove speaks of an add, and a mark of an occurrence: what rows alone know goes to the files before them.
+        Lines that only the rows have are written before: a remove refers to an add, and a mark to an occurrence.
         """
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
             if self.workspace.db.lacks_lines():
@@ -534,89 +540,82 @@ class Writer:
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
             self.workspace.db.invalidate()
 
-    def line(self, each: str) -> Line:
-        """Return all that is known of a lesson here, the agent's private record included; empty for nothing."""
-        return self.workspace.record(self.agent, each) or Line(each)
+    def line(self, id_: str) -> Line:
+        """Return the record of a lesson, the agent's private part included; an empty one for none."""
+        return self.workspace.record(self.agent, id_) or Line(id_)
 
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
-        """Write each change to where its lesson is kept: what belongs to a private one never enters a shared file."""
-        is_mine = {each.id: self.workspace.private(self.agent, each.id) is not None for each in deltas}
-        self.append_private([each for each in deltas if is_mine[each.id]])
-        self.append(PATTERNS, [each for each in deltas if not is_mine[each.id]], is_durable=is_durable)
+        """Write each delta to the file of its lesson: the private file, or the shared shard."""
+        private = {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
+        self.append_private([delta for delta in deltas if delta.id in private])
+        self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 
-    def hide(self, each: str) -> None:
-        """Make a lesson private: what did not go out yet leaves the shared files, what did stays with the clan.
+    def hide(self, id_: str) -> None:
+        """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
 
-        The caller counts the log again afterwards: occurrences that leave with it are parts from now on.
+        The caller counts the log again afterwards: occurrences that leave with it become parts.
         """
         workspace, me = self.workspace, self.name
-        known = fold(self.line(each), workspace.policy())
+        known = fold(self.line(id_), workspace.policy())
         shared = workspace.patterns.line(known.id) or Line(known.id)
         fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
         stamp = self.tick() if known.is_present else ""
-        mine = self._own(known.id) or Line(known.id)
-        made = edits.part(mine, known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
-        made = join(made, edits.set_field(mine, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
+        private = workspace.own_notes(self.agent, known.id) or Line(known.id)
+        delta = edits.part(private, known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
+        delta = join(delta, edits.set_field(private, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
         own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
-        # Where the branch is not known, totals stay totals: beside those that the clan has they count once.
+        # While the branch is unknown, totals stay totals: joined with those that the clan has, they count once.
         totals = () if workspace.tree.head() else ("n", "add") if known.is_present else ("n",)
         for name in own:
-            kept = shared.split_column(name, ("parts", "rem", *totals))[1]
-            made = join(made, kept) if kept is not None else made
-            for counter in _NOT_LOGGED:
-                made = join(made, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))
-        self.append_private([made])
+            moved = shared.split_column(name, ("parts", "rem", *totals))[1]
+            delta = join(delta, moved) if moved is not None else delta
+            for counter in _NOT_IN_LOGS:
+                delta = join(delta, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))
+        self.append_private([delta])
         for name in own:
-            workspace.db.take_back(known.id, name, _TAKEN_BACK)
+            workspace.db.take_back(known.id, name, _WITHDRAWN)
 
-    def publish(self, pattern: str, scope: str) -> None:
-        """Make a private lesson the clan's: its record is said again in the shared shard, and is private no more."""
-        mine = self.workspace.private(self.agent, pattern)
-        if mine is None:
+    def publish(self, id_: str, scope: str) -> None:
+        """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""
+        private = self.workspace.private(self.agent, id_)
+        if private is None:
             return
-        shared = self.workspace.patterns.line(pattern) or Line(pattern)
-        said = mine.without_field(SCOPE)
-        if fold(mine).is_present:
-            said = join(said, edits.restore(join(shared, said), self.name, self.tick()))
-        self.append(PATTERNS, [said])
-        away = edits.set_field(mine, SCOPE, scope, self.name, self.tick(), self.workspace.policy().cut)
-        self.append_private([join(away, edits.retire(mine, self.name))])
+        shared = self.workspace.patterns.line(id_) or Line(id_)
+        delta = private.without_field(SCOPE)
+        if fold(private).is_present:
+            delta = join(delta, edits.restore(join(shared, delta), self.name, self.tick()))
+        self.append(PATTERNS, [delta])
+        rescoped = edits.set_field(private, SCOPE, scope, self.name, self.tick(), self.workspace.policy().cut)
+        self.append_private([join(rescoped, edits.retire(private, self.name))])
 
-    def set_own(self, deltas: Sequence[tuple[str, str, Any]]) -> None:
-        """Set fields that are this agent's alone, as (id, field, value): of the clan's lessons, too.
+    def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:
+        """Set fields for this agent alone, as (id, field, value), of its own lessons and of the clan's.
 
-        They stand in the private file beside its lessons, on a record without a text where the lesson is the clan's.
+        They stand in the private file; for a lesson of the clan's, on a record without a text.
         """
-        cut = self.workspace.policy().cut
+        workspace, cut = self.workspace, self.workspace.policy().cut
+        lines = [(workspace.own_notes(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
         self.append_private(
-            [
-                edits.set_field(self._own(each) or Line(each), field, value, self.name, self.tick(), cut)
-                for each, field, value in deltas
-            ]
+            [edits.set_field(line, field, value, self.name, self.tick(), cut) for line, field, value in lines]
         )
 
-    def _own(self, each: str) -> Line | None:
-        """Return what the agent's own file says of a lesson, private or not."""
-        workspace = self.workspace
-        return workspace.notes(self.agent).line(each) if workspace.notes_file(self.agent).is_file() else None
-
     def append_private(self, lines: Sequence[Any]) -> None:
-        """Add lines to this agent's private lessons."""
+        """Append lines to the agent's private file."""
         if data := b"".join([PATTERNS.encode(line) + b"\n" for line in lines]):
             self.workspace.files.append(self.workspace.notes_file(self.agent), data)
 
 
 def check_version(root: Path) -> None:
-    """Check that a workspace is of this version, as far as a few looks tell.
+    """Check that a workspace has this version's format, by a few files of it.
 
     Raises:
-        NoError: fleet 0.1 made it, and nothing has converted it yet.
+        NoError: fleet 0.1 made it, and it is not converted yet.
     """
     clan = root / "clan-learnings"
     if (clan / FORMAT).is_file():
         return
     local = root / ".fleet"
-    names_here = [each.name for each in local.iterdir()] if local.is_dir() else []
+    names_here = [path.name for path in local.iterdir()] if local.is_dir() else []
     shards = sorted((clan / "patterns.d").glob("*.jsonl"))[:8]
     if not set(VERSION_1_FILES).isdisjoint(names_here) or any(
         is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
@@ -625,7 +624,7 @@ def check_version(root: Path) -> None:
 
 
 def _first_line(path: Path) -> bytes:
-    """Return the first line of a file that is one, as far as a line goes."""
+    """Return the first line of a plain file, up to the length of a line."""
     if path.is_symlink():
         return b""
     with suppress(OSError), path.open("rb") as file:
