@@ -206,8 +206,8 @@ MUTANTS = [
     Mutant(
         "a copied folder goes on writing under the original's id",
         "fleet/store/replica.py",
-        "if mine and (mine[-1].machine, mine[-1].folder) == (machine, folder):",
-        "if mine:",
+        "return own[-1] if own and (own[-1].machine, own[-1].folder) == (machine, folder) else None",
+        "return own[-1] if own else None",
         CLONES,
     ),
     # --- the database ---
