@@ -51,7 +51,6 @@ def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
 
 
 def _found(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return the state, but for what to do next."""
     generation, since = _looked(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")

@@ -533,7 +533,6 @@ def _note_shown(call: Call, ids: Iterable[str]) -> None:
 
 @contextmanager
 def _local(call: Call) -> Iterator["Local"]:
-    """Open the local database while a ``with`` block runs."""
     from fleet.store.database import Local
 
     state = Local(_root(call) / local.FOLDER / "local.db", wait_s=_STATE_WAIT_S)
@@ -550,7 +549,6 @@ def _root(call: Call) -> "Path":
 
 
 def _config(call: Call) -> "Config":
-    """Return the settings of ``fleet.toml``."""
     from fleet.store import config
 
     return config.load(_root(call) / CONFIG)

@@ -136,11 +136,6 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _checked(root: Path, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of settings that were typed.
-
-    Raises:
-        UsageError: one of them is invalid.
-    """
     values = {name: config.parsed(name, text) for name, text in texts.items()}
     if remote := values.get("share.remote"):
         values["share.remote"] = Address.typed(remote).bare
@@ -177,7 +172,6 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 
 
 def _with(text: str, values: Mapping[str, Any]) -> str:
-    """Return the text of a ``fleet.toml`` with other values."""
     for name, value in values.items():
         text = config.with_value(text, name, value)
     return text

@@ -112,7 +112,7 @@ def _note_synced(done: Synced) -> None:
 
 @app.command("compact")
 def _compact(yes: output.Confirmed = False, agent: output.Agent = "") -> None:
-    """Write a whole edition now. Drops from the shards what it covers, and syncs at the same time."""
+    """Write a whole edition now, drop what it covers from the shards, and sync."""
     with output.acting(agent) as (workspace, who):
         if _is_paused(workspace, "compacted"):
             return
@@ -129,7 +129,7 @@ def _compact(yes: output.Confirmed = False, agent: output.Agent = "") -> None:
 
 @app.command("render-patterns")
 def _render_patterns() -> None:
-    """Write patterns.md anew, without a sync: what other fleets call it."""
+    """Write patterns.md anew, without a sync."""
     with output.opened() as workspace:
         pages.write_page(workspace)
         path = str(workspace.clan / PAGE)
@@ -139,7 +139,7 @@ def _render_patterns() -> None:
 @app.command("pause")
 def _pause(
     minutes: Annotated[
-        int | None, typer.Option("--minutes", min=1, max=527_040, help="It ends by itself after so many.")
+        int | None, typer.Option("--minutes", min=1, max=527_040, help="Minutes after which it ends by itself.")
     ] = None,
 ) -> None:
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
@@ -150,7 +150,7 @@ def _pause(
 
 @app.command("resume")
 def _resume() -> None:
-    """End a pause. Nothing is sent by this itself."""
+    """End a pause. The next sync sends what waited."""
     with output.opened() as workspace:
         was_paused = workspace.state.paused(workspace.wall()) is not None
         workspace.state.resume()

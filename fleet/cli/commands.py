@@ -175,7 +175,6 @@ class _Commands(TyperGroup):
 
 
 def _module(name: str) -> Any:
-    """Return a module of this folder, imported now."""
     return importlib.import_module(f"fleet.cli.{name}")
 
 

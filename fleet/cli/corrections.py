@@ -38,15 +38,18 @@ _ASK_FOR_MORE = (
 
 app = output.commands()
 
-Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, so that it helps elsewhere.")]
+Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, worded so that it helps elsewhere.")]
 Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
 Same = Annotated[
     str, typer.Option("--same", metavar="ID", help="Count it as this lesson.", autocompletion=output.COMPLETE_IDS)
 ]
 Trigger = Annotated[
-    str, typer.Option("--trigger", metavar="STEP", help="Show it before this: 'Bash:git push*', 'Edit:*.sql'.")
+    str,
+    typer.Option(
+        "--trigger", metavar="STEP", help="The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'."
+    ),
 ]
-Tag = Annotated[list[str] | None, typer.Option("--tag", help="May be given several times.")]
+Tag = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
 
 
 @app.command("correct")
@@ -60,7 +63,7 @@ def _correct(
     ] = "",
     corrected_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
     same: Same = "",
-    category: Annotated[str, typer.Option("--category", help="What it is about: one word or two.")] = "",
+    category: Annotated[str, typer.Option("--category", help="Its subject, in one or two words.")] = "",
     tag: Tag = None,
     trigger: Trigger = "",
     session: output.Session = "",
@@ -117,7 +120,7 @@ def _learn(
     trigger: Trigger = "",
     same: Same = "",
     waiting: Annotated[bool, typer.Option("--waiting", help="List what waits for its lesson.")] = False,
-    dismiss: Annotated[bool, typer.Option("--dismiss", help="Ask no more for its lesson; the entry stays.")] = False,
+    dismiss: Annotated[bool, typer.Option("--dismiss", help="Stop asking for its lesson; the entry stays.")] = False,
     every: Annotated[
         bool, typer.Option("--all", help="With --dismiss: all that wait. With --waiting: whatever has no lesson.")
     ] = False,
@@ -190,11 +193,7 @@ def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) ->
 
 
 def _agent_to_log(workspace: Workspace, named: str) -> str:
-    """Return the agent to log as; the guest where another agent cannot be told: no correction is lost for that.
-
-    Raises:
-        UsageError: ``--agent`` itself names none.
-    """
+    """Return the agent to log as; the guest where there is none, unless ``--agent`` is wrong: nothing is lost."""
     try:
         who = output.agent_in(workspace, named, or_guest=True)
         here = workspace.agents_here()

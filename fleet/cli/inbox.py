@@ -39,7 +39,7 @@ def _inbox(
         str,
         typer.Argument(
             metavar="[approve|reject]",
-            help="Without it: what waits, a key each.",
+            help="Without it: ask about each item that waits.",
             autocompletion=lambda: [_APPROVE, _REJECT],
         ),
     ] = "",
@@ -47,7 +47,7 @@ def _inbox(
         list[str] | None,
         typer.Argument(
             metavar="[ID...]",
-            help="Of items; i-...",
+            help="Ids of items, i-...",
             autocompletion=output.completing(
                 lambda workspace, _: [(each.item.id, each.item.title) for each in Inboxes(workspace).waiting()]
             ),
@@ -58,12 +58,12 @@ def _inbox(
         typer.Option(
             "--all",
             metavar="KIND",
-            help="All that wait of a kind; 'every': of all.",
+            help="All items of a kind; 'every': of every kind.",
             autocompletion=lambda: ["every", *KINDS],
         ),
     ] = "",
-    why: Annotated[str, typer.Option("--why", help="Why not; whoever proposes it again is told.")] = "",
-    answer: Annotated[str, typer.Option("--answer", help="Of a contradiction: which holds, first or second.")] = "",
+    why: Annotated[str, typer.Option("--why", help="Why it is rejected; shown to whoever proposes it again.")] = "",
+    answer: Annotated[str, typer.Option("--answer", help="Which lesson of a contradiction holds: first, second.")] = "",
     agent: output.Agent = "",
 ) -> None:
     """Decide what waits for you: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
@@ -255,7 +255,6 @@ def _left_out_rows(question: Waiting) -> list[str]:
 
 
 def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
-    """Return ids and texts of some lessons, a row each, and how many more there are."""
     rows = [f"{indent}{id_}  {text}" for id_, text in lessons[: reviewing.SHOWN_MAX]]
     more = len(lessons) - len(rows)
     return [*rows, f"{indent}and {more:,} more: --json"] if more else rows

@@ -23,10 +23,10 @@ def _search(
         list[str],
         typer.Argument(
             metavar="WORDS...",
-            help='All of them are looked for; "in quotes" as a phrase. Put -- before a word like -n.',
+            help='All of them are searched for; "in quotes" as a phrase. Put -- before a word like -n.',
         ),
     ],
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="At most so many.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="The most to show.")] = 20,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -40,7 +40,7 @@ def _search(
         str,
         typer.Option("--agent", metavar="NAME", help="Only what this agent wrote."),
     ] = "",
-    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only what is of this day or later.")] = "",
+    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only entries of this day or later.")] = "",
     everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
@@ -82,21 +82,21 @@ def _show_hits(answer: Answer, query: str, count: int) -> None:
 
 @app.command("mutate")
 def _mutate(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="M1 to M8, or a name; --list says which for what.")] = "",
+    code: Annotated[str, typer.Argument(metavar="CODE", help="M1 to M8, or a name; --list shows them.")] = "",
     failed: Annotated[str, typer.Option("--failed", metavar="T", help="What did not work.")] = "",
     switch: Annotated[str, typer.Option("--switch", metavar="T", help="What you do instead.")] = "",
     why: Annotated[str, typer.Option("--why", metavar="T", help="Why that should work.")] = "",
     listed: Annotated[bool, typer.Option("--list", help="Show the eight strategies.")] = False,
     proposed: Annotated[bool, typer.Option("--proposed", help="Show what worked and is no lesson yet.")] = False,
-    drop: Annotated[str, typer.Option("--drop", metavar="ID", help="Propose this one no more.")] = "",
-    worked: Annotated[bool, typer.Option("--worked", help="Say that the last one declared has worked.")] = False,
+    drop: Annotated[str, typer.Option("--drop", metavar="ID", help="Stop proposing this one.")] = "",
+    worked: Annotated[bool, typer.Option("--worked", help="The last declared one has worked.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """Declare another strategy when stuck: written into the journal, and opens a stopped command for one more try."""
+    """Declare another strategy when stuck: it goes into the journal, and allows a stopped command one more try."""
     if sum((bool(code), listed, proposed, bool(drop), worked)) != 1:
         raise UsageError(
-            'say which mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
+            'name a mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
             "--proposed, --drop ID and --worked. Nothing was written"
         )
     with output.acting(agent, or_guest=True) as (workspace, who):
@@ -143,13 +143,13 @@ def _show_proposals(proposals: list[Proposal]) -> None:
 def _journal(
     title: Annotated[str, typer.Option("--title", metavar="T", help="What you worked on.")],
     intent: Annotated[str, typer.Option("--intent", metavar="T", help="What it is for.")] = "",
-    approach: Annotated[str, typer.Option("--approach", metavar="T", help="How.")] = "",
-    failed: Annotated[list[str] | None, typer.Option("--failed", metavar="T", help="Did not work; repeats.")] = None,
+    approach: Annotated[str, typer.Option("--approach", metavar="T", help="How you went about it.")] = "",
+    failed: Annotated[list[str] | None, typer.Option("--failed", metavar="T", help="What failed; repeats.")] = None,
     after: Annotated[
         list[str] | None, typer.Option("--next", metavar="T", help="What was done then, or is next; repeats.")
     ] = None,
-    ok: Annotated[list[str] | None, typer.Option("--ok", metavar="T", help="Worked; repeats.")] = None,
-    state: Annotated[str, typer.Option("--state", metavar="T", help="How it stands now.")] = "",
+    ok: Annotated[list[str] | None, typer.Option("--ok", metavar="T", help="What worked; repeats.")] = None,
+    state: Annotated[str, typer.Option("--state", metavar="T", help="The state now.")] = "",
     agent: output.Agent = "",
     session: output.Session = "",  # noqa: ARG001 - hosts pass it; a journal belongs to a branch
 ) -> None:

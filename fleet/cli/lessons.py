@@ -29,7 +29,7 @@ _Type = Annotated[
 ]
 _Tag = Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")]
 _By = Annotated[str, typer.Option("--agent", metavar="NAME", help="Only those that this agent logged.")]
-_Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only those met since that day.")]
+_Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")]
 
 app = output.commands()
 
@@ -39,7 +39,7 @@ app = output.commands()
 
 @app.command("gossip")
 def _gossip(
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="The most to show.")] = 20,
     type_: _Type = "",
     tag: _Tag = "",
     by: _By = "",
@@ -61,7 +61,7 @@ def _gossip(
 def _patterns(
     everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, help=f"The first so many; on a terminal {_ON_A_TERMINAL}.")
+        int | None, typer.Option("-n", "--count", min=1, help=f"The most to list; on a terminal {_ON_A_TERMINAL}.")
     ] = None,
     category: _Category = "",
     tag: _Tag = "",
@@ -159,7 +159,6 @@ def _correction_rows(entry: dict[str, Any]) -> list[str]:
 
 
 def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the rows that have a text, each behind its label."""
     return [f"  {label + ': ' if label else '':<12}{text}" for label, text in rows if text]
 
 
@@ -247,7 +246,10 @@ def _also(others: list[str]) -> str:
 def _edit(
     pattern: output.PatternId,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="May be repeated; lists: tags=ci,git.")
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="FIELD=VALUE", help="A field and its value; may be repeated. Lists: tags=ci,git."
+        ),
     ] = None,
     agent: output.Agent = "",
 ) -> None:
@@ -282,7 +284,7 @@ def _merge(
     one: Annotated[str, output.id_of("A")],
     other: Annotated[str, output.id_of("B", "The id of the same lesson in other words.")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also if the two texts seem to differ in what they say.")
+        bool, typer.Option("--force", help="Merge even if the two texts seem to differ in meaning.")
     ] = False,
     agent: output.Agent = "",
 ) -> None:
@@ -315,7 +317,7 @@ def _feedback(
 ) -> None:
     """Say that a lesson helped, or hurt: what hurts more often than it helps is shown as not working."""
     if helped == hurt:
-        raise UsageError("say one of --helped and --hurt; nothing was counted")
+        raise UsageError("give one of --helped and --hurt; nothing was counted")
     with output.acting(agent) as (workspace, who):
         named = output.chosen.session_named(session)
         lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
@@ -330,10 +332,10 @@ def _feedback(
 @app.command("guard")
 def _guard(
     pattern: Annotated[str, output.id_of("[ID]", "A lesson's id; none: list the guards.")] = "",
-    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="What its step needs from now on.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of it, YYYY-MM-DD.")] = "",
+    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="The decision at its step from now on.")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
-    """Let a lesson stop the step that it is about, or put it to a person. Decided here, and for this machine alone."""
+    """Let a lesson stop the step that it is about, or put it to a person. Holds on this machine alone."""
     with output.opened() as workspace:
         guards = starting.Guards(workspace)
         if pattern and decision == "off":

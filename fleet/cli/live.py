@@ -40,11 +40,12 @@ def _serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = limits.LIVE_PORT,
-    token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="What clients must know.")] = "",
+    token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="The token of all clients.")] = "",
     tls_cert: Annotated[str, typer.Option("--tls-cert", metavar="FILE", help="The certificate, with its chain.")] = "",
     tls_key: Annotated[str, typer.Option("--tls-key", metavar="FILE", help="Its private key.")] = "",
     origin: Annotated[
-        list[str] | None, typer.Option("--origin", metavar="URL", help="A web page that may connect; several times.")
+        list[str] | None,
+        typer.Option("--origin", metavar="URL", help="Origin of a web page that may connect; may be repeated."),
     ] = None,
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
@@ -80,7 +81,7 @@ def _join(
 
 @live_app.command("leave")
 def _leave() -> None:
-    """Withdraw the yes to a live room on this machine. What was sent stays with the clan."""
+    """Leave the live room on this machine. What was sent stays with the clan."""
     with output.opened() as workspace:
         if not Access(workspace).leave():
             raise NoError("this folder is in no live room. Nothing was changed")
@@ -136,7 +137,7 @@ app.add_typer(live_app)
 
 @app.command("who")
 def _who(
-    on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Say what you are on, for others.")] = None,
+    on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Show others what you work on.")] = None,
     agent: output.Agent = "",
 ) -> None:
     """Show who is online, since when, and on what."""
@@ -166,12 +167,6 @@ def _note_topic(workspace: Workspace, agent: str, text: str) -> str:
 
 
 def _online(workspace: Workspace) -> list[Online]:
-    """Ask the room that the configuration names.
-
-    Raises:
-        UsageError: it names none.
-        RemoteUnavailable: no answer.
-    """
     settings = Access(workspace).agreed()
     if settings is None:
         raise UsageError(

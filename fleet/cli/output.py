@@ -264,7 +264,6 @@ def painted(text: str, style: str) -> str:
 
 
 def _has_colours() -> bool:
-    """Return whether what is printed may be coloured."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 

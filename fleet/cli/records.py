@@ -23,8 +23,8 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?")
 
 @app.command("records")
 def _records(
-    action: Annotated[str, typer.Argument(metavar="[show]", help="Without it: the newest passes.")] = "",
-    number: Annotated[int, typer.Argument(metavar="[N]", help="The number of one, as the list has it.")] = 0,
+    action: Annotated[str, typer.Argument(metavar="[show]", help="Show one pass; without it: list the newest.")] = "",
+    number: Annotated[int, typer.Argument(metavar="[N]", help="Its number in the list.")] = 0,
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="From this day on, YYYY-MM-DD.")] = "",
     agent: output.Agent = "",
 ) -> None:
@@ -32,7 +32,7 @@ def _records(
     if since and not _DAY.fullmatch(since):
         raise UsageError(f"--since takes a day, such as 2026-11-20, not {since[:40]!r}")
     if action not in ("", _SHOW) or (action == _SHOW) != (number > 0):
-        raise UsageError("say `fleet records`, or `fleet records show N`")
+        raise UsageError("usage: `fleet records`, or `fleet records show N`")
     with output.acting(agent, or_guest=True) as (workspace, who):
         passes = Records(workspace, who).passes()
         if number:

@@ -31,18 +31,21 @@ _ROWS = 40
 _REPORT_CHARS_MAX = 256 * 1024
 
 Reflector = Annotated[
-    str, typer.Option("--use", metavar="NAME", help="From now on here: claude, codex, gemini, or rules again.")
+    str,
+    typer.Option(
+        "--use", metavar="NAME", help="Reflector on this machine from now on: claude, codex, gemini, or rules."
+    ),
 ]
-Agree = Annotated[bool, typer.Option("--agree", help="Yes: the reflector that fleet.toml names may be asked.")]
+Agree = Annotated[bool, typer.Option("--agree", help="Agree that the reflector of fleet.toml may be asked.")]
 
 
 @app.command("reflect")
 def _reflect(
-    transcript: Annotated[Path | None, typer.Option("--transcript", help="Of the session; any host's.")] = None,
+    transcript: Annotated[Path | None, typer.Option("--transcript", help="Of the session, of any host.")] = None,
     last: Annotated[bool, typer.Option("--last", help="The newest session of this project.")] = False,
-    since: Annotated[str, typer.Option("--all-since", metavar="DAYS", help="All sessions of so many days: 7d.")] = "",
+    since: Annotated[str, typer.Option("--all-since", metavar="DAYS", help="All sessions of the last days: 7d.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="What would be read and written, and what it may cost.")
+        bool, typer.Option("--dry-run", help="Show what would be read and written, and what it may cost.")
     ] = False,
     use: Reflector = "",
     agrees: Agree = False,
@@ -155,7 +158,6 @@ def _rows(reflected: Reflected) -> Iterator[str]:
 
 
 def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
-    """Yield what a dry run would do."""
     yield (
         f"{session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
         f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
@@ -251,7 +253,7 @@ def _sleep(
     install_timer: Annotated[
         bool, typer.Option("--install-timer", help="Let systemd sleep once a day; with --dry-run, show the units.")
     ] = False,
-    remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Take that timer out.")] = False,
+    remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Remove that timer.")] = False,
     agent: output.Agent = "",
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
@@ -282,7 +284,6 @@ def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
 
 
 def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
-    """Return the rows of a phase: what it read, what it did or would do, and what it left and why."""
     verb = "would change" if is_trial else "changed"
     result = f"{verb} {phase.changed:,}: {phase.summary}" if phase.changed else (phase.error or "nothing to change")
     rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {result}"]
@@ -296,13 +297,13 @@ def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
 
 @app.command("consolidate")
 def _consolidate(
-    check: Annotated[bool, typer.Option("--check", help="Only say whether the gates are open: exit 0, or 1.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only show whether the gates are open: exit 0, or 1.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Pass the gates of time and sessions; never a live lock.")
     ] = False,
     dry_run: output.DryRun = False,
     days: Annotated[
-        int | None, typer.Option("--days", metavar="N", min=1, max=366, help="Look at so many days of logs.")
+        int | None, typer.Option("--days", metavar="N", min=1, max=366, help="Days of logs to read.")
     ] = None,
     session: output.Session = "",
     agent: output.Agent = "",

@@ -46,7 +46,7 @@ def _init(
     remote: Annotated[
         str, typer.Option("--remote", metavar="URL", help="The clan's git remote; 'origin': this project's own.")
     ] = "",
-    branch: Annotated[str, typer.Option("--branch", help="Its branch; 'fleet' unless told otherwise.")] = "",
+    branch: Annotated[str, typer.Option("--branch", help="The remote's branch; 'fleet' by default.")] = "",
     author: Annotated[
         str, typer.Option("--author", metavar="WHO", help="Who commits there: git, none, or 'Name <address>'.")
     ] = "",
@@ -57,10 +57,10 @@ def _init(
         str, typer.Option("--install", metavar="HOST", help="Install an agent host too: claude-code, or none.")
     ] = "",
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Answer yes, but to what --author, --take-in and --install say.")
+        bool, typer.Option("--yes", "-y", help="Answer yes to all but --author, --take-in and --install.")
     ] = False,
     home: Annotated[
-        str, typer.Option("--home", metavar="FOLDER", help="Folder of the agents' own files, if not agents.")
+        str, typer.Option("--home", metavar="FOLDER", help="Folder of the agents' own files; 'agents' by default.")
     ] = "",
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
@@ -130,7 +130,6 @@ def _another_home(root: Path, *, asks: bool) -> str:
 
 
 def _ask_agent(root: Path) -> str:
-    """Return the name for the agent that works here; "" where one is stored."""
     if (root / ".fleet/replica.toml").exists():
         return ""
     return str(typer.prompt("Name of the agent that works here", default="agent")).strip()
@@ -192,7 +191,6 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
 
 
 def _show_next(workspace: Workspace) -> None:
-    """Print the two commands that come next."""
     first = (
         "`fleet start` shows what a session starts with"
         if install.callers(workspace.root)[0]
@@ -318,12 +316,6 @@ def _completion(
 
 
 def _file(*, project: bool, user: bool) -> SettingsFile:
-    """Return the settings file that was chosen.
-
-    Raises:
-        UsageError: both were.
-        NoError: there is no workspace here.
-    """
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
     return SettingsFile.of(None if user else output.chosen.root())

@@ -33,7 +33,7 @@ def _import(
     from_transcripts: Annotated[
         bool, typer.Option("--transcripts", help="Propose lessons from this project's past sessions, or those in PATH.")
     ] = False,
-    days: Annotated[float, typer.Option("--days", min=0, help="How far back --transcripts looks.")] = 30,
+    days: Annotated[float, typer.Option("--days", min=0, help="Days that --transcripts looks back.")] = 30,
     accepted: Annotated[
         str, typer.Option("--accept", metavar="N[,N]|all", help="Log these proposals, by number or id.")
     ] = "",
@@ -268,7 +268,6 @@ def _status_rows(status: dict[str, Any]) -> Iterator[output.Row]:
 
 
 def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield labels with their lines; an empty line is not shown."""
     replica = f" ({found['replica']})" if found["replica"] else ""
     yield "workspace", [found["workspace"]]
     yield "agent", [f"{found['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
@@ -339,7 +338,6 @@ def _no_sync(found: dict[str, Any]) -> str:
 
 
 def _memory_lines(memory: dict[str, Any]) -> list[str]:
-    """Return how full the memory is, and what waits."""
     if not memory:
         return []
     size, waiting = f"{memory['chars']:,} of {memory['chars_max']:,} characters", memory["waiting"]

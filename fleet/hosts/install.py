@@ -172,11 +172,7 @@ def callers(root: Path | None) -> tuple[list[str], set[str]]:
 
 
 def _parsed(data: bytes, path: Path) -> _Settings:
-    """Return the settings of a file; an empty one has none.
-
-    Raises:
-        RefusedError: it could not be written back as it was: no JSON, or a key twice in one object.
-    """
+    """Return the settings of a file, none of an empty one; refuse a file that could not be written back as it was."""
     try:
         text = data.decode("utf-8-sig")
         found = json.loads(text, object_pairs_hook=_once) if text.strip() else {}
@@ -254,7 +250,6 @@ def _has_plugin(settings: _Settings) -> bool:
 
 
 def _command_line(event: str) -> str:
-    """Return the command that a host runs at an event."""
     return _COMMAND.format(event=event, other=_OTHER if event == "SessionStart" else "")
 
 
@@ -326,11 +321,7 @@ def _real(path: Path) -> Path:
 
 
 def _read(path: Path) -> bytes:
-    """Return the bytes of a file, b"" where there is none.
-
-    Raises:
-        RefusedError: it is no plain file; a pipe might never end.
-    """
+    """Return the bytes of a file, b"" where there is none; refuse what is no plain file: a pipe might never end."""
     real = _real(path)
     if real.exists() and not real.is_file():
         raise RefusedError(f"{path} is no plain file. Nothing was changed; put it away and run this again")

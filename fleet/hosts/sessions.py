@@ -80,7 +80,6 @@ def stored(root: str) -> list[Path]:
 
 
 def _is_below(folder: str, root: str) -> bool:
-    """Return whether a folder is the root, or below it."""
     return folder == root or folder.startswith(f"{root}/")
 
 

@@ -340,13 +340,11 @@ class _Sidecar:
 
 
 def _changed(before: Fingerprints, after: Fingerprints) -> set[str]:
-    """Return the paths that changed, came, or went."""
     paths = before.keys() | after.keys()
     return {path for path in paths if before.get(path, []) != after.get(path, [])}
 
 
 def _has_lines(paths: Iterable[str]) -> bool:
-    """Return True where one of these paths holds lines of the clan's."""
     return any(path.startswith(f"{CLAN}/") and path.endswith(".jsonl") for path in paths)
 
 
@@ -419,11 +417,7 @@ async def _keep_up(
 
 
 async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
-    """Run one tick in a process and return its result.
-
-    Raises:
-        FleetError: it could not start, printed no valid result, or took too long.
-    """
+    """Run one tick in a process and return its result; raise a FleetError where it has none in time."""
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
     try:
@@ -581,7 +575,6 @@ async def _serve_live(settings: config.Live) -> None:
 
 
 def _log(root: Path, agent: str, event: str, what: str) -> None:
-    """Add an event to ``.fleet/sidecar.log``."""
     if not root.is_dir():  # somebody has removed the folder: no log makes it anew
         return
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -649,11 +642,6 @@ def _reply(code: int, reason: str, body: str) -> bytes:
 
 
 async def _serve_figures(figures: Mapping[str, float], agent: str, port: int) -> None:
-    """Answer on loopback until cancelled.
-
-    Raises:
-        OSError: the port is taken.
-    """
     places = asyncio.Semaphore(CLIENTS_MAX)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
