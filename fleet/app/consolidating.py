@@ -479,8 +479,8 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
     """Return the Markdown files of a folder, path to how they begin."""
-    found = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
-    return {f"{folder}/{path.name}": _head_of(path, bytes_max) for path in found}
+    paths = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
+    return {f"{folder}/{path.name}": _head_of(path, bytes_max) for path in paths}
 
 
 def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, ...]:
@@ -507,14 +507,14 @@ def _head_of(path: Path, bytes_max: int) -> bytes:
 
 def _blocks(workspace: Workspace, since: str) -> list[Block]:
     """Return the blocks of the daily logs from a day on, at most a year's."""
-    found = []
+    blocks = []
     folder = workspace.root / auto_reflect.LOGS
     listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
         if not path.is_symlink():
             text = _head_of(path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
-            found += DailyLog(DailyLog.day_of(path.name), text).blocks()
-    return found
+            blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
+    return blocks
 
 
 @contextmanager
@@ -612,8 +612,8 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     migration = Migration(text, now, workspace.wall()[:10])
     if not migration.files:
         return [], []
-    if gone := migration.lost():
-        raise RefusedError(f"{len(gone)} lines would be in no new file, such as {gone[0][:80]!r}; nothing was changed")
+    if lost := migration.lost():
+        raise RefusedError(f"{len(lost)} lines would be in no new file, such as {lost[0][:80]!r}; nothing was changed")
     backup = _backup(workspace, data)
     report = [f"{backup}: the old file, byte for byte", *migration.report]
     return [Edit(backup, None, data), *_edits(migration.files, known)], report

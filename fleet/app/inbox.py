@@ -118,22 +118,22 @@ def gather(workspace: Workspace) -> list[Entry]:
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
-    gone = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
-    for entry in gone:
+    expired = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
+    for entry in expired:
         if (handler := _handler(entry.item)) is not None and handler.reject is not None and entry.item.kind == "skill":
             handler.reject(workspace, entry)
-    return gone
+    return expired
 
 
 def keep_up(workspace: Workspace) -> list[Entry]:
     """Bring the inbox up to date, and notify subscribers of what is new; return what was dropped."""
     before = Inboxes(workspace).count().number
-    gone = gather(workspace)
+    expired = gather(workspace)
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
-    return gone
+    return expired
 
 
 def _finish(workspace: Workspace) -> None:
@@ -143,10 +143,10 @@ def _finish(workspace: Workspace) -> None:
     if not waiting:
         return
     runs = Runs(workspace).listed()
-    gone = Runs(workspace).undone(runs)
+    undone = Runs(workspace).undone(runs)
     for run in runs:
         decided = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
-        for id_ in decided.keys() & waiting.keys() if run.id not in gone else ():
+        for id_ in decided.keys() & waiting.keys() if run.id not in undone else ():
             entry = waiting.pop(id_)
             if run.at >= entry.item.at:
                 how = inbox.REJECTED if decided[id_] == inbox.REJECTED else inbox.APPROVED
@@ -213,11 +213,11 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one."""
     wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
     every = Inboxes(workspace).entries()
-    found = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
-    waiting = [each for each in found if each.is_pending]
+    entries = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
+    waiting = [each for each in entries if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
-    if found and (last := found[-1].decision) is not None:
-        none = f"{found[-1].item.id} was decided: {last.outcome} on {last.at[:10]}. Nothing was changed"
+    if entries and (last := entries[-1].decision) is not None:
+        none = f"{entries[-1].item.id} was decided: {last.outcome} on {last.at[:10]}. Nothing was changed"
     names.only([each.item.id for each in waiting], prefix, none)
     return waiting[0]
 
@@ -276,8 +276,8 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
 def undo(workspace: Workspace, done: Decision) -> str:
     """Take a decision back; return what that did. The item waits again."""
     if done.run:
-        back = undoing.undo(workspace, done.run)
-        return "; ".join((*back.did, *back.left)) or "taken back"
+        taken_back = undoing.undo(workspace, done.run)
+        return "; ".join((*taken_back.did, *taken_back.left)) or "taken back"
     for entry in Inboxes(workspace).entries():
         if entry.item.id == done.id:
             Inbox(workspace, entry.agent).decide([Decision(id=done.id, outcome="reopened")])
@@ -293,8 +293,8 @@ def _handler(item: Item) -> _Handler | None:
 
 
 def _body(entry: Entry, name: str) -> str:
-    found = entry.item.body.get(name)
-    return found if isinstance(found, str) else ""
+    value = entry.item.body.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
@@ -451,8 +451,8 @@ def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> t
             "both do, each in its own context. Nothing was changed"
         )
     ids = _body(entry, "pair").split(":")
-    found = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
-    is_first = (answer == reviewing.FIRST) == (found.one.id == ids[0])  # as it is shown, whatever the order there
+    pair = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
+    is_first = (answer == reviewing.FIRST) == (pair.one.id == ids[0])  # as it is shown, whatever the order there
     return _saying(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
 
 

@@ -55,12 +55,12 @@ def current_clusters(workspace: Workspace) -> Clusters:
     return Weighing(workspace).clusters(own)
 
 
-def to_review(found: Clusters) -> list[str]:
+def to_review(clusters: Clusters) -> list[str]:
     """Return the numbers of pairs for ``fleet review``, a line for each kind."""
     lines = []
-    if number := len(found.opposed):
+    if number := len(clusters.opposed):
         lines.append(f"{counted(number, 'pair')} of lessons contradict each other: fleet review")
-    if number := len(found.likely):
+    if number := len(clusters.likely):
         lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
     return lines
 
@@ -104,7 +104,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
             first = find(workspace, prefix).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
         with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
-            before = {each: found.state for each in ids if (found := lessons.get(each)) is not None}
+            before = {each: record.state for each in ids if (record := lessons.get(each)) is not None}
             Promotions(writer, lessons).leave(ids)
             draft.summary = f"demoted {first} from {agent}'s memory"
             published = [each for each, state in before.items() if state == edits.PUBLISHED]
@@ -117,10 +117,10 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:
     """Return the id of a lesson in a memory by its beginning."""
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-    found = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
+    ids = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
     listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
     none = f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed"
-    return names.only(found, prefix, none)
+    return names.only(ids, prefix, none)
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
@@ -151,7 +151,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:
     """Return the count of the lessons that may be one with this: those near it, and their clusters."""
     ids = {each for one in near for each in lessons.clusters.of(one)} - {pattern_id}
-    return sum(found.count("seen") for each in ids if (found := lessons.lesson(each)) is not None)
+    return sum(lesson.count("seen") for each in ids if (lesson := lessons.lesson(each)) is not None)
 
 
 def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
@@ -207,8 +207,10 @@ def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_a
         waiting = [each.id for each in AgentMemory(workspace, agent).waiting()]
         lessons_found |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
     for group in lessons.clusters.groups:
-        if (whole := _whole(lessons, group[0], agent)) is not None:
-            lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {whole.id: whole}
+        if (lesson := _whole(lessons, group[0], agent)) is not None:
+            lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {
+                lesson.id: lesson
+            }
     return list(lessons_found.values())
 
 
@@ -216,8 +218,8 @@ def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
     """Return the lessons of some records that were seen often enough to be weighed."""
     least, patterns = workspace.config.promotion.least_seen, workspace.patterns
     grouped = patterns.groups()
-    found = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
-    return [each for each in found if each is not None and each.count("seen") >= least]
+    lessons = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
+    return [each for each in lessons if each is not None and each.count("seen") >= least]
 
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
@@ -281,7 +283,7 @@ def stats(workspace: Workspace) -> Stats:
         return patterns.lesson(each) if each in groups else patterns.get(each)
 
     shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
-    here = (found for each in shown if (found := lesson(each)) is not None and found.is_listed)
+    here = (record for each in shown if (record := lesson(each)) is not None and record.is_listed)
     listed = {each.id: each for each in (*patterns.used(), *here)}
     grouped = compared.grouped((listed[each] for each in sorted(listed)), lesson)
     wordings = {each.lesson.id: each.ids for each in grouped}

@@ -97,18 +97,18 @@ def block(
     still = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
     still = {each: line for each, line in still.items() if not line.is_empty()}
     after = before._replace(blocked={**before.blocked, name: at}, earlier=still)
-    found = _changes(workspace, name, at, records, before, after)
-    if not records and not found.discoveries:
+    changes = _changes(workspace, name, at, records, before, after)
+    if not records and not changes.discoveries:
         raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, records, before, after)
     if dry_run:
-        return found._replace(left=leaving, kept=kept)
+        return changes._replace(left=leaving, kept=kept)
     workspace.trust.block(name, at, earlier.values(), workspace.wall())
     alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
     retired = _retire(workspace, agent, alone) if retire else ()
     _take_out(workspace, leaving)
     _refresh_derived(workspace)
-    return found._replace(left=leaving, kept=kept, retired=retired)
+    return changes._replace(left=leaving, kept=kept, retired=retired)
 
 
 def unblock(workspace: Workspace, name: str) -> Changes:
@@ -123,11 +123,11 @@ def unblock(workspace: Workspace, name: str) -> Changes:
         raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked: {listed}")
     after = workspace.policy()
     before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
-    found = _changes(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
+    changes = _changes(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
     workspace.trust.unblock(name)
     reflecting.promote_all(workspace)
     _refresh_derived(workspace)
-    return found
+    return changes
 
 
 def _check(workspace: Workspace, name: str) -> None:
@@ -158,15 +158,15 @@ def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
 
 def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
     """Return the columns of a replica or an agent in the branch at a time, by id."""
-    found: dict[str, Line] = {}
+    by_id: dict[str, Line] = {}
     tree = workspace.tree
     commit = tree.before(clock.unpack(at)[0] / 1000)
     for path, blob in sorted(tree.paths(commit).items()):
         for _, entry in Read().entries(PATTERNS, [tree.read(blob.oid)], path) if Kind.of(path) is PATTERNS else ():
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
-                    found[part.id] = codec.join(found.get(part.id, Line(part.id)), part)
-    return found
+                    by_id[part.id] = codec.join(by_id.get(part.id, Line(part.id)), part)
+    return by_id
 
 
 def _changes(
@@ -300,8 +300,8 @@ class Waiting(NamedTuple):
         """Return the question as ``--json`` has it."""
         same = {name: getattr(self, name) for name in ("kind", "writers", "retires", "edits")}
         lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
-        found = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
-        return found | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
+        fields = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
+        return fields | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
 
 def waiting(workspace: Workspace) -> list[Waiting]:
@@ -311,10 +311,10 @@ def waiting(workspace: Workspace) -> list[Waiting]:
         if part.is_asked:
             groups.setdefault((part.kind, part.group), []).append(part)
     blocked = workspace.policy().blocked
-    found = [(_question(workspace, *name, parts), parts) for name, parts in sorted(groups.items())]
+    questions = [(_question(workspace, *name, parts), parts) for name, parts in sorted(groups.items())]
     return [
         each
-        for each, parts in found
+        for each, parts in questions
         if each.retires or each.edits or not all(is_blocked(one.writer, blocked) for one in parts)
     ]
 
@@ -357,8 +357,8 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
         return f"{lessons}: asked again"
     if answer == TAKE:
         return f"{lessons}: taken in"
-    more = "" if group == "newcomers" or kind == OWN else f"; `fleet block {group}` leaves out the rest of it, too"
-    return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{more}"
+    hint = "" if group == "newcomers" or kind == OWN else f"; `fleet block {group}` leaves out the rest of it, too"
+    return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{hint}"
 
 
 def standing(workspace: Workspace) -> dict[str, Any]:
@@ -398,8 +398,8 @@ class Asked(NamedTuple):
 def asked(workspace: Workspace) -> list[Asked]:
     """Return the undecided pairs: contradictions first, then the closest."""
     with workspace.snapshot():
-        found, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
-        pairs = [*((CONTRADICTION, each) for each in found.opposed), *((LIKELY, each) for each in found.likely)]
+        clusters, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
+        pairs = [*((CONTRADICTION, each) for each in clusters.opposed), *((LIKELY, each) for each in clusters.likely)]
         known = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
         return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
@@ -417,16 +417,16 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
         return pair, _answer_left_out(workspace, pair, choice)
     one, other = _ids(workspace, pair)
-    found = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
-    if found is None:
+    pair_asked = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
+    if pair_asked is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
-    if choice not in ANSWERS[found.kind]:
-        known = ", ".join(ANSWERS[found.kind])
-        raise UsageError(f"{choice[:20]!r} is no answer to a {found.kind} pair: {known}; nothing was changed")
+    if choice not in ANSWERS[pair_asked.kind]:
+        known = ", ".join(ANSWERS[pair_asked.kind])
+        raise UsageError(f"{choice[:20]!r} is no answer to a {pair_asked.kind} pair: {known}; nothing was changed")
     summary = _decide(workspace, agent, one, other, choice)
-    kind = CONTRADICTION if found.kind == CONTRADICTION else "merge"
+    kind = CONTRADICTION if pair_asked.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
-    return found.pair, summary
+    return pair_asked.pair, summary
 
 
 def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:

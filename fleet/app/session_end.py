@@ -203,10 +203,10 @@ def reflect(
 
 def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
     """Return the digest of a session, and the record of the pass so far."""
-    made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
-    left_out = "; ".join(filter(None, [made.left_out.rstrip("."), session.trouble]))
+    session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
+    left_out = "; ".join(filter(None, [session_digest.left_out.rstrip("."), session.trouble]))
     why = "" if session.events else f"not read: {session.trouble or 'the transcript tells of nothing'}"
-    return made, Record(
+    return session_digest, Record(
         run=run,
         session=session.id,
         host=session.host,
@@ -223,10 +223,10 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     lines = Records(workspace, agent).read()
     if why := _done_already(workspace, agent, key, by_hand=by_hand):
         return Reflected(session.id, why=why)
-    choice, left, note = Choice(workspace), _interrupted_answer(lines, key), ""
+    choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
     day = workspace.wall()[:10].replace("-", "")
     earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
-    run = left.run if left is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
+    run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
     who = choice.named
     if named := choice.unagreed():
         who = RULES
@@ -234,8 +234,10 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     read, record = _begin_record(workspace, session, run, who)
     if not session.events:
         return _finish(workspace, agent, replace(record, outcome="skipped"))
-    if left is not None:
-        answer = Answer(left.raw, "", left.usd, left.tokens_in, left.tokens_out, left.model)
+    if interrupted is not None:
+        answer = Answer(
+            interrupted.raw, "", interrupted.usd, interrupted.tokens_in, interrupted.tokens_out, interrupted.model
+        )
     elif deferred := _reserve(workspace, agent, choice, record, lines):
         return deferred
     else:
@@ -307,8 +309,8 @@ def _is_about(run: str, key: str) -> bool:
 def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
     """Return the answer on record to this very content whose pass a crash ended; None for none."""
     ended = {each.run for each in lines if each.line == RAN}
-    known = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_about(each.run, key))
-    return next((each for each in known if each.run not in ended), None)
+    answers = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_about(each.run, key))
+    return next((each for each in answers if each.run not in ended), None)
 
 
 def _reserve(
@@ -316,20 +318,20 @@ def _reserve(
 ) -> Reflected | None:
     """Reserve the maximal cost of the pass; return None, or the result of a pass that waits for a later day."""
     max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
-    kept = Records(workspace, agent)
-    if record.reflector == RULES or kept.reserve(replace(record, usd=max_usd), daily_usd):
+    ledger = Records(workspace, agent)
+    if record.reflector == RULES or ledger.reserve(replace(record, usd=max_usd), daily_usd):
         return None
     today = workspace.wall()[:10]
     later = "it runs on a later day (UTC)" if max_usd <= daily_usd else "no day has; raise daily_usd, or lower max_usd"
     why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: {later}"
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
-        kept.append(replace(record, line=DEFERRED, usd=None, why=why))
+        ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
     # A session that a person named is due from now on like one whose host reported its end.
     LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
     return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
-def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest, record: Record) -> Answer:
+def _ask(workspace: Workspace, agent: str, session: Session, session_digest: digest.Digest, record: Record) -> Answer:
     """Return the answer of the reflector, which is on record with its cost before it is used."""
     if record.reflector == RULES:
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
@@ -337,7 +339,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, made: digest.Digest
     known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
     answer = Answer(trouble="it was not asked")
     try:
-        answer = reflection.ask(record.reflector, settings, made.text, mark, known)
+        answer = reflection.ask(record.reflector, settings, session_digest.text, mark, known)
     finally:
         fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
         read, written = answer.tokens_in, answer.tokens_out
@@ -362,10 +364,10 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
             if not Path(ended.path).is_file():
                 LocalFolder(root).forget_heard(ended.session)
                 continue
-            came = reflect(workspace, ended.agent, Path(ended.path))
-            if not came.is_deferred:
+            result = reflect(workspace, ended.agent, Path(ended.path))
+            if not result.is_deferred:
                 LocalFolder(root).forget_heard(ended.session)
-            done.append(came)
+            done.append(result)
         except FleetError as why:
             done.append(Reflected(ended.session, why=str(why)))
     return done
@@ -378,11 +380,11 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
         NoError: there is none.
     """
     known = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
-    found = [Path(each.path) for each in known if not session or each.session == session]
-    if found and found[-1].is_file():
-        return found[-1]
-    kept = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
-    known_to_us = [Path(each.transcript) for each in kept if each.session == session]
+    paths = [Path(each.path) for each in known if not session or each.session == session]
+    if paths and paths[-1].is_file():
+        return paths[-1]
+    records_here = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
+    known_to_us = [Path(each.transcript) for each in records_here if each.session == session]
     if known_to_us and known_to_us[-1].is_file():
         return known_to_us[-1]
     stored = sessions.stored(os.fspath(workspace.root))
@@ -417,8 +419,8 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         if any(_is_about(run, key) for run in ran):
             done += 1
         else:
-            made = digest.Digest.of(session.events, workspace.config.reflect.tokens)
-            waiting.append(_Old(Path(session.path), session.id, made.tokens, at))
+            session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
+            waiting.append(_Old(Path(session.path), session.id, session_digest.tokens, at))
     choice = Choice(workspace)
     usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
     return _History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
@@ -428,11 +430,11 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> It
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for old in waiting:
         try:
-            came = reflect(workspace, agent, old.path)
+            result = reflect(workspace, agent, old.path)
         except BusyError as why:
-            came = Reflected(old.session, why=str(why))
-        yield came
-        if came.is_deferred:
+            result = Reflected(old.session, why=str(why))
+        yield result
+        if result.is_deferred:
             return
 
 
@@ -445,5 +447,5 @@ def drawn(record: Record) -> list[tuple[int, str]]:
             filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
         )
         texts[objection.line] = f"{step}: {objection.words}"
-    found = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
-    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in found[:_DRAWN_SHOWN_MAX]]
+    lines = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
+    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in lines[:_DRAWN_SHOWN_MAX]]

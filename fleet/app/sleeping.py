@@ -161,8 +161,8 @@ class _Begun(NamedTuple):
         """Return the ids of later runs of phases that are no sleep's parts yet, oldest first."""
         listed = Runs(workspace).listed()
         owned = {each.id for run in listed if run.kind == KIND for each in run.fields}
-        found = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
-        return found[::-1]
+        ids = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
+        return ids[::-1]
 
     def keep(self, workspace: Workspace, parts: Iterable[str], summary: str) -> None:
         """Keep the sleep's parts so far as a run."""
@@ -180,19 +180,19 @@ def _run_phase(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_t
     if is_trial and name in _UNSHOWN:
         return Phase(name=name, left=("what it would do is told when it is done",))
     try:
-        found = act(workspace, agent, is_trial)
+        phase = act(workspace, agent, is_trial)
     except FleetError as why:
-        found = Phase(error=str(why))
-    return msgspec.structs.replace(found, name=name, diff=found.diff[:_DIFF_ROWS])
+        phase = Phase(error=str(why))
+    return msgspec.structs.replace(phase, name=name, diff=phase.diff[:_DIFF_ROWS])
 
 
 def _recover(workspace: Workspace) -> str:
     """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
     if (begun := _Begun.of(workspace)) is None:
         return ""
-    known = [field.id for each in Runs(workspace).listed() if each.id == begun.run for field in each.fields]
+    parts_kept = [field.id for each in Runs(workspace).listed() if each.id == begun.run for field in each.fields]
     fresh = begun.fresh(workspace)
-    if parts := [*known, *fresh]:
+    if parts := [*parts_kept, *fresh]:
         begun.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
         record = Record(run=begun.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
@@ -311,21 +311,21 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
     lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
     mine = Runs(workspace).listed() if mutations else ()
-    made = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
+    run_ids = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
     what = f"{counted(len(mutations), 'mutation')} logged, {draft.summary}"
-    return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines), runs=made)
+    return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines), runs=run_ids)
 
 
 def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
-    found = reflecting.current_clusters(workspace)
-    pending = tuple(reflecting.to_review(found))
+    clusters = reflecting.current_clusters(workspace)
+    pending = tuple(reflecting.to_review(clusters))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:
         inbox.gather(workspace)
     fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
-    read = counted(len(found.groups), "cluster")
+    read = counted(len(clusters.groups), "cluster")
     return Phase(read=read, changed=len(fresh), summary=summary, left=pending)
 
 
@@ -387,8 +387,8 @@ def work_at_the_end(call: Call) -> str:
     reflected: list[Reflected] = []
     with opened(call) as workspace, call.guarded("the session was not reflected on"):
         reflected += session_end.reflect_due(workspace, only=call.session)
-        for came in reflected:
-            call.log(f"reflected on {came.session}: {came.summary()}")
+        for result in reflected:
+            call.log(f"reflected on {result.session}: {result.summary()}")
     _close_session(call, reflected)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:

@@ -107,8 +107,8 @@ def tidy(
             return Tidied(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
         done = _carry_out(workspace, agent, is_trial=is_trial, is_capped=is_capped)
-        whole = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
-        done = done._replace(plan=done.plan._replace(report=whole))
+        report_now = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
+        done = done._replace(plan=done.plan._replace(report=report_now))
         if done.run and is_logged:
             _record(workspace, agent, done)
         return done
@@ -191,7 +191,7 @@ class _Notebook:
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
             return Embeddings(workspace).cosines(texts, pairs) or {}
 
-        found = housekeeping.Plan.of(
+        plan = housekeeping.Plan.of(
             self.notes,
             workspace.world.wall_ms(),
             _zone(settings.zone),
@@ -201,8 +201,8 @@ class _Notebook:
             apart=Weighing(workspace).decided(),
         )
         # The tags of what is the clan's are the clan's.
-        kept = [each for each in found.changes if each.field != "tags" or each.id in self.private]
-        return found._replace(changes=tuple(kept))
+        changes = [each for each in plan.changes if each.field != "tags" or each.id in self.private]
+        return plan._replace(changes=tuple(changes))
 
     def _lessons(self) -> list[Note]:
         workspace, agent = self._workspace, self._agent
@@ -268,14 +268,14 @@ def _with_sums(notes: Sequence[Note]) -> list[Note]:
     return [each._replace(accesses=total(each, frozenset({each.id}))) if each.merged else each for each in notes]
 
 
-def _elsewhere(known: Pattern, agent: str, here: set[str]) -> int:
+def _elsewhere(lesson: Pattern, agent: str, here: set[str]) -> int:
     """Return the number of times that other machines reported showing a lesson to the agent."""
-    shown = known.totals.get("shown", {})
+    shown = lesson.totals.get("shown", {})
     return sum(n for writer, n in shown.items() if names.agent_of(writer) == agent and writer not in here)
 
 
-def _importance(known: Pattern, *, is_auto: bool) -> float:
-    value = known.fields.get("importance")
+def _importance(lesson: Pattern, *, is_auto: bool) -> float:
+    value = lesson.fields.get("importance")
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     return housekeeping.AUTO_IMPORTANCE if is_auto else housekeeping.IMPORTANCE
@@ -288,19 +288,19 @@ def _merged(own: Pattern | None) -> tuple[str, ...]:
 
 def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
     """Return the notes of a memory that a run of fleet's wrote: other lines are a person's."""
-    found = []
+    lines = []
     for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
         match = _NOTE.fullmatch(row.rstrip("\r"))
         if match is not None and dates.to_ms(match["day"]) is not None:
-            found.append(_Line(number, row, match["day"], match["text"]))
-    if not found:
+            lines.append(_Line(number, row, match["day"], match["text"]))
+    if not lines:
         return []
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
     for run in Runs(workspace).listed():
         for edit in run.edits:
             if edit.path == path and run.kind != UNDO:
                 ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
-    return [each for each in found if each.row.encode("utf-8", "surrogateescape") in ours]
+    return [each for each in lines if each.row.encode("utf-8", "surrogateescape") in ours]
 
 
 def _zone(name: str) -> tzinfo | None:
@@ -412,8 +412,8 @@ def _host_report(workspace: Workspace) -> DreamReport | None:
     """Return the newest report in the host's own memory of this project, where that may be read."""
     if not workspace.config.hook.auto_memory:
         return None
-    found = [housekeeping.DreamReport.parse(page) for _, page in _pages(workspace)]
-    return next((each for each in reversed(found) if each is not None), None)
+    reports = [housekeeping.DreamReport.parse(page) for _, page in _pages(workspace)]
+    return next((each for each in reversed(reports) if each is not None), None)
 
 
 def _report_key(report: DreamReport, text: str) -> str:

@@ -142,8 +142,8 @@ class Writing:
     def _read(self, name: str) -> bytes:
         return self._workspace.files.read(self._workspace.root / self._home(name))
 
-    def _item(self, kind: str, title: str, **more: object) -> Item:
-        fields = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **more}
+    def _item(self, kind: str, title: str, **fields: object) -> Item:
+        fields = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **fields}
         return msgspec.convert(fields, Item)
 
     def _put(self, writer: Written, items: Sequence[Item]) -> Written:
@@ -208,13 +208,13 @@ class Writing:
         is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
         entries = corrections_md.Log.parse(self._page).bound() if is_in_log else []
         for lesson in self._reflection.lessons:
-            found = self._plan_lesson(lesson, entries)
-            if isinstance(found, _PlannedLesson):
-                part.lessons.append(found)
-            elif isinstance(found, Item):
-                part.items.append(found)
+            planned = self._plan_lesson(lesson, entries)
+            if isinstance(planned, _PlannedLesson):
+                part.lessons.append(planned)
+            elif isinstance(planned, Item):
+                part.items.append(planned)
             else:
-                skipped.append(f"{lesson.text[:80]!r}{found}")
+                skipped.append(f"{lesson.text[:80]!r}{planned}")
         return Written(name="lessons", skipped=tuple(skipped))
 
     def _plan_lesson(self, lesson: Lesson, entries: Sequence[Bound]) -> _PlannedLesson | Item | str:
@@ -222,10 +222,10 @@ class Writing:
         text = lesson.text
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
         if key in self._page:
-            left = self._left_by_a_crash(entries, key)
-            if left is None:
+            record = self._left_by_a_crash(entries, key)
+            if record is None:
                 return " was logged for this session before"
-            return _PlannedLesson(key, lesson, left.pattern, left.id, is_logged=True)
+            return _PlannedLesson(key, lesson, record.pattern, record.id, is_logged=True)
         if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
@@ -248,8 +248,8 @@ class Writing:
         """Return the record of an entry that a pass logged, if no run has it, which could not be undone then."""
         record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
         runs = Runs(self._workspace).listed() if record is not None else []
-        known = {field.id for run in runs for field in run.fields if field.name == "entry"}
-        return None if record is None or record.id in known else record
+        recorded = {field.id for run in runs for field in run.fields if field.name == "entry"}
+        return None if record is None or record.id in recorded else record
 
     def _retired_before(self, text: str) -> str:
         """Return that a lesson was taken back, "" where it was not: it does not return unasked."""

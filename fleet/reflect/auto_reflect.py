@@ -81,8 +81,8 @@ class Entry(NamedTuple):
         """
         entries: list[Entry] = []
         category = ""
-        found = (page.inside(section) for title in titles for section in page.named(title))
-        candidates = [row for part in found for row in part] if titles else page.rows
+        parts = (page.inside(section) for title in titles for section in page.named(title))
+        candidates = [row for part in parts for row in part] if titles else page.rows
         for at, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
@@ -137,11 +137,11 @@ class Scratchpad:
         if not self._text:
             return f"{TEMPLATE}{line}\n"
         page = Page.parse(self._text)
-        more = "" if page.lines[-1].endswith("\n") else page.eol
+        addition = "" if page.lines[-1].endswith("\n") else page.eol
         if not any(each.end == len(page.lines) for each in page.named(OBSERVATIONS)):
             gap = page.eol if page.lines[-1].strip() else ""
-            more += f"{gap}## {OBSERVATIONS}{page.eol}{page.eol}"
-        return f"{more}{line}{page.eol}"
+            addition += f"{gap}## {OBSERVATIONS}{page.eol}{page.eol}"
+        return f"{addition}{line}{page.eol}"
 
     def with_rows(self, fresh_rows: Iterable[Entry]) -> str:
         """Return the page with more rows under ``## Ready to Promote``."""
@@ -199,11 +199,11 @@ def session_entry(row: Row) -> tuple[str, str] | None:
     return f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}", entry["topic"].strip()
 
 
-def _statements_of_log(found: Iterable[Row]) -> list[Statement]:
+def _statements_of_log(page_rows: Iterable[Row]) -> list[Statement]:
     """Return the statements of a session log, a line each."""
     statements: list[Statement] = []
     session = at = kind = ""
-    for row in found:
+    for row in page_rows:
         heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
         if entry := session_entry(row):
             at, topic = entry
@@ -395,8 +395,8 @@ class Block(NamedTuple):
         """Latest possible time of writing, milliseconds since 1970; 0 for unknown."""
         if self.stamp:
             return dates.to_ms(self.stamp) or 0
-        found = dates.to_ms(self.at) or 0
-        return found + (59_999 if ":" in self.at else 86_399_999) if found else 0
+        ms = dates.to_ms(self.at) or 0
+        return ms + (59_999 if ":" in self.at else 86_399_999) if ms else 0
 
 
 class DailyLog:
@@ -409,8 +409,8 @@ class DailyLog:
     @staticmethod
     def day_of(path: str) -> str:
         """Return the day in the name of a log's file; "" for another file."""
-        found = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
-        return found[1] if found and dates.to_ms(found[1]) is not None else ""
+        match = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
+        return match[1] if match and dates.to_ms(match[1]) is not None else ""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -453,17 +453,17 @@ class DailyLog:
     def blocks(self) -> list[Block]:
         """Return the sessions' blocks."""
         page = Page.parse(self._text[:LOG_BYTES_MAX])
-        found: list[Block] = []
-        seen = Counter[str]()
+        blocks: list[Block] = []
+        counts = Counter[str]()
         by_place = {row.number - 1: row for row in page.rows}
         for section in page.sections:
             heading = by_place[section.heading]
             if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
-            seen[title := heading.text.strip().lstrip("# ")] += 1
-            unnamed = f"@block {self._day} {title}{f' {seen[title]}' if seen[title] > 1 else ''}"
-            found.append(self._block(unnamed, match["time"] or "", [heading, *page.inside(section)]))
-        return found
+            counts[title := heading.text.strip().lstrip("# ")] += 1
+            unnamed = f"@block {self._day} {title}{f' {counts[title]}' if counts[title] > 1 else ''}"
+            blocks.append(self._block(unnamed, match["time"] or "", [heading, *page.inside(section)]))
+        return blocks
 
     def _block(self, unnamed: str, time: str, inside: list[Row]) -> Block:
         ms = dates.to_ms(f"{self._day}T{time}Z") if time else None

@@ -109,10 +109,10 @@ class Clusters(NamedTuple):
                 likely.append(pair)
         groups = _complete_link(sorted(sure, key=_closest_first))
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
-        asked = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
-        found = ([lesson for id_ in group if (lesson := lookup(id_)) is not None] for group in groups)
-        ranked = tuple(sorted(tuple(each.id for each in sorted(group, key=_rank)) for group in found))
-        return cls(ranked, tuple(asked[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
+        pairs_left = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
+        members = ([lesson for id_ in group if (lesson := lookup(id_)) is not None] for group in groups)
+        ranked = tuple(sorted(tuple(each.id for each in sorted(group, key=_rank)) for group in members))
+        return cls(ranked, tuple(pairs_left[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
 
     @staticmethod
     def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
@@ -138,17 +138,17 @@ class Clusters(NamedTuple):
             opposites[one] = (*opposites.get(one, ()), other)
             opposites[other] = (*opposites.get(other, ()), one)
         groups = {each: group for group in self.groups for each in group}
-        done, found = set[str](), list[Wordings]()
+        done, result = set[str](), list[Wordings]()
         for lesson in lessons:
             if lesson.id in done:
                 continue
-            known = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
-            wordings = sorted((one for one in known if one is not None and one.is_listed), key=_rank)
+            lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
+            wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             done |= {one.id for one in wordings}
             against = dict.fromkeys(other for one in wordings or [lesson] for other in opposites.get(one.id, ()))
-            whole = self.spoken_for(wordings) if len(wordings) > 1 else lesson
-            found.append(Wordings(whole, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
-        return found
+            shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
+            result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
+        return result
 
 
 NOT_COMPARED = Clusters()
@@ -242,8 +242,8 @@ class Weighing:
     def _cached(self) -> tuple[list[Any], str]:
         """Return the key of the clusters now, and the cached ones."""
         keys = ("generation", EMBEDDED, _META)
-        generation, embedded, kept = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
-        return [int(generation), embedded, sorted(self.decided())], kept
+        generation, embedded, cached = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
+        return [int(generation), embedded, sorted(self.decided())], cached
 
     def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
         """Return the clusters of the clan's lessons as of now; they are computed where their key has changed.
@@ -257,12 +257,12 @@ class Weighing:
             cached_digest, clusters = _read(cached)
             if cached_digest == digest:
                 return clusters
-            words, known = _words_of(patterns, own), self.compared()
+            words, comparison = _words_of(patterns, own), self.compared()
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), known)
+            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, json.dumps([digest, clusters]))
-            set_meta(writing, _COMPARED, known.encoded())
+            set_meta(writing, _COMPARED, comparison.encoded())
         return clusters
 
     def compared(self) -> Compared:
@@ -289,11 +289,11 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
     best = patterns.worded(LESSONS_MAX)
     if len(best) < LESSONS_MAX:
         return best
-    found, grouped = dict[str, str](), patterns.groups()
+    texts, grouped = dict[str, str](), patterns.groups()
     for id_ in islice(own(), LESSONS_MAX // 2):
         if (lesson := patterns.lesson(id_) if id_ in grouped else patterns.get(id_)) is not None:
-            found[lesson.id] = lesson.text if lesson.is_listed and lesson.state != "retired" else ""
-    some = list((found | best).items())[:LESSONS_MAX]
+            texts[lesson.id] = lesson.text if lesson.is_listed and lesson.state != "retired" else ""
+    some = list((texts | best).items())[:LESSONS_MAX]
     return {each: text for each, text in some if text}
 
 
@@ -353,16 +353,16 @@ class Recurrence(NamedTuple):
         for number, each_known in enumerate(known):
             anchors.setdefault(_plain(compared(each_known)), number)
         matched: dict[int, list[Statement]] = {}
-        found: list[Recurrence] = []
+        recurrences: list[Recurrence] = []
         for group in _in_like_words(sorted({*newest, *anchors})):
             everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
             pointed = min((anchors[text] for text in group if text in anchors), default=None)
             if pointed is not None:
                 matched.setdefault(pointed, []).extend(everything)
             else:
-                found.append(_recurrence(everything))
-        found.sort(key=lambda each: (-len(each.sessions), each.statements[0].at, each.text))
-        return found, matched
+                recurrences.append(_recurrence(everything))
+        recurrences.sort(key=lambda each: (-len(each.sessions), each.statements[0].at, each.text))
+        return recurrences, matched
 
 
 def _recurrence(statements: list[Statement]) -> Recurrence:
@@ -379,14 +379,14 @@ def _by_time(each: Statement) -> tuple[str, str, str]:
 
 def _separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
     """Return the keys of the separate sessions of statements, by time."""
-    known = {each.session for each in statements if each.is_known}
+    named = {each.session for each in statements if each.is_known}
     days = {each.at[:10] for each in statements if each.is_known}
     unnamed: dict[str, dict[str, set[str]]] = {}
     for statement in statements:
         if not statement.is_known and statement.at[:10] not in days:
             way = statement.session.partition(" ")[0]
             unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
-    counted = known | {
+    counted = named | {
         one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
     }
     return tuple(dict.fromkeys(each.session for each in sorted(statements, key=_by_time) if each.session in counted))
@@ -397,8 +397,8 @@ def _plain(text: str) -> str:
 
 
 def _is_telling(text: str) -> bool:
-    found = [word for word in text.split() if not is_stop(word)]
-    return len(found) >= _WORDS_MIN or (len(found) == 1 and len(text) > len(found[0]) + 3) or not text.isascii()
+    words = [word for word in text.split() if not is_stop(word)]
+    return len(words) >= _WORDS_MIN or (len(words) == 1 and len(text) > len(words[0]) + 3) or not text.isascii()
 
 
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:

@@ -93,14 +93,14 @@ class Lock(NamedTuple):
         if not data.strip():
             return cls() if not data else cls(trouble="is empty")
         try:
-            found = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
+            fields = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
         except (ValueError, RecursionError):
             return cls(trouble="holds no JSON, or half of it")
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             return cls(trouble="holds no JSON object")
-        if found and found.keys().isdisjoint(_FIELDS):  # another tool's: it may be held, and nobody could tell
+        if fields and fields.keys().isdisjoint(_FIELDS):  # another tool's: it may be held, and nobody could tell
             return cls(trouble=f"has none of the fields {', '.join(_FIELDS)}")
-        last, by, at = (found.get(name) for name in _FIELDS)
+        last, by, at = (fields.get(name) for name in _FIELDS)
         if last is not None and not dates.to_ms(last) and last not in (0, ""):
             return cls(trouble="tells no time of the last consolidation that can be read")
         holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
@@ -140,10 +140,10 @@ class Gates(NamedTuple):
     trouble: str = ""
 
     @classmethod
-    def of(cls, lock: Lock, found: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
+    def of(cls, lock: Lock, blocks: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
         """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
-        sessions = {one for each in found if each.ends_ms > last for one in each.sessions if one != own}
+        sessions = {one for each in blocks if each.ends_ms > last for one in each.sessions if one != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
         hours = max(0, now_ms - last) / _HOUR_MS if last else None
         return cls(hours, len(sessions), holder, lock.trouble)
@@ -218,25 +218,31 @@ class Topic(NamedTuple):
         return f"(seen {count} session{'' if count == 1 else 's'})" if count else ""
 
     @staticmethod
-    def fresh(found: Recurrence, taken: Collection[str]) -> tuple[str, str]:
+    def fresh(recurrence: Recurrence, taken: Collection[str]) -> tuple[str, str]:
         """Return the path and the text of a new topic file for a recurrence; ``taken``: paths of the others."""
-        spans = dict.fromkeys(span[0] for each in (found.text, *found.others) for span in _SPAN.finditer(each))
-        first, *later = found.sessions
-        days = {each.session: each.at[:10] for each in reversed(found.statements)}
-        why = "It did not work" if {each.kind for each in found.statements} <= {"failed", "dead-end"} else "It came up"
+        spans = dict.fromkeys(
+            span[0] for each in (recurrence.text, *recurrence.others) for span in _SPAN.finditer(each)
+        )
+        first, *later = recurrence.sessions
+        days = {each.session: each.at[:10] for each in reversed(recurrence.statements)}
+        why = (
+            "It did not work"
+            if {each.kind for each in recurrence.statements} <= {"failed", "dead-end"}
+            else "It came up"
+        )
         text = "\n".join(
             [
-                *_front(_type_of(found), days[first], max(days[each] for each in found.sessions)),
-                *(f"# {_title_of(found.text)}", "", "## What", "", found.text, ""),
+                *_front(_type_of(recurrence), days[first], max(days[each] for each in recurrence.sessions)),
+                *(f"# {_title_of(recurrence.text)}", "", "## What", "", recurrence.text, ""),
                 *("## Where", "", ", ".join([*spans][:_WHERE_MAX]) or "Not said.", ""),
-                *("## Why", "", f"{why} in {len(found.sessions)} separate sessions.", ""),
-                *("## Example", "", *([f"- {each}" for each in found.others] or ["None in other words."]), ""),
+                *("## Why", "", f"{why} in {len(recurrence.sessions)} separate sessions.", ""),
+                *("## Example", "", *([f"- {each}" for each in recurrence.others] or ["None in other words."]), ""),
                 *("## History", "", f"- Added: {days[first]} (first seen) <!-- {_mark(first)} -->"),
                 *(_merged_row(days[each], each) for each in later),
                 "",
             ]
         )
-        return _free_path(_title_of(found.text), taken), text
+        return _free_path(_title_of(recurrence.text), taken), text
 
     def merged(self, text: str, statements: Iterable[Statement]) -> str:
         """Return the file's text with a History line for each new session."""
@@ -247,9 +253,9 @@ class Topic(NamedTuple):
         if not fresh:
             return text
         page = Page.parse(text, level_max=6).with_section("History")
-        made = [_merged_row(day, session) for session, day in fresh.items()]
-        whole = page.inserted(page.named("History")[-1], made).splitlines(keepends=True)
-        return "".join(_with_updated(whole, max(fresh.values())))
+        rows = [_merged_row(day, session) for session, day in fresh.items()]
+        lines = page.inserted(page.named("History")[-1], rows).splitlines(keepends=True)
+        return "".join(_with_updated(lines, max(fresh.values())))
 
 
 def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
@@ -260,19 +266,19 @@ def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
     end = next((at for at, line in enumerate(lines[1:_FRONT_LINES_MAX], 1) if line.rstrip() in ("---", "...")), None)
     if end is None:
         return None, text
-    found = {m["key"]: m["value"] for line in lines[1:end] if (m := _FIELD.fullmatch(line.strip()))}
-    return found, "\n".join(lines[end + 1 :])
+    fields = {m["key"]: m["value"] for line in lines[1:end] if (m := _FIELD.fullmatch(line.strip()))}
+    return fields, "\n".join(lines[end + 1 :])
 
 
 def _sessions(page: Page) -> list[str]:
-    found = []
+    sessions = []
     for section in page.named("History"):
         for row in page.inside(section):
             if match := _MERGED.search(row.text):
-                found.append(match["session"])
+                sessions.append(match["session"])
             elif "first seen" in row.text:
-                found += [m["session"] for each in row.comments if (m := _FIRST.fullmatch(each))]
-    return found
+                sessions += [m["session"] for each in row.comments if (m := _FIRST.fullmatch(each))]
+    return sessions
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -294,13 +300,13 @@ def _title_of(text: str) -> str:
     return fitting(first[:1].upper() + first[1:] if "`" not in first[:2] else first, _TITLE_CHARS_MAX)
 
 
-def _type_of(found: Recurrence) -> str:
+def _type_of(recurrence: Recurrence) -> str:
     """Return the type of a recurrence's topic."""
-    kinds = {each.kind for each in found.statements}
-    likes = says(found.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
+    kinds = {each.kind for each in recurrence.statements}
+    likes = says(recurrence.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
     if "decided" in kinds or likes:
         return "preference"
-    return "gotcha" if found.category in (GOTCHA, BOUNDARY) else "pattern"
+    return "gotcha" if recurrence.category in (GOTCHA, BOUNDARY) else "pattern"
 
 
 def _front(kind: str, created: str, updated: str) -> list[str]:
@@ -346,7 +352,7 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     ``contradicted``: paths of the topics that a newer one contradicts.
     """
     known = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
-    kept: list[str] = []
+    lines: list[str] = []
     dropped: list[str] = []
     pointed: set[str] = set()
     for line in (text or _INDEX_HEAD).splitlines(keepends=True):
@@ -356,19 +362,19 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
             continue
         pointed.add(path)
         # Only the number of a pointer is updated; its words may be a person's.
-        seen = known[path].seen if path in known else ""
-        kept.append(_SEEN.sub(seen, line, count=1) if seen else line)
-    while not _has_room(kept) and (at := _first_to_drop(kept, known)) is not None:
-        dropped.append(_pointed_to(kept.pop(at))[0])
+        number = known[path].seen if path in known else ""
+        lines.append(_SEEN.sub(number, line, count=1) if number else line)
+    while not _has_room(lines) and (at := _first_to_drop(lines, known)) is not None:
+        dropped.append(_pointed_to(lines.pop(at))[0])
     # Where there is no room for all, topics of more sessions come first.
     rest = [each for path, each in known.items() if path not in pointed and not each.trouble]
     left_out = 0
     for topic in sorted(rest, key=lambda topic: (-len(topic.sessions), topic.path)):
-        if not left_out and _has_room(wanted := _with_pointer(kept, topic)):
-            kept = wanted
+        if not left_out and _has_room(wanted := _with_pointer(lines, topic)):
+            lines = wanted
         else:
             left_out += 1
-    return _Indexed("".join(kept), tuple(dropped), left_out)
+    return _Indexed("".join(lines), tuple(dropped), left_out)
 
 
 def _has_room(lines: list[str]) -> bool:
@@ -403,8 +409,8 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
 
 def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: that of the fewest sessions, of equals the oldest."""
-    found = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
-    candidates = [(len(each.sessions), each.updated, -at, at) for at, each in found if each is not None]
+    pointed = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
+    candidates = [(len(each.sessions), each.updated, -at, at) for at, each in pointed if each is not None]
     return min(candidates)[-1] if candidates else None
 
 
@@ -449,8 +455,10 @@ class Plan(NamedTuple):
         kept, skipped = _gathered(blocks)
         dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
         texts = [*(text for _, text in numbered), *taken_back]
-        found, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))  # whatever the day, it is one thing
-        recurred = [each for each in found if len(each.sessions) >= RECURRED_MIN]
+        recurrences, matched = Recurrence.among(
+            dated, texts, partial(_DATE.sub, " ")
+        )  # whatever the day, it is one thing
+        recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
         passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
@@ -497,15 +505,15 @@ def _merged(
     return {path: text for path, text in texts.items() if text.encode() != files[path]}
 
 
-def _contradicted(known: Iterable[Topic]) -> set[str]:
+def _contradicted(topics: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one contradicts."""
-    single = [each for each in known if 0 < len(each.texts) <= 2]
-    found = set()
+    single = [each for each in topics if 0 < len(each.texts) <= 2]
+    paths = set()
     for pair in similarity.alike(tuple(each.texts[-1] for each in single)):
         if pair.is_turned:
             old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
-            found |= {old.path} if old.updated < new.updated else set()
-    return found
+            paths |= {old.path} if old.updated < new.updated else set()
+    return paths
 
 
 # --- gathering ------------------------------------------------------------------------------------------------------
@@ -597,7 +605,7 @@ class Migration:
         for title, part in ((auto_reflect.SESSION_LOG, _by_entry), (auto_reflect.OBSERVATIONS, _by_day)):
             if section in self._page.named(title):
                 rest, logged = part(rest)
-                days = [self._log(day, found, is_observed=part is _by_day) for day, found in logged]
+                days = [self._log(day, entry_lines, is_observed=part is _by_day) for day, entry_lines in logged]
         title = section.title or "Notes"
         pointer = f"- [Daily logs](logs/) — {min(days)} to {max(days)}" if days else "- nothing was in here"
         if any(line.strip() for line in rest):
@@ -620,21 +628,21 @@ _Parted = tuple[list[str], list[tuple[str, list[str]]]]
 def _by_entry(lines: list[str]) -> _Parted:
     """Return the lines of a session log that belong to no entry, and its entries, each with its day."""
     begins = {row.number - 1: entry[0] for row in rows("\n".join(lines)) if (entry := auto_reflect.session_entry(row))}
-    rest, found = list[str](), list[tuple[str, list[str]]]()
+    rest, entries = list[str](), list[tuple[str, list[str]]]()
     for at, line in enumerate(lines):
         if at in begins:
-            found.append((begins[at], []))
-        (found[-1][1] if found else rest).append(line)
-    return rest, found
+            entries.append((begins[at], []))
+        (entries[-1][1] if entries else rest).append(line)
+    return rest, entries
 
 
 def _by_day(lines: list[str]) -> _Parted:
     """Return the lines that are no observations, and the observations of each day."""
-    rest, found = list[str](), dict[str, list[str]]()
+    rest, by_day = list[str](), dict[str, list[str]]()
     for line in lines:
-        seen = Statement.observed(rows(line))
-        (found.setdefault(seen[0].at[:10], []) if seen else rest).append(line)
-    return rest, sorted(found.items())
+        observed = Statement.observed(rows(line))
+        (by_day.setdefault(observed[0].at[:10], []) if observed else rest).append(line)
+    return rest, sorted(by_day.items())
 
 
 def _as_it_stood(title: str, lines: list[str], today: str) -> str:

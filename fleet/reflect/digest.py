@@ -210,7 +210,7 @@ class Support:
             quote = _flat(lesson.quote)
             if len(quote.split()) < _QUOTE_WORDS_MIN or quote not in self._said_flat:
                 return "no person said what it quotes"
-            near = {*_stems(lesson.quote)}
+            context = {*_stems(lesson.quote)}
         elif lesson.by == FAILURE:
             quote = _flat(lesson.quote)
             failure = next((text for text in self._mended if quote and quote in _flat(text)), "")
@@ -218,10 +218,10 @@ class Support:
                 return "no command failed with what it quotes and worked later"
             if wants_to_be_obeyed(lesson.quote):
                 return "what the command printed wants to be obeyed"
-            near = {*_stems(failure), *self._known}
+            context = {*_stems(failure), *self._known}
         else:
             return "nothing in the session is quoted for it"
-        if _share(words, near) < _LESSON_SHARE_MIN:
+        if _share(words, context) < _LESSON_SHARE_MIN:
             return "what it quotes is about something else"
         return self._only_read(words, self._read if lesson.by == FAILURE else [*self._read, *self._printed])
 
@@ -251,23 +251,23 @@ def unpasted(prompt: str) -> str:
     """
     if Prompt(prompt).own_words()[0]:
         return ""
-    kept: list[str] = []
+    own: list[str] = []
     for number, paragraph in enumerate(re.split(r"\n\s*\n", _BLOCK.sub("", prompt))):
         head, *rest = paragraph.split("\n")
         if _ENDS_PASTE.match(head):
             break
         if rest and number == 0 and _pattern("introduces").search(head):
-            kept.append(head)
+            own.append(head)
             break
-        kept.append(paragraph)
+        own.append(paragraph)
         if _pattern("introduces").search(paragraph):
             break
-    return "\n".join(line for line in "\n\n".join(kept).split("\n") if not line.lstrip().startswith(">"))
+    return "\n".join(line for line in "\n\n".join(own).split("\n") if not line.lstrip().startswith(">"))
 
 
 def _pasted(prompt: str, theirs: str) -> str:
-    known = set(theirs.split())
-    return "\n".join(line for line in prompt.split("\n") if not known.issuperset(line.split()))
+    typed = set(theirs.split())
+    return "\n".join(line for line in prompt.split("\n") if not typed.issuperset(line.split()))
 
 
 def runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:

@@ -97,19 +97,19 @@ class Evidence:
         ``patterns``: lessons, each merged set as one.
         ``known``: ids that are in that memory, or were and were taken out.
         """
-        found: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
+        candidates: list[tuple[tuple[int, int, int], Pattern, str, str]] = []
         for pattern in sorted(patterns, key=lambda pattern: (pattern.last_seen, pattern.id), reverse=True):
             if pattern.id in known or pattern.count("seen") < self._settings.least_seen:
                 continue
             own, others = pattern.seen_by(self._agent), _independent(pattern, self._witness)
             if own >= self._settings.own:
-                found.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
+                candidates.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
             elif _is_enough(others, self._settings):
                 evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent')}"
-                found.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
-        found.sort(key=lambda each: each[0])
+                candidates.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
+        candidates.sort(key=lambda each: each[0])
         # Screening is slow, and only for those that have the numbers.
-        standing = ((each, why, evidence) for _, each, why, evidence in found if self.admits(each))
+        standing = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))
         return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(standing, _DUE_MAX)]
 
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
@@ -166,27 +166,27 @@ def _independent(pattern: Pattern, witness: Witness) -> _Independent:
     """Return the evidence without relapses."""
     vouching: dict[str, str] = {}
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
-    seen: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     sessions: dict[str, int] = defaultdict(int)
     for writer, total in pattern.totals.get("seen", {}).items():
         agent, fresh = names.agent_of(writer), total - relapsed.get(writer, 0)
         if fresh > 0 and names.is_agent(agent):
             vouching.setdefault(witness(pattern.id, writer), agent)
-            seen[agent] += fresh
+            counts[agent] += fresh
             sessions[agent] += min(met_in.get(writer, 0), fresh)
     counted_entries: set[str] = set()
     for writer, entries in sorted(pattern.by_hand.items()):
         # An entry in the logs of two agents was copied from one to the other: it is evidence once.
         if fresh := sum(number for entry, number in entries.items() if entry not in counted_entries):
             vouching.setdefault(witness(pattern.id, writer), names.agent_of(writer))
-            seen[names.agent_of(writer)] += fresh
+            counts[names.agent_of(writer)] += fresh
         counted_entries |= entries.keys()
-    agents = min(len(seen), len(vouching))
-    return _Independent(sum(seen.values()), agents, sum(max(1, sessions[agent]) for agent in seen))
+    agents = min(len(counts), len(vouching))
+    return _Independent(sum(counts.values()), agents, sum(max(1, sessions[agent]) for agent in counts))
 
 
-def _is_enough(found: _Independent, settings: Promotion) -> bool:
-    pairs = zip(found, (settings.clan_seen, settings.clan_agents, settings.clan_sessions), strict=True)
+def _is_enough(evidence: _Independent, settings: Promotion) -> bool:
+    pairs = zip(evidence, (settings.clan_seen, settings.clan_agents, settings.clan_sessions), strict=True)
     return all(number >= least for number, least in pairs)
 
 
@@ -241,8 +241,8 @@ class Witnesses:
     def _known_pushers(self) -> tuple[str, dict[str, set[str]]]:
         """Return the commit that was read last, and the committers of each writer's file up to it."""
         try:
-            head, found = json.loads(self._workspace.db.noted(_PUSHERS) or "[]")
-            return str(head), {str(writer): set(map(str, who)) for writer, who in found.items()}
+            head, by_writer = json.loads(self._workspace.db.noted(_PUSHERS) or "[]")
+            return str(head), {str(writer): set(map(str, who)) for writer, who in by_writer.items()}
         except (ValueError, TypeError, AttributeError):
             return "", {}
 

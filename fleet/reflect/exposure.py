@@ -70,14 +70,14 @@ class Exposures:
 
         ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
         """
-        found: dict[str, Exposure] = {}
+        exposures: dict[str, Exposure] = {}
         for agent in agents:
             for pattern, spans in _spans(self._state, agent).items():
-                sofar = found.get(pattern, Exposure(0, 0))
+                sofar = exposures.get(pattern, Exposure(0, 0))
                 before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
                 both = None if sofar.before is None or before is None else sofar.before + before
-                found[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
-        return found
+                exposures[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
+        return exposures
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
         """Return the ids of the lessons shown to this agent here, in any session but one."""
@@ -86,8 +86,8 @@ class Exposures:
 
     def last_ms(self) -> int:
         """Return the time of the last showing here, milliseconds since 1970; 0 for none."""
-        found = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
-        return int(found[0][0] or 0) if found else 0
+        rows = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
+        return int(rows[0][0] or 0) if rows else 0
 
     def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> bool:
         """Note that a search of an agent found these lessons: an access, but no showing."""
@@ -138,11 +138,11 @@ _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, num
 
 def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
     """Return the spans of each lesson for this agent, oldest first."""
-    found: dict[str, list[_Span]] = defaultdict(list)
+    spans: dict[str, list[_Span]] = defaultdict(list)
     query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
     for pattern, first, last, number in _rows(state, query, agent):
-        found[pattern].append(_Span(first, last, number))
-    return dict(found)
+        spans[pattern].append(_Span(first, last, number))
+    return dict(spans)
 
 
 def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
@@ -188,8 +188,8 @@ def _compact(
     """
     forgotten = "SELECT pattern FROM exposure WHERE {} GROUP BY pattern ORDER BY max(last_ms) DESC LIMIT -1 OFFSET ?"
     written = "agent = ? AND said = 1"
-    gone = f"DELETE FROM exposure WHERE {written} AND pattern IN ({forgotten.format(written)})"  # noqa: S608 - our own words
-    connection.execute(gone, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
+    deletion = f"DELETE FROM exposure WHERE {written} AND pattern IN ({forgotten.format(written)})"  # noqa: S608 - our own words
+    connection.execute(deletion, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
     query = f"SELECT last_ms FROM exposure WHERE {written} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
     for (over,) in connection.execute(query, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
         old_ms = max(old_ms, over + 1)

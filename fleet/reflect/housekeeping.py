@@ -334,24 +334,24 @@ class _Pass:
         close = alike(tuple(texts), among=tuple(likely))
         by_meaning = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
         place = {each.id: at for at, each in enumerate(notes)}
-        found = []
+        pairs = []
         for pair in close:
             one, other = notes[pair.one], notes[pair.other]
             if (min(one.id, other.id), max(one.id, other.id)) not in apart:
                 first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
-                found.append(_Pair(first.id, second.id, by_meaning.get((pair.one, pair.other), 0.0), pair))
-        return sorted(found, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
+                pairs.append(_Pair(first.id, second.id, by_meaning.get((pair.one, pair.other), 0.0), pair))
+        return sorted(pairs, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:
         """Consolidate the older of two notes that say the same into the newer."""
-        way, least = ("cosine", COSINE_MIN) if is_cosine else ("words", SCORE_MIN)
+        measure, least = ("cosine", COSINE_MIN) if is_cosine else ("words", SCORE_MIN)
         gained: dict[str, Note] = {}
         for pair in pairs:
             close = pair.cosine if is_cosine else pair.found.score
             winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
             if pair.found.differs or pair.found.is_replaced or close < least or winner is None or loser is None:
                 continue
-            self._rest(MERGES, loser, Stage.CONSOLIDATED, f"{way} {close:.2f}, says the same as {winner.id}")
+            self._rest(MERGES, loser, Stage.CONSOLIDATED, f"{measure} {close:.2f}, says the same as {winner.id}")
             gained.setdefault(winner.id, winner)
             self.notes[winner.id] = winner._replace(
                 accesses=winner.accesses + loser.accesses,
@@ -368,7 +368,7 @@ class _Pass:
 
     def resolve(self, pairs: Sequence[_Pair]) -> tuple[tuple[str, str], ...]:
         """Archive the older of two contradicting, unimportant notes; return the other pairs."""
-        left = []
+        unresolved = []
         for pair in pairs:
             winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
             if not pair.found.is_turned or winner is None or loser is None:
@@ -376,8 +376,8 @@ class _Pass:
             if max(winner.importance, loser.importance) < LOW_IMPORTANCE:
                 self._rest(CONFLICTS, loser, Stage.ARCHIVED, f"contradicts {winner.id}, which is newer")
             else:
-                left.append((min(winner.id, loser.id), max(winner.id, loser.id)))
-        return tuple(left)
+                unresolved.append((min(winner.id, loser.id), max(winner.id, loser.id)))
+        return tuple(unresolved)
 
     def archive(self, now_ms: int, archive_hours: float) -> None:
         """Archive the old, unimportant notes that were never accessed."""

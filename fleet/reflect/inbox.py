@@ -187,10 +187,10 @@ class Inbox:
 
     def entries(self) -> list[Entry]:
         """Return all entries there ever were, as they are now, oldest first."""
-        found: dict[str, Entry] = {}
+        by_id: dict[str, Entry] = {}
         for line in JsonLines(self._workspace.files, self._path).read(Item | Decision | _Shown):  # type: ignore[arg-type]
-            _take_line(found, self._agent, line)
-        return list(found.values())
+            _take_line(by_id, self._agent, line)
+        return list(by_id.values())
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions, in one write that is durable when this returns."""
@@ -207,11 +207,11 @@ class Inbox:
     def expire(self) -> list[Entry]:
         """Drop the items that were shown and whose last day has passed; return them."""
         today = self._workspace.wall()[:_DAY_CHARS]
-        gone = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
-        if gone:
-            last_days = {each.item.id: f"its last day was {each.last_day()}" for each in gone}
+        expired = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
+        if expired:
+            last_days = {each.item.id: f"its last day was {each.last_day()}" for each in expired}
             self.decide([Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()])
-        return gone
+        return expired
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.files.lock(self._workspace.local / "locks" / f"inbox-{self._agent}.lock")
@@ -234,15 +234,15 @@ class Inboxes:
 
     def waiting(self, kind: str = "") -> list[Entry]:
         """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
-        found = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
-        return sorted(found, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+        entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
+        return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
     def count(self) -> _Waiting:
         """Return the number of items that wait, by kind, and since when."""
-        found = self.waiting()
-        kinds = {kind: sum(each.item.kind == kind for each in found) for kind in KINDS}
-        since = min((each.item.at[:_DAY_CHARS] for each in found), default="")
-        return _Waiting(len(found), since, {kind: number for kind, number in kinds.items() if number})
+        waiting = self.waiting()
+        kinds = {kind: sum(each.item.kind == kind for each in waiting) for kind in KINDS}
+        since = min((each.item.at[:_DAY_CHARS] for each in waiting), default="")
+        return _Waiting(len(waiting), since, {kind: number for kind, number in kinds.items() if number})
 
     def show(self, shown: Iterable[Entry]) -> None:
         """Note that a person was shown these items; only the first time is written."""
@@ -264,12 +264,12 @@ class Inboxes:
         changed = []
         for agent in self.agents:
             box = Inbox(self._workspace, agent)
-            found = [
+            decided = [
                 (each, decision) for each in box.entries() if (decision := _decision_after(each, run, again=again))
             ]
-            if found:
-                box.decide([msgspec.structs.replace(decision, why=why) for _, decision in found])
-            changed += [each for each, _ in found]
+            if decided:
+                box.decide([msgspec.structs.replace(decision, why=why) for _, decision in decided])
+            changed += [each for each, _ in decided]
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:
@@ -280,19 +280,19 @@ class Inboxes:
         return len(days), round(median(days), 1) if days else 0.0
 
 
-def _take_line(found: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
-    known = found.get(line.id)
+def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Shown) -> None:
+    known = by_id.get(line.id)
     if isinstance(line, Item):
         if line.id and (known is None or not known.is_pending):
-            found[line.id] = Entry(agent, line)
+            by_id[line.id] = Entry(agent, line)
     elif known is None:
         return  # of an item whose line is spoiled
     elif isinstance(line, _Shown):
-        found[line.id] = known._replace(shown=known.shown or line.at)
+        by_id[line.id] = known._replace(shown=known.shown or line.at)
     elif line.outcome == REOPENED:
-        found[line.id] = known._replace(decision=None, was=known.decision)
+        by_id[line.id] = known._replace(decision=None, was=known.decision)
     else:
-        found[line.id] = known._replace(decision=line)
+        by_id[line.id] = known._replace(decision=line)
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
@@ -308,18 +308,18 @@ def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     return entry.was if entry.was is not None and entry.was.run == run and entry.was.outcome != WITHDRAWN else None
 
 
-def _why_known(known: Entry | None) -> str:
+def _why_known(entry: Entry | None) -> str:
     """Return why a known item is not put in again; "" where it may be."""
-    if known is None:
+    if entry is None:
         return ""
-    if known.decision is None:
-        return f"it waits already, as {known.item.id}"
-    if _is_mirrored(known.item):
+    if entry.decision is None:
+        return f"it waits already, as {entry.item.id}"
+    if _is_mirrored(entry.item):
         return ""  # it waits again where it arose: somebody took the answer back
-    if known.decision.outcome == REJECTED:
-        return f"a person rejected it as {known.item.id}{f' ({known.decision.why})' if known.decision.why else ''}"
-    if known.decision.outcome == APPROVED:
-        return f"it was approved already, as {known.item.id}"
+    if entry.decision.outcome == REJECTED:
+        return f"a person rejected it as {entry.item.id}{f' ({entry.decision.why})' if entry.decision.why else ''}"
+    if entry.decision.outcome == APPROVED:
+        return f"it was approved already, as {entry.item.id}"
     return ""
 
 
@@ -352,9 +352,9 @@ def _is_mirrored(item: Item) -> bool:
 def _words(item: Item) -> str:
     """Return the words of an item, without those that every item of its kind begins with."""
     fields = (item.body.get(name) for name in ("pattern", "note", "description", "item"))
-    found = next((each for each in fields if isinstance(each, str) and each), "")
+    text = next((each for each in fields if isinstance(each, str) and each), "")
     about = item.title.partition(": ")[2] if item.kind == "skill" else ""
-    return found or about or item.title
+    return text or about or item.title
 
 
 def _later(stamp: str, days: int) -> str:

@@ -95,12 +95,12 @@ class Memory(NamedTuple):
 
     def render(self) -> bytes:
         """Return the file's bytes."""
-        whole = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
-        return whole.encode("utf-8", "surrogateescape")
+        text = self.head + self.opening + "".join(self.rows) + self.closing + self.tail
+        return text.encode("utf-8", "surrogateescape")
 
     def lessons(self) -> dict[str, str]:
         """Return the lines of the lessons in the block by id, in their order."""
-        return {found: row.rstrip("\r\n") for row in self.rows if (found := _id_of(row))}
+        return {id_: row.rstrip("\r\n") for row in self.rows if (id_ := _id_of(row))}
 
     def known(self) -> set[str]:
         """Return the ids of all lessons that are in the block, or were."""
@@ -153,8 +153,8 @@ def hot(text: str) -> str:
     "" where only fleet's own headings are left.
     """
     # Redacted again, since a comment may have split a secret.
-    seen = redact(_without_comments(screen(_without_notes(text)).text))
-    rows = [row.rstrip() for row in for_terminal(inert(seen)).split("\n")]
+    text = redact(_without_comments(screen(_without_notes(text)).text))
+    rows = [row.rstrip() for row in for_terminal(inert(text)).split("\n")]
     has_text = any(row and not row.startswith("# Memory — ") and row != "## Notes" for row in rows)
     return "\n".join(rows).strip("\n") if has_text else ""
 
@@ -211,13 +211,13 @@ def _inert(words: str) -> str:
 
 def _id_of(row: str) -> str:
     """Return the id at the end of a lesson's line, or ""."""
-    found = re.search(_EVIDENCE, row.rstrip("\r\n"))
-    return found[1] if found else ""
+    match = re.search(_EVIDENCE, row.rstrip("\r\n"))
+    return match[1] if match else ""
 
 
 def _promoted(row: str) -> list[str]:
-    found = re.fullmatch(_PROMOTED, row.rstrip("\r\n"))
-    return found[1].split() if found else []
+    match = re.fullmatch(_PROMOTED, row.rstrip("\r\n"))
+    return match[1].split() if match else []
 
 
 NOTES_MAX = 50
@@ -271,10 +271,10 @@ class Notes:
     def newest(self, chars_max: int = ROOM_CHARS) -> str:
         """Return the notes for a session's start, the newest first, as many as fit; screened."""
         dated = sorted(_noted(self._page), key=lambda row: (row.text[2:12], row.number), reverse=True)
-        kept = _fitting((row.text for row in dated), chars_max)
-        left = len(dated) - len(kept)
-        more = [f"({left} older notes are in memory.md)"] if left and kept else []
-        return "\n".join([*kept, *more])
+        shown = _fitting((row.text for row in dated), chars_max)
+        omitted = len(dated) - len(shown)
+        footer = [f"({omitted} older notes are in memory.md)"] if omitted and shown else []
+        return "\n".join([*shown, *footer])
 
 
 def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
@@ -297,9 +297,9 @@ def _note(text: str) -> str:
     return screening.shortened(line.replace("<!--", "‹!--").replace("-->", "--›"), _NOTE_CHARS_MAX)
 
 
-def _same(note: str, known: Sequence[str]) -> str:
+def _same(note: str, rows: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
-    texts = {row: found[2] for row in known if (found := re.match(_NOTE, row.rstrip("\r\n")))}
+    texts = {row: found[2] for row in rows if (found := re.match(_NOTE, row.rstrip("\r\n")))}
     exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
@@ -348,11 +348,11 @@ class UserModel:
 
     def shown(self, chars_max: int) -> str:
         """Return the newest observations of each person for a session's start, screened."""
-        found: list[str] = []
+        lines: list[str] = []
         for section in self._page.sections:
             rows = [row.text for row in self._page.inside(section) if re.fullmatch(_NOTE, row.text)]
-            found += [f"- {section.title}: {row[2:]}" for row in reversed(rows[-_OBSERVATIONS_MAX:])]
-        return "\n".join(_fitting(found, chars_max))
+            lines += [f"- {section.title}: {row[2:]}" for row in reversed(rows[-_OBSERVATIONS_MAX:])]
+        return "\n".join(_fitting(lines, chars_max))
 
 
 class Checks:
@@ -370,8 +370,8 @@ class Checks:
     def due(self, now: str, since: str) -> list[str]:
         """Return the checks that came due between two times, as sentences."""
         rows = (re.fullmatch(_CHECK, each.strip()) for each in self._page.decode("utf-8", "replace").splitlines())
-        found = [(row[1], row[2]) for row in rows if row]
-        return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in found if since <= at <= now]
+        checks = [(row[1], row[2]) for row in rows if row]
+        return [f"due since {at[:10]}: {screening.readable(what)}" for at, what in checks if since <= at <= now]
 
 
 def _ended(page: bytes) -> bytes:

@@ -56,8 +56,8 @@ class Whose(NamedTuple):
     @classmethod
     def named_on(cls, row: Row) -> "Whose | None":
         """Return the session that a comment on a line names; None for none."""
-        found = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
-        return cls(found["agent"], found["session"] or "", (found["at"] or "").strip()) if found else None
+        match = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
+        return cls(match["agent"], match["session"] or "", (match["at"] or "").strip()) if match else None
 
     @property
     def key(self) -> str:
@@ -104,10 +104,10 @@ class Statement(NamedTuple):
         return "[REDACTED:" in self.text or bool(screening.screen(self.text).secrets)
 
     @classmethod
-    def observed(cls, found: Iterable[Row]) -> "list[Statement]":
+    def observed(cls, page_rows: Iterable[Row]) -> "list[Statement]":
         """Return the observations among the lines of a page, each with its session."""
         read: list[tuple[int, Statement]] = []
-        for row in found:
+        for row in page_rows:
             if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
@@ -202,8 +202,8 @@ def _again() -> re.Pattern[str]:
 
 def is_directive(text: str) -> bool:
     """Return whether a text tells an agent to do something; such a text is never promoted by itself."""
-    lower, found = _lower(text), _words("directives")
-    return says(text, "directives") or any(mark in lower for mark in (*found["marks"], *found["unspaced"]))
+    lower, words = _lower(text), _words("directives")
+    return says(text, "directives") or any(mark in lower for mark in (*words["marks"], *words["unspaced"]))
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
@@ -232,8 +232,8 @@ def _words(table: str) -> Mapping[str, list[str]]:
 @cache
 def _tables() -> dict[str, dict[str, list[str]]]:
     with Path(__file__).with_name("data").joinpath("observed.toml").open("rb") as file:
-        found: dict[str, Any] = tomllib.load(file)
-    return found
+        tables: dict[str, Any] = tomllib.load(file)
+    return tables
 
 
 @cache

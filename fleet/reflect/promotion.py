@@ -39,21 +39,21 @@ class Lessons:
 
     def get(self, pattern_id: str) -> Pattern | None:
         """Return a folded record."""
-        return next((found for each in self._sources if (found := each.get(pattern_id)) is not None), None)
+        return next((record for each in self._sources if (record := each.get(pattern_id)) is not None), None)
 
     def lesson(self, pattern_id: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of: a merged set as one."""
-        return next((found for each in self._sources if (found := each.lesson(pattern_id)) is not None), None)
+        return next((lesson for each in self._sources if (lesson := each.lesson(pattern_id)) is not None), None)
 
     def group(self, pattern_id: str) -> list[str]:
         """Return the ids of the merged set that a record belongs to, itself included."""
-        return next((found for each in self._sources if (found := each.group(pattern_id))), [])
+        return next((members for each in self._sources if (members := each.group(pattern_id))), [])
 
     def records(self, pattern_id: str) -> list[Pattern]:
         """Return the records of a merged lesson; none for one that is not merged."""
         members = self.group(pattern_id)
-        found = (self.get(member) for member in members if len(members) > 1)
-        return [each for each in found if each is not None]
+        records = (self.get(member) for member in members if len(members) > 1)
+        return [each for each in records if each is not None]
 
     def kin(self, lessons: Iterable[Pattern]) -> list[str]:
         """Return the ids of lessons and of the records that they are made of."""
@@ -61,19 +61,19 @@ class Lessons:
 
     def retired(self, ids: Iterable[str]) -> list[Pattern]:
         """Return the lessons that the clan retired; one that nobody ever logged is none of them."""
-        found = (self.lesson(each) for each in ids)
-        return [each for each in found if each and (each.state == RETIRED or (each.adds and not each.is_present))]
+        lessons = (self.lesson(each) for each in ids)
+        return [each for each in lessons if each and (each.state == RETIRED or (each.adds and not each.is_present))]
 
     def without_retired(self, memory: Memory) -> Memory:
         """Return a memory without the lessons that are retired."""
-        gone = [each for each in memory.lessons() if self.retired([each])]
-        return memory.released(gone) if gone else memory
+        retired = [each for each in memory.lessons() if self.retired([each])]
+        return memory.released(retired) if retired else memory
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the lessons of a lesson's cluster, itself among them; none of one that was said in one way."""
         group = self.clusters.of(pattern_id)
-        found = (self.lesson(each) for each in group if len(group) > 1)
-        return [each for each in found if each is not None]
+        lessons = (self.lesson(each) for each in group if len(group) > 1)
+        return [each for each in lessons if each is not None]
 
 
 class Waiting(NamedTuple):
@@ -142,15 +142,15 @@ class AgentMemory:
 
     def take_out_retired(self, lessons: Lessons) -> dict[str, str]:
         """Take the retired lessons out of the memory; return their texts by id. The caller holds the write lock."""
-        gone: dict[str, str] = {}
+        retired: dict[str, str] = {}
 
         def without(memory: Memory) -> Memory:
-            nonlocal gone
-            gone = {each: readable(one.text) for each in memory.lessons() for one in lessons.retired([each])}
-            return memory.released(list(gone)) if gone else memory
+            nonlocal retired
+            retired = {each: readable(one.text) for each in memory.lessons() for one in lessons.retired([each])}
+            return memory.released(list(retired)) if retired else memory
 
         self.rewrite(without)
-        return gone
+        return retired
 
     def rewrite(self, change: Callable[[Memory], Memory]) -> None:
         """Replace the memory by what ``change`` returns for it; where an editor saves meanwhile, it is read again.
@@ -172,10 +172,10 @@ class AgentMemory:
         self, held_up: Sequence[Waiting], judged_ids: Iterable[str], known: Collection[str], *, is_all: bool = False
     ) -> tuple[Waiting, ...]:
         """Note the lessons that wait now, with those not judged that waited before and did not enter; return them."""
-        noted, judged = self.waiting(), {*known, *judged_ids}
-        kept = [] if is_all else [each for each in noted if each.id not in judged]
-        now = (*kept, *(each for each in held_up if each.id not in known))
-        if now != noted:
+        before, judged = self.waiting(), {*known, *judged_ids}
+        unjudged = [] if is_all else [each for each in before if each.id not in judged]
+        now = (*unjudged, *(each for each in held_up if each.id not in known))
+        if now != before:
             self._files.replace(self._noted, json.dumps(now, ensure_ascii=False).encode())
         return now
 
@@ -254,10 +254,12 @@ class Promotions:
         if self._settings.mode == "off":
             return plan
         weighed = Evidence(agent, self._settings, witness)
-        for found in weighed.due(by_id.values(), known):
-            wordings = lessons.wordings(found.id)
+        for candidate in weighed.due(by_id.values(), known):
+            wordings = lessons.wordings(candidate.id)
             due = (
-                found._replace(evidence=f"{found.evidence} in {len(wordings)} wordings") if len(wordings) > 1 else found
+                candidate._replace(evidence=f"{candidate.evidence} in {len(wordings)} wordings")
+                if len(wordings) > 1
+                else candidate
             )
             kin = lessons.kin([by_id[due.id], *wordings])
             if known.intersection(kin) or lessons.clusters.opposite(kin):
@@ -266,15 +268,15 @@ class Promotions:
             doubt = weighed.doubt(words, lessons.records(due.id))
             if not doubt and len(wordings) > 1:
                 doubt = weighed.doubt_of_wording(words)
-            more, why = plan.memory, self._obstacle(memory, doubt, due)
+            larger, why = plan.memory, self._obstacle(memory, doubt, due)
             if not why:
                 right = next(filter(None, (rights().get(part) for part in kin)), "")
-                more = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
-                why = self._no_room(more, due.id)
+                larger = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
+                why = self._no_room(larger, due.id)
             if why:
                 plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
             else:
-                plan = plan._replace(memory=more)
+                plan = plan._replace(memory=larger)
                 plan.promoted.append(due)
         return plan
 
@@ -297,13 +299,13 @@ class Promotions:
             return f"others say so; {yes}"
         return ""
 
-    def _no_room(self, more: Memory, pattern_id: str) -> str:
+    def _no_room(self, memory: Memory, pattern_id: str) -> str:
         """Return that a memory would be too large, and what to do; "" where it would not."""
-        if more.size() <= self._settings.hot_chars:
+        if memory.size() <= self._settings.hot_chars:
             return ""
         return (
-            f"{FILE_NAME} would have {more.size():,} of at most {self._settings.hot_chars:,} characters; shorten your "
-            f"notes, or `fleet promote {pattern_id} --instead-of ID`"
+            f"{FILE_NAME} would have {memory.size():,} of at most {self._settings.hot_chars:,} characters; shorten "
+            f"your notes, or `fleet promote {pattern_id} --instead-of ID`"
         )
 
     def enter(self, pattern: Pattern, *, right: str = "", instead_of: Sequence[str] = ()) -> Due:
@@ -338,15 +340,15 @@ class Promotions:
         Raises:
             NoError: it is neither in the memory nor waiting for it; nothing was changed.
         """
-        asked = [one.id for one in self._memory.waiting() if one.id in ids]
+        waiting = [one.id for one in self._memory.waiting() if one.id in ids]
 
         def without(memory: Memory) -> Memory:
             inside = [each for each in _without_trouble(memory).lessons() if each in ids]
-            if not inside and not asked:
+            if not inside and not waiting:
                 raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
-            found = [pattern for each in ids if (pattern := self._lessons.get(each)) is not None] if inside else []
-            self._append([each.id for each in found if each.state == edits.PUBLISHED], edits.demote)
-            return memory.without([*inside, *asked], self._writer.agent)
+            records = [pattern for each in ids if (pattern := self._lessons.get(each)) is not None] if inside else []
+            self._append([each.id for each in records if each.state == edits.PUBLISHED], edits.demote)
+            return memory.without([*inside, *waiting], self._writer.agent)
 
         self._memory.rewrite(without)
         self._memory.note_waiting([], ids, ())

@@ -172,11 +172,11 @@ class Records:
 
     def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
         """Note that a pass was undone, or with ``again`` that it stands once more; return whether it is known."""
-        known = next((each for each in self.read() if each.run == run and each.line == RAN), None)
-        if known is None:
+        record = next((each for each in self.read() if each.run == run and each.line == RAN), None)
+        if record is None:
             return False
-        outcome = known.outcome or "success" if again else ""
-        self.append(Record(run=run, line="undone", kind=known.kind, outcome=outcome, why=why))
+        outcome = record.outcome or "success" if again else ""
+        self.append(Record(run=run, line="undone", kind=record.kind, outcome=outcome, why=why))
         return True
 
 

@@ -93,9 +93,9 @@ def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
     """Return the reflection in an answer; a banned word anywhere rejects all of it."""
     answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
-    for found, trouble in _readings(answer):
+    for objects, trouble in _readings(answer):
         valid = list[tuple[int, Reflection]]()
-        for size, fields in found:
+        for size, fields in objects:
             try:
                 valid.append((size, _validated(fields)))
             except ValueError as fault:
@@ -114,8 +114,8 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
     if not words:
         return ""
     text = "\n".join(texts_in(msgspec.to_builtins(reflection)))
-    found = re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", text, re.IGNORECASE)
-    return found[0] if found else ""
+    match = re.search(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)", text, re.IGNORECASE)
+    return match[0] if match else ""
 
 
 # --- recovery -------------------------------------------------------------------------------------------------------
@@ -131,21 +131,21 @@ def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
     begins = islice(re.finditer(r"\{", answer), _MENDED_MAX)
     broken = [(len(answer) - each.start(), _broken_off(answer[each.start() :])) for each in begins]
     trouble = "the answer breaks off; what was said until then was read"
-    yield [(size, found) for size, found in broken if found is not None], trouble
+    yield [(size, parsed) for size, parsed in broken if parsed is not None], trouble
 
 
 def _objects(answer: str) -> _Objects:
     """Return the outermost JSON objects of a text."""
-    decoder, found, at = json.JSONDecoder(strict=False), _Objects(), answer.find("{")
+    decoder, objects, at = json.JSONDecoder(strict=False), _Objects(), answer.find("{")
     for _ in range(_OBJECTS_MAX):
         if at < 0:
             break
         end = at + 1
         with suppress(ValueError, RecursionError):
             parsed, end = decoder.raw_decode(answer, at)
-            found.append((end - at, parsed))
+            objects.append((end - at, parsed))
         at = answer.find("{", end)
-    return found
+    return objects
 
 
 def _broken_off(text: str) -> dict[str, Any] | None:
@@ -154,17 +154,17 @@ def _broken_off(text: str) -> dict[str, Any] | None:
     A string without an end is left out: half a note may say something else.
     """
     stack, cuts = list[str](), deque[tuple[int, str]](maxlen=_CUTS_MAX)
-    for found in _TOKEN.finditer(text):
-        sign = found[0]
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
         if sign in "{[":
             stack.append("}" if sign == "{" else "]")
             if len(stack) > _DEPTH_MAX:
                 return None
-            cuts.append((found.end(), "".join(reversed(stack))))
+            cuts.append((token.end(), "".join(reversed(stack))))
         elif sign in "}]" and (not stack or stack.pop() != sign or not stack):
             return None
         elif sign == ",":
-            cuts.append((found.start(), "".join(reversed(stack))))
+            cuts.append((token.start(), "".join(reversed(stack))))
         elif sign == '"':  # of a string that has no end
             break
     else:
@@ -178,10 +178,13 @@ def _broken_off(text: str) -> dict[str, Any] | None:
 # --- validation -----------------------------------------------------------------------------------------------------
 
 
-def _validated(found: dict[str, Any]) -> Reflection:
+def _validated(fields: dict[str, Any]) -> Reflection:
     """Return an object as a normalised reflection; raise ValueError where it is none."""
-    more = {"next_check_at": _moment(found.get("next_check_at")), "lessons": list(_lessons(found.get("lessons")))}
-    reflection = msgspec.convert(_tidied(found) | more, Reflection)
+    normalised = {
+        "next_check_at": _moment(fields.get("next_check_at")),
+        "lessons": list(_lessons(fields.get("lessons"))),
+    }
+    reflection = msgspec.convert(_tidied(fields) | normalised, Reflection)
     if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
         slug = str(reflection.skill_slug)[:60]
         raise ValueError(f"skill_slug {slug!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
@@ -195,8 +198,8 @@ def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
     if isinstance(value, list) and depth:
         return [tidied for each in value[:_LIST_MAX] if (tidied := _tidied(each, depth - 1)) not in ("", None)]
     if isinstance(value, dict) and depth:
-        made = {_clean(key): _tidied(each, depth - 1) for key, each in value.items()}
-        return {key: tidied for key, tidied in made.items() if key and tidied not in ("", None, [])}
+        members = {_clean(key): _tidied(each, depth - 1) for key, each in value.items()}
+        return {key: tidied for key, tidied in members.items() if key and tidied not in ("", None, [])}
     return value
 
 
@@ -263,31 +266,31 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     ``mark``: a random tag around the digest.
     ``known``: lessons that it is not to repeat.
     """
-    asked = _prompt(digest, mark, known)
+    prompt_text = _prompt(digest, mark, known)
     if reflector == "endpoint":
-        return _from_endpoint(settings, asked)
+        return _from_endpoint(settings, prompt_text)
     if reflector == "command":
         words = list(settings.command)
         if not words:
             return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask")
-        return _priced(_run(words, f"{SYSTEM}\n\n{asked}", settings.wait_s, _plain), settings)
+        return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
     client, read = _CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     if not shutil.which(words[0]):
         return Answer(trouble=f"{words[0]} is not on the PATH")
-    prompt = asked if reflector == "claude" else f"{SYSTEM}\n\n{asked}"
+    prompt = prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}"
     return _run(words, prompt, settings.wait_s, read)
 
 
 # --- a process ------------------------------------------------------------------------------------------------------
 
 
-def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
+def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
     """Run a command with the prompt on its standard input; return its answer."""
     environment = {**os.environ, "FLEET_DISABLED": "1"}
     until, trouble = time.monotonic() + wait_s, ""
     with tempfile.TemporaryDirectory(prefix="fleet-reflect-") as folder, tempfile.TemporaryFile() as file:
-        file.write(asked.encode())
+        file.write(prompt.encode())
         file.seek(0)
         try:
             done = process.run(
@@ -317,18 +320,18 @@ def _run(words: Sequence[str], asked: str, wait_s: float, read: Callable[[str], 
 
 
 def _read_claude(out: str) -> Answer:
-    found = _json(out)
-    usage, models = _dict(found.get("usage")), _dict(found.get("modelUsage"))
-    text = found.get("result")
+    output = _json(out)
+    usage, models = _dict(output.get("usage")), _dict(output.get("modelUsage"))
+    text = output.get("result")
     answer = Answer(
         text=text if isinstance(text, str) else "",
-        usd=_number(found.get("total_cost_usd")),
+        usd=_number(output.get("total_cost_usd")),
         tokens_in=sum(_count(usage.get(name)) for name in _READ_TOKENS),
         tokens_out=_count(usage.get("output_tokens")),
         model=next(iter(models), ""),
     )
-    if found.get("is_error") is True or not answer.text:
-        message = answer.text or str(found.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
+    if output.get("is_error") is True or not answer.text:
+        message = answer.text or str(output.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
         return answer._replace(text="", trouble=f"claude gave no answer: {message[:300]}")
     return answer
 
@@ -339,22 +342,22 @@ _READ_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input
 def _read_codex(out: str) -> Answer:
     text, usage = "", dict[str, Any]()
     for line in out.splitlines():
-        found = _json(line)
-        item = _dict(found.get("item"))
-        if found.get("type") == "item.completed" and item.get("type") == "agent_message":
+        event = _json(line)
+        item = _dict(event.get("item"))
+        if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text", ""))
-        usage = _dict(found.get("usage")) or usage
+        usage = _dict(event.get("usage")) or usage
     if not text:
         return Answer(trouble=f"codex gave no answer: {' '.join(out.split())[-300:] or 'nothing'}")
     return Answer(text, tokens_in=_count(usage.get("input_tokens")), tokens_out=_count(usage.get("output_tokens")))
 
 
 def _read_gemini(out: str) -> Answer:
-    found = _json(out)
-    text = found.get("response")
+    output = _json(out)
+    text = output.get("response")
     if not isinstance(text, str) or not text:
-        return Answer(out) if "{" in out and not found else Answer(trouble=f"gemini gave no answer: {out[:300]!r}")
-    models = _dict(_dict(found.get("stats")).get("models"))
+        return Answer(out) if "{" in out and not output else Answer(trouble=f"gemini gave no answer: {out[:300]!r}")
+    models = _dict(_dict(output.get("stats")).get("models"))
     used = [_dict(_dict(each).get("tokens")) for each in models.values()]
     read, written = (sum(_count(each.get(name)) for each in used) for name in ("prompt", "candidates"))
     return Answer(text, tokens_in=read, tokens_out=written, model=next(iter(models), ""))
@@ -381,13 +384,13 @@ def _plain(out: str) -> Answer:
     """Return the output of a command as an answer, with the cost_usd, model and tokens that it reports."""
     if not out.strip():
         return Answer(trouble="the command printed nothing")
-    found = _json(out)
+    output = _json(out)
     return Answer(
         out,
-        usd=_number(found.get("cost_usd", found.get("total_cost_usd"))),
-        tokens_in=_count(found.get("tokens_in")),
-        tokens_out=_count(found.get("tokens_out")),
-        model=str(found.get("model", ""))[:100],
+        usd=_number(output.get("cost_usd", output.get("total_cost_usd"))),
+        tokens_in=_count(output.get("tokens_in")),
+        tokens_out=_count(output.get("tokens_out")),
+        model=str(output.get("model", ""))[:100],
     )
 
 
@@ -402,11 +405,11 @@ def _priced(answer: Answer, settings: Reflect) -> Answer:
 # --- endpoints ------------------------------------------------------------------------------------------------------
 
 
-def _from_endpoint(settings: Reflect, asked: str) -> Answer:
+def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
     try:
         consent.Endpoint(settings.url).check()
         ask_it = _anthropic if settings.api == "anthropic" else _openai
-        return _priced(ask_it(settings, consent.variable(settings.key_env), asked), settings)
+        return _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
     except ImportError as why:
         name = why.name or "its package"
         return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`")
@@ -419,7 +422,7 @@ def _reached(settings: Reflect, key: str) -> dict[str, Any]:
     return {"base_url": settings.url, "api_key": key or "none", "timeout": settings.wait_s, "max_retries": 1}
 
 
-def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
+def _anthropic(settings: Reflect, key: str, prompt: str) -> Answer:
     import anthropic
 
     # A redirection would take the session to an address that nobody agreed to; so would a key that is not ours.
@@ -432,13 +435,13 @@ def _anthropic(settings: Reflect, key: str, asked: str) -> Answer:
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
         system=SYSTEM,
-        messages=[{"role": "user", "content": asked}],
+        messages=[{"role": "user", "content": prompt}],
     )
     text = "".join(block.text for block in response.content if block.type == "text")
     return _answer(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
 
 
-def _openai(settings: Reflect, key: str, asked: str) -> Answer:
+def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
     import openai
 
     client = openai.OpenAI(
@@ -449,7 +452,7 @@ def _openai(settings: Reflect, key: str, asked: str) -> Answer:
     response = client.chat.completions.create(
         model=settings.model,
         max_tokens=_TOKENS_OUT_MAX,
-        messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}],
+        messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}],
     )
     text = (response.choices[0].message.content if response.choices else "") or ""
     usage = response.usage
@@ -481,10 +484,10 @@ def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _dict(value: Any) -> dict[str, Any]:

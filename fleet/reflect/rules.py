@@ -122,12 +122,12 @@ class Proposal(NamedTuple):
 
 def reflect(session: Session) -> Reflection:
     """Return the reflection on a session by its form."""
-    found = propose([session])
-    lessons = [each.as_lesson() for each in found if each.worth >= LESSON_MIN][:LESSONS_MAX]
+    proposals = propose([session])
+    lessons = [each.as_lesson() for each in proposals if each.worth >= LESSON_MIN][:LESSONS_MAX]
     skill = _sequence(session) or _slow(session) or _wish(session)
     return Reflection(
-        outcome=_outcome(session, found),
-        what_didnt="; ".join(each.text for each in found if each.kind == "failure")[:500] or None,
+        outcome=_outcome(session, proposals),
+        what_didnt="; ".join(each.text for each in proposals if each.kind == "failure")[:500] or None,
         should_skill=skill is not None,
         skill_slug=skill[0] if skill else None,
         skill_description=skill[1] if skill else None,
@@ -142,16 +142,16 @@ def reflect(session: Session) -> Reflection:
 
 def propose(sessions: Iterable[Session]) -> list[Proposal]:
     """Return the proposals of sessions, best first; one that several sessions have is there once, with its number."""
-    found: dict[str, Proposal] = {}
+    by_text: dict[str, Proposal] = {}
     for session in sessions:
         for proposal in (*_objected(session), *_failed(session), *_was_missing(session)):
             key = normalise(proposal.text)
-            known = found.get(key)
+            known = by_text.get(key)
             if known is None:
-                found[key] = proposal
+                by_text[key] = proposal
             elif known.session != proposal.session:
-                found[key] = known._replace(times=known.times + proposal.times, worth=known.worth + 1)
-    return sorted(found.values(), key=lambda each: (-each.worth, each.at, each.id))
+                by_text[key] = known._replace(times=known.times + proposal.times, worth=known.worth + 1)
+    return sorted(by_text.values(), key=lambda each: (-each.worth, each.at, each.id))
 
 
 def _objected(session: Session) -> Iterator[Proposal]:
@@ -186,8 +186,8 @@ def _objected(session: Session) -> Iterator[Proposal]:
 def _standing(session: str, event: Event) -> Iterator[Proposal]:
     """Yield the sentences of a prompt that hold beyond its task: standing orders and rules."""
     sender, typed = Prompt(unpasted(event.text)).own_words()
-    for found in () if sender else _SENTENCE.finditer(typed):
-        sentence = found[0].strip()
+    for match in () if sender else _SENTENCE.finditer(typed):
+        sentence = match[0].strip()
         words = len(sentence.split())
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
             continue
@@ -232,15 +232,15 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
     ran = list(runs(session.events))
     known_names: set[str] = set()
     for number, (call, result) in enumerate(ran):
-        found = None if result.is_ok else _MISSING.search(result.text)
-        name = next(filter(None, found.groups()), "") if found else ""
+        match = None if result.is_ok else _MISSING.search(result.text)
+        name = next(filter(None, match.groups()), "") if match else ""
         if not name or len(name) < 4 or name in known_names:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).only_looks and name not in call.about
             if provides and name not in after.text:
                 known_names.add(name)
-                line = shell.Failure(found[0]).line if found else ""
+                line = shell.Failure(match[0]).line if match else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
                 wrong = f"{call.about}: {line}"
                 worth, at = _WORTH["missing"], result.at
@@ -299,8 +299,8 @@ def _wish(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for what somebody wished to have."""
     for event in session.events:
         typed = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
-        if found := _pattern("wishes").search(Prompt(typed).own_words()[1]):
-            wish = _line(found[0], 200)
+        if match := _pattern("wishes").search(Prompt(typed).own_words()[1]):
+            wish = _line(match[0], 200)
             body = f"In one session it was said: “{wish}”. Say here how that is done with what there is.\n"
             return _slug(" ".join(wish.split()[4:9])), wish, body
     return None
@@ -318,11 +318,13 @@ def _notes(session: Session) -> Iterator[str]:
             yield f"`{_line(shown, 120)}` was read {times} times in one session; note here what is looked for in it"
 
 
-def _outcome(session: Session, found: Sequence[Proposal]) -> Outcome:
+def _outcome(session: Session, proposals: Sequence[Proposal]) -> Outcome:
     built = [result for call, result in runs(session.events) if shell.Command(call.about).is_build()]
     if built and not built[-1].is_ok:
         return "failure"
-    return "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in found) else "success"
+    return (
+        "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in proposals) else "success"
+    )
 
 
 def _slug(words: str) -> str:

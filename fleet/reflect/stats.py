@@ -185,10 +185,10 @@ def measure(
             hours[pattern.id] = max(0.0, (published_ms - first_ms) / _HOUR_MS)
         ids = list(members(pattern.id))
         mine = [each for member in ids for each in by_pattern.get(member, ())]
-        seen = [exposures[member] for member in ids if member in exposures]
+        exposed = [exposures[member] for member in ids if member in exposures]
         why = failing(pattern)
-        if seen or why or pattern.count("shown") or pattern.count("relapsed"):
-            lessons.append(_Lesson(pattern, published_ms, *_rates(pattern, mine, seen, published_ms), why))
+        if exposed or why or pattern.count("shown") or pattern.count("relapsed"):
+            lessons.append(_Lesson(pattern, published_ms, *_rates(pattern, mine, exposed, published_ms), why))
     lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
     lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
     return Stats(_weeks(happened), lessons, hours, unfilled)
@@ -199,10 +199,10 @@ def _rounded(number: float | None) -> float | None:
 
 
 def _rates(
-    pattern: Pattern, mine: Sequence[_Happened], seen: Sequence[Exposure], published_ms: int | None
+    pattern: Pattern, mine: Sequence[_Happened], exposed: Sequence[Exposure], published_ms: int | None
 ) -> tuple[_Rate, _Rate | None]:
     """Return relapses over exposures here, before and after the promotion."""
-    shown = sum(each.shown for each in seen)
+    shown = sum(each.shown for each in exposed)
     relapses = [at_ms for _, at_ms, is_relapse in mine if is_relapse]
     if pattern.state != "published":
         return _Rate(len(relapses), shown), None
@@ -210,8 +210,8 @@ def _rates(
         return _Rate(0, 0), _Rate(len(relapses), shown)
     before = sum(at_ms <= published_ms for at_ms in relapses)
     after = len(relapses) - before
-    earlier = [each.before for each in seen if each.before is not None]
-    if len(earlier) < len(seen):
+    earlier = [each.before for each in exposed if each.before is not None]
+    if len(earlier) < len(exposed):
         return _Rate(before, None), _Rate(after, None)
     return _Rate(before, sum(earlier)), _Rate(after, shown - sum(earlier))
 
@@ -223,16 +223,16 @@ def _dated(ms: int | None) -> int | None:
 
 def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
     """Return every week from the first correction to the last, the empty ones too."""
-    made: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
     for _, at_ms, is_relapse in happened:
         monday = _monday(at_ms)
-        made[monday][0] += 1
-        made[monday][1] += is_relapse
-    if not made:
+        counts[monday][0] += 1
+        counts[monday][1] += is_relapse
+    if not counts:
         return []
-    last = max(made)
-    first = max(min(made), last - _WEEKS_MAX * 7 + 7)
-    return [(_week(day), *made[day]) if day in made else (_week(day), 0, 0) for day in range(first, last + 1, 7)]  # type: ignore[misc]
+    last = max(counts)
+    first = max(min(counts), last - _WEEKS_MAX * 7 + 7)
+    return [(_week(day), *counts[day]) if day in counts else (_week(day), 0, 0) for day in range(first, last + 1, 7)]  # type: ignore[misc]
 
 
 def _monday(ms: int) -> int:
@@ -280,9 +280,9 @@ def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]
     return rows
 
 
-def _listed(title: str, found: Sequence[tuple[_Lesson, str]], readable: Callable[[object], str]) -> list[str]:
-    rows = [f"{title} ({len(found):,})"] if found else []
-    for each, why in found[:_LESSONS_SHOWN]:
+def _listed(title: str, entries: Sequence[tuple[_Lesson, str]], readable: Callable[[object], str]) -> list[str]:
+    rows = [f"{title} ({len(entries):,})"] if entries else []
+    for each, why in entries[:_LESSONS_SHOWN]:
         rows += [f"  {each.pattern.id}  {readable(each.pattern.text)}", *([f"    {why}"] if why else [])]
     return rows
 
