@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import time
-import zlib
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -203,10 +202,7 @@ class _HostEvent:
         """Return that the agent's memory has changed since its last session started; "" where it has not."""
         call = self._call
         name = f"{homes.Homes(call.root).current()}/{call.agent}/memory.md"
-        try:
-            now = f"{zlib.crc32((_root(call) / name).read_bytes()):08x}"
-        except OSError:
-            now = "none"
+        now = self._ready.sums()[name].rpartition("-")[2] or "none"
         before = self._folder.read(_MEMORY_SEEN, call.agent, bytes_max=80).decode("ascii", "replace").split()
         if before[:1] != [now]:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)

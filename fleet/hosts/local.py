@@ -70,6 +70,19 @@ class _Heard:
         self.at_ms, self.path = at_ms, path
 
 
+def _beginning(path: str, bytes_max: int, flags: int = 0) -> bytes:
+    """Return the beginning of a file. A pipe in its place is empty: to open it would wait for its other end.
+
+    Raises:
+        OSError: it cannot be read, or is a folder.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    try:
+        return os.read(handle, bytes_max)
+    finally:
+        os.close(handle)
+
+
 class LocalFolder:
     """A workspace's .fleet, as hooks read and write it."""
 
@@ -83,15 +96,9 @@ class LocalFolder:
     def read(self, *names: str, bytes_max: int) -> bytes:
         """Return the beginning of a file, b"" when it is not there or cannot be read."""
         try:
-            handle = os.open(self.path_of(*names), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return _beginning(self.path_of(*names), bytes_max, os.O_NOFOLLOW)
         except OSError:
             return b""
-        try:
-            return os.read(handle, bytes_max)
-        except OSError:
-            return b""
-        finally:
-            os.close(handle)
 
     def append(self, *names: str, data: bytes, bytes_max: int) -> bool:
         """Append to a file in one write; return whether that was done. A file of ``bytes_max`` takes no more."""
@@ -99,7 +106,7 @@ class LocalFolder:
 
     def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
         try:
-            handle = self._opened(names, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how)
+            handle = self._opened(names, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how)
         except OSError:
             return False
         try:
@@ -327,8 +334,7 @@ def _reflog_of(cwd: str) -> str:
     while top:
         mark = os.path.join(top, ".git")
         try:
-            with open(mark, "rb") as file:
-                link = os.fsdecode(file.read(_LINK_BYTES_MAX)).strip()
+            link = os.fsdecode(_beginning(mark, _LINK_BYTES_MAX)).strip()
         except IsADirectoryError:
             return os.path.join(mark, "logs", "HEAD")
         except OSError:
@@ -392,8 +398,7 @@ class Call:
         return True too often.
         """
         try:
-            with open(os.path.join(self.root, _CONFIG), "rb") as file:
-                lines = file.read(_CONFIG_BYTES_MAX).splitlines()
+            lines = _beginning(os.path.join(self.root, _CONFIG), _CONFIG_BYTES_MAX).splitlines()
         except OSError:
             return False
         inside, name = False, section.encode()

@@ -12,6 +12,8 @@ CLAUDE_CODE, CODEX, COPILOT, GEMINI, CURSOR, UNKNOWN = "claude-code", "codex", "
 PAYLOAD_BYTES_MAX = 8 * 1024 * 1024
 FIELD_CHARS_MAX = 64 * 1024
 ID_CHARS_MAX = 200
+_PATH_CHARS_MAX = 4096
+"""No system takes a longer path; and a folder is looked for above each part of one."""
 
 EVENTS = {
     word: event
@@ -90,7 +92,7 @@ class Payload:
         self.event = EVENTS.get(self.name.lower(), "")
         self.session = text_in(found, "session_id", "sessionId")[:ID_CHARS_MAX]
         self.subagent = text_in(found, "agent_id")[:ID_CHARS_MAX]
-        self.cwd = text_in(found, "cwd")
+        self.cwd = text_in(found, "cwd")[:_PATH_CHARS_MAX]
         self.source = text_in(found, "source")
         self.prompt = _ends(text_in(found, "prompt"))
         tool = text_in(found, "tool_name", "toolName")
@@ -105,7 +107,7 @@ class Payload:
         self.is_stopping = found.get("stop_hook_active") is True
         self.exit_code, self.error = _failure(found)
         self.printed = _tail("\n".join(filter(None, (text_in(answer, "stdout"), text_in(answer, "stderr")))))
-        self.transcript = text_in(found, "transcript_path", "transcriptPath")
+        self.transcript = text_in(found, "transcript_path", "transcriptPath")[:_PATH_CHARS_MAX]
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
 

@@ -12,6 +12,7 @@ Little of the standard library, and nothing else: a hook imports this.
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
+import stat
 import time
 import zlib
 from collections.abc import Sequence
@@ -114,7 +115,9 @@ class Ready:
         try:
             if not os.path.isdir(os.path.dirname(path)):
                 os.mkdir(os.path.dirname(path))  # and none above: a workspace that was taken away is not made again
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+            handle = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+            )
             with open(handle, "wb") as file:
                 file.write(f"{generation}\n".encode())
         except OSError:
@@ -189,9 +192,10 @@ class Ready:
 
     def _read(self, path: str, bytes_max: int, flags: int = 0) -> bytes:
         try:
-            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_CLOEXEC | flags)
+            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
             with open(handle, "rb") as file:
-                return file.read(bytes_max)
+                # A pipe never ends, nor does a device that a link leads to.
+                return file.read(bytes_max) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
         except OSError:
             return b""
 

@@ -1068,6 +1068,32 @@ def test_a_link_where_the_local_folder_belongs_is_not_followed(bare):
     assert sorted(path.name for path in target.iterdir()) == ["replica.toml"]
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize("event", CLAUDE)
+def test_a_pipe_in_the_place_of_a_file_keeps_no_host_waiting(place, tmp_path, event, is_link):
+    os.mkfifo(tmp_path / "pipe")
+    local, home = place.folder / ".fleet", place.folder / "agents" / "tank"
+    names = [
+        local / "generation",
+        local / "fired" / event,
+        local / "told" / SESSION,
+        local / "ready" / "start-tank.txt",
+    ]
+    for path in [*names, local / "seen" / "tank", local / "heard" / SESSION, home / "memory.md", home / "notes.jsonl"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(tmp_path / "pipe") if is_link else os.mkfifo(path)
+    more = {"prompt": CORRECTION, "source": "startup", "transcript_path": str(tmp_path / "pipe")}
+    place.hook(event, failed("make | tee log", **more))
+    assert not [line["what"] for line in place.log() if "gave up" in line["what"]]
+
+
+def test_a_log_that_is_a_pipe_keeps_no_host_waiting(place):
+    os.mkfifo(place.folder / ".fleet" / "log")
+    began = time.monotonic()
+    place.hook("MoonPhase")
+    assert time.monotonic() - began < 5
+
+
 READ_ONLY = """
 import os, sys
 real = os.open

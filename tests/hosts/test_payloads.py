@@ -128,3 +128,8 @@ def test_a_line_for_the_person_goes_beside_the_context_and_only_to_hosts_that_sh
     assert output("Stop", both)["hookSpecificOutput"]["additionalContext"] == "meant"
     assert output("Stop", both, sessionId="s") == {"additionalContext": "meant"}  # Copilot
     assert output("Stop", payloads.Reply()) == {}
+
+
+def test_a_path_that_no_system_takes_is_cut_since_each_part_of_it_is_looked_at():
+    made = Payload.parse("Stop", json.dumps({"cwd": "/x" * 100_000, "transcript_path": "/x" * 100_000}).encode(), {})
+    assert len(made.cwd) == len(made.transcript) == 4096
