@@ -27,6 +27,11 @@ from fleet.store.process import Done
 from fleet.text.screening import counted, for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
+# --update-shallow: else a remote that is a shallow clone itself is refused.
+_FETCH = (
+    *("fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"),
+    *("--no-write-fetch-head", "--update-shallow", "--", _NAME),
+)
 _NAMED_MAX = 5
 
 _SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
@@ -86,11 +91,7 @@ class GitRemote:
         self._copy = Bare(git_dir, timeout_s, self._url.secrets, listings)
 
     def fetch(self, since: Mark) -> Mark:
-        """Bring the branch into the local copy; return its head, "" where it is gone.
-
-        Raises:
-            RemoteUnavailable: nothing was read.
-        """
+        """Bring the branch into the local copy; return its head, "" where it is gone."""
         with self._locked():
             try:
                 return self._fetch(since)
@@ -102,11 +103,6 @@ class GitRemote:
         """Commit files on top of ``on`` and push that, if the branch is still exactly there.
 
         Paths that are not the clan's stay in the tree as they are.
-
-        Raises:
-            RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
-            RemoteRefused: it was not taken.
-            ValueError: a path is not one of the clan's.
         """
         check_outgoing(files)
         if not files:
@@ -181,9 +177,7 @@ class GitRemote:
 
     def _fetch_head(self) -> Mark:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""
-        options = ["--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"]
-        # --update-shallow: else a remote that is a shallow clone itself is refused.
-        done = self._run_remote("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
+        done = self._run_remote(*_FETCH)
         if done.code == 0:
             return self._copy.ref(SEEN)
         if f"fatal: couldn't find remote ref refs/heads/{self._branch}\n" in done.err:
@@ -192,19 +186,15 @@ class GitRemote:
             return self._fetch_head()
         why = self._copy.reason(done)
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
-        if re.search(_MALFORMED, done.err) and self._fetch_unchecked(*options):
+        if re.search(_MALFORMED, done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
             return self._take_malformed(self._copy.ref(SEEN))
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
         raise self._unavailable(why)
 
-    def _fetch_unchecked(self, *options: str) -> bool:
-        words = ("fetch", *options, "--no-write-fetch-head", "--update-shallow", "--", _NAME)
-        return self._run_remote(*words, is_checked=False).code == 0
-
     def _take_malformed(self, head: Mark) -> Mark:
         """Note a head that git refused, and warn of it; the next push puts a well-formed tree on top."""
-        self._copy.note_malformed(head)
+        self._copy.hold({head: "git refuses it"})  # it is no damage of our copy
         named = _listed([repr(path) for path in self._copy.unfit(head)])
         who = for_terminal(self._copy.committer(head))[:200]
         self.warnings.append(
@@ -463,8 +453,7 @@ class Repository:
 
     def identity(self) -> str:
         """Return ``Name <address>`` from git's configuration, "" where it is not set."""
-        name, email = (git.output(self._folder, "config", "--get", key) for key in ("user.name", "user.email"))
-        found = f"{name} <{email}>"
+        found = f"{self._setting('user.name')} <{self._setting('user.email')}>"
         return found if Author(identity=found).is_named else ""
 
     def signing(self) -> tuple[str, ...] | None:
@@ -472,7 +461,10 @@ class Repository:
 
         The program that signs is never one of them: the folder's configuration may come from anywhere.
         """
-        if git.output(self._folder, "config", "--type=bool", "--get", "commit.gpgsign") != "true":
+        if self._setting("commit.gpgsign", "--type=bool") != "true":
             return None
-        values = ((key, git.output(self._folder, "config", "--get", key)) for key in ("gpg.format", "user.signingkey"))
+        values = ((key, self._setting(key)) for key in ("gpg.format", "user.signingkey"))
         return tuple(f"{key}={value}" for key, value in values if value)
+
+    def _setting(self, key: str, *options: str) -> str:
+        return git.output(self._folder, "config", *options, "--get", key)

@@ -129,12 +129,7 @@ def _run(
     stdin: IO[bytes] | None = None,
     is_tied: bool = False,
 ) -> Done:
-    """Run one git, as ``process.run`` does.
-
-    Raises:
-        GitFailed: the time was up, or there was more output than ``OUT_BYTES_MAX``.
-        FileNotFoundError: there is no such program.
-    """
+    """Run one git, as ``process.run`` does, with at most ``OUT_BYTES_MAX`` of output."""
     try:
         return process.run(
             command, folder=folder, env=env, until=until, out_max=OUT_BYTES_MAX, stdin=stdin, is_tied=is_tied
@@ -162,12 +157,7 @@ _NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redir
 
 
 def _shown_reason(err: str, hidden: Sequence[str] = ()) -> str:
-    """Return an error message of git without credentials and terminal escapes, its last lines joined to one.
-
-    Args:
-        err: git's stderr; the far side wrote the lines after ``remote:``.
-        hidden: strings that must not be shown, such as the password of the address.
-    """
+    """Return git's stderr without the ``hidden`` strings, credentials and terminal escapes, its last lines as one."""
     for secret in sorted(hidden, key=len, reverse=True):
         err = err.replace(secret, "***")
     err = redact(_USERINFO.sub("***@", err))
@@ -188,7 +178,7 @@ _MACHINE = "Fleet-Machine"
 """Trailer with the machine's pseudonym, in commits that bear a person's identity."""
 
 _WORD = re.compile(r"[0-9a-f]{12}")
-_IDENTITY = re.compile(r"([^<>\x00-\x1f\x7f]{1,200}?) *<([^<>\x00-\x20\x7f]{1,200})>")
+_IDENTITY = re.compile(r" *([^<>\x00-\x20\x7f][^<>\x00-\x1f\x7f]{0,199}?) *<([^<>\x00-\x20\x7f]{1,200})>")
 
 
 class Author(NamedTuple):
@@ -207,24 +197,12 @@ class Author(NamedTuple):
     @property
     def is_named(self) -> bool:
         """Whether the identity is ``Name <address>``, as git takes it."""
-        return _IDENTITY.fullmatch(self.identity) is not None and bool(self.identity.partition("<")[0].strip())
+        return _IDENTITY.fullmatch(self.identity) is not None
 
-    @property
-    def name(self) -> str:
-        """The author's name."""
+    def named(self) -> tuple[str, str]:
+        """Return name and address."""
         found = _IDENTITY.fullmatch(self.identity)
-        return found[1].strip() if found else _NAMELESS
-
-    @property
-    def email(self) -> str:
-        """The author's address."""
-        found = _IDENTITY.fullmatch(self.identity)
-        return found[2] if found else f"{self.machine}@localhost"
-
-    @property
-    def trailer(self) -> str:
-        """Trailer of a commit message with the machine's pseudonym, where the address does not hold it."""
-        return f"\n\n{_MACHINE}: {self.machine}\n" if _IDENTITY.fullmatch(self.identity) else ""
+        return (found[1], found[2]) if found else (_NAMELESS, f"{self.machine}@localhost")
 
 
 _CONNECT_S_MAX = 15.0
@@ -487,10 +465,6 @@ class Bare:
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
-    def note_malformed(self, commit: str) -> None:
-        """Note a commit whose objects git refuses, so that it is not taken for damage of our copy."""
-        self.hold({commit: "git refuses it"})
-
     def is_malformed(self, commit: str) -> bool:
         """Return whether git would refuse a commit's tree."""
         return commit in self.held() or bool(self.unfit(commit))
@@ -625,30 +599,34 @@ class Bare:
         """
         author = author or Author()
         subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())
-        text = f"{subject}{author.trailer}".encode("utf-8", "replace")
+        trailer = f"\n\n{_MACHINE}: {author.machine}\n" if author.is_named else ""
+        text = f"{subject}{trailer}".encode("utf-8", "replace")
         written = [path for path in sorted(files) if files[path]]
         before = self.listing(on) if kept is None else kept
-        with self.scratch() as script:
-            script.writelines(_import_script(_commit_command(author, int(at_s), text, on, kept), files, written))
-            # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
-            done = self.git("fast-import", "--quiet", "--force", stdin=script)
-        made, *oids = done.out.decode("ascii", "replace").split() or [""]
-        if done.code or not _ID.fullmatch(made):
-            for report in self.folder.glob("fast_import_crash_*"):
-                report.unlink(missing_ok=True)
-            raise self.failure(done)
+        command = _commit_command(author, int(at_s), text, on, kept)
+        made, *oids = self._fast_import(_import_script(command, files, written))
         if author.signing is not None:
             made = self._signed(made, on, author, text)
         self._note_listing(made, _laid_over(before, files, dict(zip(written, oids, strict=True))))
         return made
 
-    def _signed(self, commit: str, on: str, author: Author, text: bytes) -> str:
-        """Return the same commit with a signature, which fast-import cannot make; ``NEXT`` points to it.
+    def _fast_import(self, script: Iterable[bytes]) -> list[str]:
+        """Run a script of fast-import; return the ids that it prints."""
+        with self.scratch() as stdin:
+            stdin.writelines(script)
+            # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
+            done = self.git("fast-import", "--quiet", "--force", stdin=stdin)
+        ids = done.out.decode("ascii", "replace").split()
+        if done.code == 0 and ids and all(map(_ID.fullmatch, ids)):
+            return ids
+        for report in self.folder.glob("fast_import_crash_*"):
+            report.unlink(missing_ok=True)
+        raise self.failure(done)
 
-        Raises:
-            GitFailed: it cannot be signed.
-        """
-        settings = (f"user.name={author.name}", f"user.email={author.email}", *(author.signing or ()))
+    def _signed(self, commit: str, on: str, author: Author, text: bytes) -> str:
+        """Return the same commit with a signature, which fast-import cannot make; ``NEXT`` points to it."""
+        name, email = author.named()
+        settings = (f"user.name={name}", f"user.email={email}", *(author.signing or ()))
         options = [part for each in settings for part in ("-c", each)]
         parent = ["-p", on] if on else []
         with self.scratch() as message:
@@ -676,11 +654,7 @@ class Bare:
         return self._run(GIT, arguments, stdin)
 
     def _output(self, *arguments: str) -> bytes:
-        """Return the output of a command that stays on this machine.
-
-        Raises:
-            GitFailed: the command failed; ``GitDamaged`` where no full or broken disk is to blame.
-        """
+        """Return the output of a command that stays on this machine; a failure of it is an exception."""
         done = self.git(*arguments)
         if done.code:
             raise self.failure(done)
@@ -793,7 +767,7 @@ def _import_script(commit: bytes, files: Mapping[str, bytes], written: Sequence[
 
 def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mapping[str, Entry] | None) -> bytes:
     """Return the command that begins a commit, with the entries of its parent, or those that are kept instead."""
-    who = f"{author.name} <{author.email}> {max(1, at_s)} +0000"
+    who = "{} <{}> {} +0000".format(*author.named(), max(1, at_s))
     head = f"commit {NEXT}\nmark :{_COMMIT_MARK}\nauthor {who}\ncommitter {who}\n".encode()
     rows = [head, b"data %d\n%b\n" % (len(text), text)]
     if on:

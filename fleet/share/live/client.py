@@ -307,11 +307,7 @@ class Live:
 
 
 def _connected(where: Where, digit: str, replica: str, key: str = "") -> connect:
-    """Return the connection to one of the clan's rooms, for a replica that writes, or "" for an observer.
-
-    Raises:
-        ConnectionRefusedError: the server is on this machine, and none of this user's.
-    """
+    """Return the connection to one of the clan's rooms, for a replica that writes, or "" for an observer."""
     return connect(
         where.of(digit, replica),
         additional_headers=where.headers | ({wire.KEY_HEADER: key} if key else {}),
