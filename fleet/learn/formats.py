@@ -1,4 +1,4 @@
-"""Reader of what others wrote down: one JSON object a line, one JSON document, or a page of Markdown in any form.
+"""Reader of foreign records: one JSON object a line, one JSON document, or a page of Markdown in any form.
 
 A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Left``;
 neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
@@ -25,18 +25,18 @@ class Lesson(msgspec.Struct, frozen=True):
     Attributes:
         text: the pattern, else the description, else the title.
         correct: the solution, else the rationale, else the correction; may be empty.
-        title: title or name as the record has it, also where it is the text.
+        title: the record's title or name, also where it is the text.
         category: category, else domain.
         tags: at most ``limits.TAGS_MAX``.
-        agent: who wrote it, as the record says.
-        at_ms: when, in milliseconds since 1970; None if unknown.
+        agent: its author in the record.
+        at_ms: its time in milliseconds since 1970; None if unknown.
         seen: occurrences, 1 to ``SEEN_MAX``.
-        source: where it comes from, as the record says.
-        extra: what else it says, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an
-            entry of ``corrections.md`` that a fleet has already counted.
-        identity: canonical text of title, body and time, to be hashed; ids, file, key order and white space play no
-            part in it, so that a record met twice is one.
-        line: of the file, from 1, on which it begins.
+        source: its source in the record.
+        extra: other fields, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an entry
+            of ``corrections.md`` that a fleet has already counted.
+        identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
+            white space are one record.
+        line: number of its first line in the file, from 1.
     """
 
     text: str
@@ -64,8 +64,8 @@ class Finding(msgspec.Struct, frozen=True):
         tags: at most ``limits.TAGS_MAX``.
         confidence: low, medium, high, or empty.
         minutes: what it cost to find out; None if unknown.
-        agent: who found it, as the record says.
-        at_ms: when, in milliseconds since 1970; None if unknown.
+        agent: its author in the record.
+        at_ms: its time in milliseconds since 1970; None if unknown.
         identity: as for a lesson.
         line: as for a lesson.
     """
@@ -84,7 +84,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Bad(NamedTuple):
-    """A record that cannot be used: on which line, why, and its bytes, up to ``limits.LINE_BYTES_MAX``."""
+    """A record that cannot be used: its line, the reason, and its bytes, up to ``limits.LINE_BYTES_MAX``."""
 
     line: int
     reason: str
@@ -105,11 +105,11 @@ _TO_BE_INFERRED = "its pattern is still to be inferred"
 _UNDONE = "it was undone"
 _SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
 _TIMES = ("ts", "timestamp", "created", "created_at", "createdAt", "date", "at", "logged", "learned_at", "updated_at")
-_SAYS = (
+_TEXTS = (
     *("lesson", "rule", "insight", "learning", "takeaway", "principle", "learned", "summary", "memory", "fact", "text"),
     *("note", "content", "message", "observation", "correctapproach", "value"),
 )
-"""Names of the field that holds a lesson, where it is none of those that fleets use, best first; folded."""
+"""Names of a lesson's field other than those of fleets, best first; folded."""
 _RIGHTS = (
     *("correctapproach", "fix", "suggestedaction", "action", "recommendation", "resolution", "workaround"),
     *("prevention", "howtoapply", "detail", "details", "explanation", "why", "rationale", "reason"),
@@ -137,16 +137,14 @@ _PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", 
 _OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
 _LINES = (".jsonl", ".ndjson")
 _RECORD = re.compile(r"[^ \t\r\n,]")
-# Numbers stay text: this only cuts, and an integer of 5,000 digits must not stop it.
+# Numbers stay text: the decoder only finds ends, and an integer of 5,000 digits must not stop it.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def read_records(name: str, data: bytes) -> Iterator[Item]:
-    """Yield what a file holds, in its order. Never raises, whatever the bytes.
+    """Yield the records of a file in its order. Never raises, whatever the bytes.
 
-    Args:
-        name: of the file, with or without its folder. Only a hint.
-        data: all of it: one JSON object a line, one JSON document, or a page of Markdown.
+    ``name``: the file's name, with or without its folder; only a hint.
     """
     base = re.split(r"[\\/]", name)[-1].casefold()
     data = data.removeprefix(_BOM)
@@ -159,7 +157,7 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
 
 
 def _is_page(base: str, data: bytes) -> bool:
-    """Tell a page of Markdown from JSON, by its name and its first line that says something."""
+    """Return whether a file is a page of Markdown, by its name and its first line that is not empty."""
     first = data.lstrip().partition(b"\n")[0]
     if first[:1] in (b"{", b"["):
         return base.endswith(_PAGES) and not _is_json(first) and not _is_json(data)
@@ -191,7 +189,7 @@ def _raws(base: str, data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_json(raw: bytes) -> bool:
-    """Tell whether the whole text is one JSON value, and not a value a line."""
+    """Return whether the whole text is one JSON value, and not a value a line."""
     try:
         _decoder.decode(raw.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -200,15 +198,15 @@ def _is_json(raw: bytes) -> bool:
 
 
 def _is_list_of_records(value: object) -> bool:
-    """Tell a list of records; a list without an object in it is a field like any other."""
+    """Return whether a value is a list of records; a list without an object in it is a field like any other."""
     return isinstance(value, list) and (not value or isinstance(value[0], dict))
 
 
 def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
     """Yield line and bytes of each record of an array of them, or of an object with lists of them.
 
-    One bad record costs no other, and of a document that is torn what stands before the tear comes, and the rest as one
-    last piece. A missing or double comma, as a merge leaves it, is forgiven.
+    One bad record costs no other, and of a torn document the rest behind the tear is one last piece. A missing or
+    double comma, as a merge leaves it, is ignored.
     """
     line, counted, at = 1, 0, _starts(text, 0)
     while at and (found := _RECORD.search(text, at)):
@@ -225,7 +223,7 @@ def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _starts(text: str, at: int) -> int:
-    """Return behind which bracket the next list of records begins; 0 for none."""
+    """Return the offset behind the bracket that opens the next list of records; 0 for none."""
     if at == 0 and text.lstrip().startswith("["):
         return text.index("[") + 1
     found = _LIST.search(text, at)
@@ -236,17 +234,17 @@ def _starts(text: str, at: int) -> int:
 
 
 def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) -> Iterator[Item]:
-    """Read records one by one; then leave out those that a later one of them takes the place of."""
+    """Yield the records, without those that a later one supersedes."""
     read: list[tuple[int, dict[str, Any], Item]] = []
     replaced: dict[str, int] = {}
     for at, (line, raw) in enumerate(raws):
-        found, item = _read_object(line, raw, is_discoveries=is_discoveries)
-        read.append((line, found, item))
+        record, item = _read_object(line, raw, is_discoveries=is_discoveries)
+        read.append((line, record, item))
         if isinstance(item, Lesson | Finding):
-            replaced.update((old, at) for old in _texts_of(found.get("supersedes")))
-    for at, (line, found, item) in enumerate(read):
-        own_ids = (*_texts_of(found.get("id")), *_texts_of(found.get("uuid")))
-        is_replaced = any(replaced.get(known_as, -1) > at for known_as in own_ids)
+            replaced.update((old, at) for old in _texts_of(record.get("supersedes")))
+    for at, (line, record, item) in enumerate(read):
+        own_ids = (*_texts_of(record.get("id")), *_texts_of(record.get("uuid")))
+        is_replaced = any(replaced.get(id_, -1) > at for id_ in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
         yield Left(line, "superseded by a later record") if is_replaced and is_taken else item
 
@@ -256,22 +254,22 @@ def _texts_of(value: object) -> list[str]:
 
 
 def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[str, Any], Item]:
-    found: dict[str, Any] = {}
+    record: dict[str, Any] = {}
     try:
-        found = strict_object(_unquoted(raw))
-        found = _unwrapped(found)
-        if reason := _reason_to_skip(found):
-            return found, Left(line, reason)
-        item = _finding(found) if _is_finding(found, is_discoveries=is_discoveries) else _lesson(found)
+        record = strict_object(_unquoted(raw))
+        record = _unwrapped(record)
+        if reason := _reason_to_skip(record):
+            return record, Left(line, reason)
+        item = _finding(record) if _is_finding(record, is_discoveries=is_discoveries) else _lesson(record)
         if isinstance(item, Left):
-            return found, item._replace(line=line)
-        return found, msgspec.structs.replace(item, line=line)
+            return record, item._replace(line=line)
+        return record, msgspec.structs.replace(item, line=line)
     except BadLineError as why:
-        return found, _bad(line, str(why), raw)
+        return record, _bad(line, str(why), raw)
 
 
 def _unquoted(raw: bytes) -> bytes:
-    """Return the object in a line that is a string of JSON; any other line as it is."""
+    """Return the object in a line that is a JSON string; any other line unchanged."""
     if raw[:1] != b'"' or b"{" not in raw[:8]:
         return raw
     try:
@@ -281,100 +279,99 @@ def _unquoted(raw: bytes) -> bytes:
     return inner.encode("utf-8", "surrogatepass") if isinstance(inner, str) else raw
 
 
-def _unwrapped(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the one that it wraps, an object or a string of one, in its place."""
+def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with a wrapped one, an object or a string of one, merged into it."""
     for key in _WRAPPERS:
-        inner = found.get(key)
+        inner = record.get(key)
         if isinstance(inner, str) and inner.lstrip()[:1] == "{":
             try:
                 inner = strict_object(inner.strip().encode("utf-8", "surrogatepass"))
             except BadLineError:
                 continue
         if isinstance(inner, dict) and inner:
-            return {**{name: value for name, value in found.items() if name != key}, **inner}
-    return found
+            return {**{name: value for name, value in record.items() if name != key}, **inner}
+    return record
 
 
-def _reason_to_skip(found: Mapping[str, Any]) -> str:
-    known_as, pattern = found.get("id"), found.get("pattern")
-    if isinstance(known_as, str) and _OWN_ID.fullmatch(known_as) and _is_own(found):
+def _reason_to_skip(record: Mapping[str, Any]) -> str:
+    id_, pattern = record.get("id"), record.get("pattern")
+    if isinstance(id_, str) and _OWN_ID.fullmatch(id_) and _is_own(record):
         return "this is fleet's own line: sync it, do not import it"
-    status = _word(found, "status").casefold()
-    if found.get("retracted") is True or status in _GONE:
+    status = _word(record, "status").casefold()
+    if record.get("retracted") is True or status in _GONE:
         return status if status in _GONE else "retracted"
-    if found.get("superseded_by"):
+    if record.get("superseded_by"):
         return "superseded"
-    is_issue = "issue_type" in found or ({"priority", "status"} <= found.keys() and "dependencies" in found)
-    if is_issue and not re.search("lesson|learn", json.dumps([found.get("issue_type"), found.get("labels")])):
+    is_issue = "issue_type" in record or ({"priority", "status"} <= record.keys() and "dependencies" in record)
+    if is_issue and not re.search("lesson|learn", json.dumps([record.get("issue_type"), record.get("labels")])):
         return "an issue of a tracker, and no lesson"
     return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
 
 
-def _is_own(found: Mapping[str, Any]) -> bool:
-    return not _OWN_KEYS.isdisjoint(found) or names.is_replica(_word(found, "by"))
+def _is_own(record: Mapping[str, Any]) -> bool:
+    return not _OWN_KEYS.isdisjoint(record) or names.is_replica(_word(record, "by"))
 
 
-def _is_finding(found: Mapping[str, Any], *, is_discoveries: bool) -> bool:
-    """Tell a discovery: by its type, then its id, then the file it is in, then its fields."""
-    kind, known_as = _word(found, "type").casefold(), _word(found, "id")
+def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
+    """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
+    kind, id_ = _word(record, "type").casefold(), _word(record, "id")
     if kind in LESSON_TYPES:
         return False
-    if kind in FINDING_TYPES or known_as.startswith(("d-", "disc-")):
+    if kind in FINDING_TYPES or id_.startswith(("d-", "disc-")):
         return True
-    if is_discoveries and not known_as.startswith(("p-", "pat-")):
-        return not {"problem", "solution", "insight"}.isdisjoint(found)
-    return {"problem", "solution", "context"}.issubset(found) and {"title", "category"}.isdisjoint(found)
+    if is_discoveries and not id_.startswith(("p-", "pat-")):
+        return not {"problem", "solution", "insight"}.isdisjoint(record)
+    return {"problem", "solution", "context"}.issubset(record) and {"title", "category"}.isdisjoint(record)
 
 
-def _lesson(found: Mapping[str, Any]) -> Lesson | Left:
-    title = _first(found, "title", "name")
-    text = _first(found, "pattern", "description")
-    correct = _first(found, "solution", "rationale", "correction", "correct", "right")
-    wrong = _first(found, "problem", "wrong")
-    others = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in found.items()}
+def _lesson(record: Mapping[str, Any]) -> Lesson | Left:
+    title = _first(record, "title", "name")
+    text = _first(record, "pattern", "description")
+    correct = _first(record, "solution", "rationale", "correction", "correct", "right")
+    wrong = _first(record, "problem", "wrong")
+    others = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
     wrong = wrong or _other(others, *_WRONGS)
-    if not text and (said := _LABEL.sub("", _other(others, *_SAYS), count=1)):
-        if Passage(said).is_placeholder() or not (title or _is_told(said) or wrong):
-            return Left(0, notes.TEMPLATE if Passage(said).is_placeholder() else notes.NO_SENTENCE, said[:80])
-        text, rest = Passage(said).lead(_TEXT_CHARS)
-        correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != said)
+    if not text and (statement := _LABEL.sub("", _other(others, *_TEXTS), count=1)):
+        if Passage(statement).is_placeholder() or not (title or _is_more_than_name(statement) or wrong):
+            return Left(0, notes.TEMPLATE if Passage(statement).is_placeholder() else notes.NO_SENTENCE, statement[:80])
+        text, rest = Passage(statement).lead(_TEXT_CHARS)
+        correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != statement)
         title = title or _other(others, "scenario", "situation")
     text = text or title
     if not text:
         raise BadLineError("nothing to read as its text: no pattern, description or title")
-    correct = correct or next((said for name in _RIGHTS if (said := _other(others, name)) and said != text), "")
-    inner = found.get("metadata")
+    correct = correct or next((way for name in _RIGHTS if (way := _other(others, name)) not in ("", text)), "")
+    inner = record.get("metadata")
     more = inner if isinstance(inner, dict) else {}
-    kinds = (_word(each, name) for name in ("category", "domain", "area", "topic", "kind") for each in (found, more))
+    kinds = (_word(each, name) for name in ("category", "domain", "area", "topic", "kind") for each in (record, more))
     return _made(
         (text, _checked("correct", correct), title, wrong),
-        _time(found),
-        {name: _word(found, name) for name in _EXTRAS},
+        _time(record),
+        {name: _word(record, name) for name in _EXTRAS},
         category=next((kind for kind in kinds if kind), ""),
-        tags=_tags(found.get("tags") or more.get("tags") or found.get("categories")),
-        agent=_word(found, "agent"),
-        seen=_seen(found),
-        source=_word(found, "source"),
+        tags=_tags(record.get("tags") or more.get("tags") or record.get("categories")),
+        agent=_word(record, "agent"),
+        seen=_seen(record),
+        source=_word(record, "source"),
     )
 
 
-def _made(said: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **more: Any) -> Lesson:
+def _made(texts: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **more: Any) -> Lesson:
     """Return a lesson of a text, the right way, a title and what went wrong."""
-    text, correct, title, wrong = said
+    text, correct, title, wrong = texts
     others = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
     return Lesson(text, correct, title, identity, at_ms=at_ms, extra=others, **more)
 
 
-def _is_told(said: str) -> bool:
-    """Tell a text from a word: who made a record of it meant more than a name."""
-    return len(said.split()) >= _WORDS_MIN or Passage(said).is_sentence()
+def _is_more_than_name(text: str) -> bool:
+    return len(text.split()) >= _WORDS_MIN or Passage(text).is_sentence()
 
 
-def _other(found: Mapping[str, Any], *names: str) -> str:
-    """Return the first of these fields that is a text, or lines of one; too long a text is for the caller to cut."""
+def _other(record: Mapping[str, Any], *names: str) -> str:
+    """Return the first of these fields that is a text, or a list of texts."""
     for name in names:
-        value = found.get(name)
+        value = record.get(name)
         if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
             value = "; ".join(value)
         if isinstance(value, str) and value.strip():
@@ -382,22 +379,22 @@ def _other(found: Mapping[str, Any], *names: str) -> str:
     return ""
 
 
-def _finding(found: Mapping[str, Any]) -> Finding:
-    problem = _first(found, "problem", "title", "name", "description")
+def _finding(record: Mapping[str, Any]) -> Finding:
+    problem = _first(record, "problem", "title", "name", "description")
     if not problem:
         raise BadLineError("nothing to read as its text: no problem or title")
-    context, solution = _first(found, "context"), _first(found, "solution", "insight")
-    at_ms = _time(found)
-    kind = _word(found, "type").casefold()
+    context, solution = _first(record, "context"), _first(record, "solution", "insight")
+    at_ms = _time(record)
+    kind = _word(record, "type").casefold()
     return Finding(
         type=kind if kind in FINDING_TYPES else "discovery",
         context=context,
         problem=problem,
         solution=solution,
-        tags=_tags(found.get("tags")),
-        confidence=_confidence(found.get("confidence")),
-        minutes=_whole(found.get("minutes"), 0, MINUTES_MAX),
-        agent=_word(found, "agent"),
+        tags=_tags(record.get("tags")),
+        confidence=_confidence(record.get("confidence")),
+        minutes=_whole(record.get("minutes"), 0, MINUTES_MAX),
+        agent=_word(record, "agent"),
         at_ms=at_ms,
         identity=_identity("finding", problem, context, solution, at_ms=at_ms),
     )
@@ -405,8 +402,8 @@ def _finding(found: Mapping[str, Any]) -> Finding:
 
 def _identity(kind: str, title: str, *body: str, at_ms: int | None) -> str:
     """Return the canonical text of what a record means. ASCII, so that it always has bytes to hash."""
-    said = [kind, corrections_md.fold(title), *(corrections_md.fold(part) for part in body), at_ms]
-    return json.dumps(said, separators=(",", ":"))
+    parts = [kind, corrections_md.fold(title), *(corrections_md.fold(part) for part in body), at_ms]
+    return json.dumps(parts, separators=(",", ":"))
 
 
 def _checked(name: str, value: object) -> str:
@@ -421,28 +418,28 @@ def _checked(name: str, value: object) -> str:
     return text
 
 
-def _first(found: Mapping[str, Any], *keys: str) -> str:
-    """Return the first of these texts that says something. All are checked: half a record is no record."""
-    texts = [_checked(key, found.get(key)) for key in keys]
+def _first(record: Mapping[str, Any], *keys: str) -> str:
+    """Return the first of these texts that is not empty. All are checked: half a record is no record."""
+    texts = [_checked(key, record.get(key)) for key in keys]
     return next((text for text in texts if text), "")
 
 
-def _word(found: Mapping[str, Any], key: str) -> str:
-    """Return a field that a record can do without: one of another type, or too long, is left out."""
+def _word(record: Mapping[str, Any], key: str) -> str:
+    """Return an optional field; "" for one of another type, or that is too long."""
     try:
-        return _checked(key, found.get(key))
+        return _checked(key, record.get(key))
     except BadLineError:
         return ""
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    said = _COMMA.split(value) if isinstance(value, str) else value if isinstance(value, list) else ()
-    tags = (_checked("tags", tag) for tag in said if isinstance(tag, str))
+    listed = _COMMA.split(value) if isinstance(value, str) else value if isinstance(value, list) else ()
+    tags = (_checked("tags", tag) for tag in listed if isinstance(tag, str))
     return tuple(dict.fromkeys(tag for tag in tags if tag))[: limits.TAGS_MAX]
 
 
-def _seen(found: Mapping[str, Any]) -> int:
-    counts = (_whole(found.get(name), 1, SEEN_MAX) for name in _COUNTS)
+def _seen(record: Mapping[str, Any]) -> int:
+    counts = (_whole(record.get(name), 1, SEEN_MAX) for name in _COUNTS)
     return next((count for count in counts if count is not None), 1)
 
 
@@ -450,8 +447,8 @@ def _whole(value: object, least: int, most: int) -> int | None:
     return value if type(value) is int and least <= value <= most else None
 
 
-def _time(found: Mapping[str, Any]) -> int | None:
-    moments = (dates.to_ms(found.get(name)) for name in _TIMES)
+def _time(record: Mapping[str, Any]) -> int | None:
+    moments = (dates.to_ms(record.get(name)) for name in _TIMES)
     return next((moment for moment in moments if moment is not None), None)
 
 
@@ -470,7 +467,7 @@ def _confidence(value: object) -> str:
 
 
 def _read_page(name: str, data: bytes) -> Iterator[Item]:
-    """Read the entries of a fleet's ``corrections.md``, and all else of a page as what people write down."""
+    """Yield the entries of a fleet's ``corrections.md``, then the notes in the rest of the page."""
     lines = data.splitlines(keepends=True)
     if _OWN_PAGE.search(data):
         lines, entries = corrections_md.blank_entries(data)
@@ -483,7 +480,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
 
 
 def read_beside(log: bytes) -> Iterator[Item]:
-    """Yield what stands in an agent's own log beside the entries that are counted: what a person wrote in any form."""
+    """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
     yield from (Left(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
     yield from _read_notes(corrections_md.FILE_NAME, lines)
@@ -519,7 +516,7 @@ def _from_note(note: Note) -> Lesson:
 
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | Left:
-    """Read an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
+    """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
     if entry.is_undone:
         return Left(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)

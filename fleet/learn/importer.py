@@ -1,7 +1,7 @@
-"""Import of what others wrote down: each record becomes a line once, wherever and however often it is imported.
+"""Import of foreign records: each becomes a line once, wherever and however often it is imported.
 
-A record's count is a part without an owner (``model.line``), under the hash of what the record means: two machines that
-import the same record each say so in their own column, and the fold counts it once.
+A record's count is a part without an owner (``model.line``), under the hash of the record's content: two machines that
+import the same record each have the part in their own column, and the fold counts it once.
 """
 
 import hashlib
@@ -41,21 +41,21 @@ _OF_A_PROJECT = re.compile(
     r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$",
     re.IGNORECASE,
 )
-"""Names of the files that are read of a project's folder: not every page of it is about what was learned."""
+"""Names of the files that are read in a project's folder: most of its pages have no lessons."""
 
 
-_UNTOLD = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
+_NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of a file and what becomes of it.
+    """A piece of a file: taken, or left out for a reason.
 
     Attributes:
-        path: of the file.
-        line: on which it begins, from 1.
-        text: the lesson or finding; of what is left out, how it begins.
-        left: why it is not taken; empty if it is.
-        category: of a lesson; the type of a finding.
+        path: the file.
+        line: number of its first line, from 1.
+        text: the lesson or finding; of a piece that is left out, its beginning.
+        left: the reason why it is left out; "" for one that is taken.
+        category: a lesson's category; a finding's type.
     """
 
     path: str
@@ -73,12 +73,12 @@ class Imported(msgspec.Struct):
         discoveries: findings read, and how many were new here.
         skipped: records understood and rightly not taken, by reason.
         refused: records that cannot be used.
-        redacted: records that held a secret, which was taken out.
-        stated: ids of the lessons and findings that are in through this import.
-        retired: ids of lessons that were read again and are retired here: they stay so.
-        told: (id, hash) of the lessons' parts that it told, each with how often its lesson had been seen before.
-        pieces: what was taken and what was not, in order, file by file.
-        files: how many records were taken of each file.
+        redacted: records with a secret, which was removed.
+        stated: ids of the lessons and findings that this import made present.
+        retired: ids of lessons that were read again and stay retired here.
+        parts: id of a lesson, hash of its new part, and how often the lesson had been seen before.
+        pieces: all pieces in order, file by file.
+        files: number of records that were taken, by file.
     """
 
     patterns: int = 0
@@ -90,21 +90,21 @@ class Imported(msgspec.Struct):
     redacted: int = 0
     stated: list[str] = []
     retired: list[str] = []
-    told: list[tuple[str, str, int]] = []
+    parts: list[tuple[str, str, int]] = []
     pieces: list[Piece] = []
     files: dict[str, int] = {}
 
     @classmethod
     def preview(cls, files: list[Path]) -> "Imported":
-        """Return what an import of these files would take and what not; nothing is written."""
+        """Return the outcome that an import of these files would have; nothing is written."""
         done = cls(files={str(path): 0 for path in files})
         for path in files:
             for item in _items(path):
-                done.tell(item, str(path))
+                done.add(item, str(path))
         return done
 
-    def tell(self, item: Item, path: str) -> None:
-        """Note what becomes of a piece."""
+    def add(self, item: Item, path: str) -> None:
+        """Add a piece of a file."""
         self.files.setdefault(path, 0)
         if isinstance(item, Left | Bad):
             begins = item.text if isinstance(item, Left) else item.raw[:80].decode("utf-8", "replace")
@@ -122,21 +122,21 @@ class Imported(msgspec.Struct):
 
     @property
     def left(self) -> list[Piece]:
-        """Pieces that were left out and ought to be told: headings, templates and remarks on the page are not."""
-        return [each for each in self.pieces if each.left and each.left not in _UNTOLD]
+        """Pieces that were left out, but for headings, templates and remarks on the page."""
+        return [each for each in self.pieces if each.left and each.left not in _NOT_LISTED]
 
     def note(self, draft: Draft) -> None:
-        """Note it as a run, which counts and states no more when it is taken back."""
+        """Record it as a run: to undo it, its parts are removed and its lessons retired."""
         draft.summary, draft.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
-        draft.fields = [Field(each, "part", None, part) for each, part, _ in self.told]
-        draft.fields += [Field(each, "seen", seen, None) for each, _, seen in self.told if each in self.stated]
+        draft.fields = [Field(each, "part", None, part) for each, part, _ in self.parts]
+        draft.fields += [Field(each, "seen", seen, None) for each, _, seen in self.parts if each in self.stated]
 
 
 def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
-    """Return the files to read: those named, and in folders those of a known ending or name, in order.
+    """Return the files to read: those named, and in folders those with a known suffix or name, in order.
 
-    Of a project's folder only what is about lessons by its name; of no folder what fleet wrote here (its pages, and the
-    homes of the agents), nor what git or a package manager keeps there.
+    In a project's folder only files whose names are about lessons. The files of fleet (its pages, and the homes of the
+    agents), of git and of package managers are left out.
     """
     own = [each.resolve() for each in (workspace.clan, workspace.local, *map(workspace.home, workspace.agents_here()))]
     found: list[Path] = []
@@ -156,15 +156,15 @@ def _files_below(root: Path) -> Iterator[Path]:
     for path in sorted(found):
         is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-            continue  # whoever made the folder must not have a file of its reader's sent
+            continue  # a link must not have the reader's own file sent
         if is_known and path.is_file() and (not is_project or _OF_A_PROJECT.search(path.relative_to(root).as_posix())):
             yield path
 
 
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
-    """Read files and write what is new to the agent's shard. The log is counted already.
+    """Read files and write the new records to the agent's shard. The log is counted already.
 
-    A lesson that names no author has the importer for one, and one that has no date the file's.
+    The default of a lesson's author is the importer, and of its date the file's.
 
     Raises:
         DiskError: nothing of it was acknowledged.
@@ -178,7 +178,7 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
 
 
 class LogPage:
-    """An agent's log as a page that may hold, beside its own entries, lessons in any other form."""
+    """An agent's log as a page that may have lessons in any other form beside its own entries."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -186,9 +186,9 @@ class LogPage:
         self._path = CountedLog(workspace, agent).log_file()
 
     def take(self) -> Imported:
-        """Write what a person wrote into an agent's log in any other form than its own: each lesson once, as an import.
+        """Import the lessons in an agent's log that are in any other form than its own, each once.
 
-        The log is counted already, and its text stays as it is. A log that did not change since is not read again.
+        The log is counted already, and is not changed. It is read again only after a change.
 
         Raises:
             DiskError: nothing of it was acknowledged.
@@ -201,7 +201,7 @@ class LogPage:
         beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
         rest = _digest(b"".join(each for each in beside if not each.startswith(b"<!-- fleet ")))
         done = Imported()
-        if rest != known_rest:  # else only entries of its own came since
+        if rest != known_rest:  # else only own entries are new
             with self._workspace.writing(self._agent) as writer:
                 taken = _Import(writer)
                 taken.take(_beside(page), self._path)
@@ -211,10 +211,10 @@ class LogPage:
         return done
 
     def left(self) -> list[Piece]:
-        """Return what a person wrote into an agent's log that is no lesson."""
+        """Return the pieces in an agent's log that are neither entries nor lessons."""
         done = Imported()
         for item in _beside(self._workspace.files.read(self._path)):
-            done.tell(item, self._path.relative_to(self._workspace.root).as_posix())
+            done.add(item, self._path.relative_to(self._workspace.root).as_posix())
         return done.left
 
 
@@ -250,7 +250,7 @@ class _Import:
         self._found: dict[str, Discovery] = {}
 
     def take(self, items: Iterable[Item], path: Path) -> None:
-        """Sort in the records of a file."""
+        """Add the records of a file."""
         self.done.files[str(path)] = 0
         file_ms = UNDATED_MS
         with suppress(OSError):
@@ -264,7 +264,7 @@ class _Import:
                     self._take_finding(item)
             except BadLineError as why:
                 item = Bad(each.line, str(why), getattr(each, "identity", "").encode())
-            self.done.tell(item, str(path))
+            self.done.add(item, str(path))
 
     def _take_lesson(self, item: Lesson) -> Lesson | Left:
         fields, had_secret = _fields(item)
@@ -280,7 +280,7 @@ class _Import:
         return item
 
     def _is_counted(self, item: Lesson, pattern: str) -> bool:
-        """Tell whether a correction of another fleet log is counted here, under the replica that logged it."""
+        """Return whether a correction of another fleet log is counted here, under the replica that logged it."""
         replica = dict(item.extra).get("replica", "")
         known = self._workspace.patterns.get(pattern) if replica else None
         return known is not None and known.own("seen", replica) > 0
@@ -308,7 +308,7 @@ class _Import:
             self._found[entry.id] = entry
 
     def write(self) -> None:
-        """Write what is not here yet."""
+        """Write the records that are new here."""
         new = [entry for entry in self._found.values() if self._workspace.discoveries.get(entry.id) is None]
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
@@ -318,7 +318,7 @@ class _Import:
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
 
     def _lines(self) -> list[Line]:
-        """Return the records that are new here, as lines of one stamp. A larger count alone brings nothing back."""
+        """Return the records that are new here, as lines of one stamp. A larger count alone restores no lesson."""
         found: list[Line] = []
         stamp = self._writer.tick() if self._records else ""
         wholes: dict[str, Line | None] = {}
@@ -343,7 +343,7 @@ class _Import:
                 at=self._stamp(item.at_ms),
                 author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
-            self.done.told.append((pattern, hash_, fold(whole).count("seen") if whole is not None else 0))
+            self.done.parts.append((pattern, hash_, fold(whole).count("seen") if whole is not None else 0))
             if not known and (whole is None or not fold(whole).is_present) and pattern not in self.done.stated:
                 self.done.stated.append(pattern)
             wholes[pattern] = line if whole is None else join(whole, line)
@@ -357,7 +357,7 @@ class _Import:
 
 
 def _fields(item: Lesson) -> tuple[dict[str, object], bool]:
-    """Return the wordings of a record, screened, and whether a secret was taken out of one."""
+    """Return the fields of a record, screened, and whether one had a secret."""
     text, had_secret = _clean(item.text)
     fields: dict[str, object] = {"text": text}
     for name, value in (("correct", item.correct), ("title", item.title), ("category", item.category)):
@@ -371,7 +371,7 @@ def _fields(item: Lesson) -> tuple[dict[str, object], bool]:
 
 
 def _clean(text: str) -> tuple[str, bool]:
-    # Not this machine's home folder: another machine must make the very same of this record.
+    # Without this machine's home folder: every machine must make the same line of this record.
     screened = screening.screen(text)
     return screening.one_line(screened.text), bool(screened.secrets)
 
@@ -393,7 +393,7 @@ def _digest(data: bytes) -> str:
 
 
 def _hash(identity: str) -> str:
-    """Return the 16 hex digits of a record: 8 of its meaning, as ``agent.<8 hex>`` names them, and 8 zeros.
+    """Return the 16 hex digits of a record: 8 of its content's hash, as in ``agent.<8 hex>``, and 8 zeros.
 
     A record that fleet 0.1 imported had 8 digits: imported again, it must be the same part (``model.version_1``).
     """

@@ -22,14 +22,14 @@ class Note(NamedTuple):
     """One lesson of a page.
 
     Attributes:
-        line: on which it begins, from 1.
-        end: on which it ends.
+        line: number of its first line, from 1.
+        end: number of its last line.
         text: the lesson, one or a few sentences.
-        correct: what else it says: the right way, or the body under a heading that is the lesson.
+        correct: the right way, or the body under a heading that is the lesson.
         wrong: what went wrong.
-        title: the heading that it stands under, if that is its own.
-        category: the heading above, or what a field says.
-        when: a date, as the page has it.
+        title: its own heading, if it has one.
+        category: the heading above, or a field's value.
+        when: a date, as on the page.
     """
 
     line: int
@@ -45,7 +45,7 @@ class Note(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A piece that was understood and rightly not taken: on which line, why not, and how it begins."""
+    """A piece that is rightly left out: its line, the reason, and its beginning."""
 
     line: int
     reason: str
@@ -79,12 +79,12 @@ _FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTE
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
 
 _BODY_CHARS = 4_000
-"""So much of a body is kept beside a lesson."""
+"""Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _STANDING_WORDS = 3, 6, 8, 9, 26
-"""A text of more than the last is understood without its heading."""
+"""A text of more words than the last needs no heading to be understood."""
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
 _DATE_LAST = re.compile(
@@ -131,12 +131,12 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
     page.read(top, "", is_log=is_log)
     seen: set[str] = set()
     for item in sorted(page.found, key=lambda each: each.line):
-        said = item.text.casefold()
-        if isinstance(item, Note) and (item.text in page.gone or said in seen):
+        folded = item.text.casefold()
+        if isinstance(item, Note) and (item.text in page.gone or folded in seen):
             yield Left(item.line, STRUCK if item.text in page.gone else TWICE, item.text)
             continue
         if isinstance(item, Note):
-            seen.add(said)
+            seen.add(folded)
         yield item
 
 
@@ -182,7 +182,7 @@ class _Form:
     def __init__(self, line: int, title: str, when: str, category: str) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.lead: list[str] = []
-        self.told: list[str] = []  # beside the fields
+        self.quotes: list[str] = []  # beside the fields
         self.fields: list[tuple[Field, list[str]]] = []
         self._is_listing = False
 
@@ -228,7 +228,7 @@ class _Form:
             yield made
 
     def _made(self) -> Note | None:
-        rules, rights, wrongs, whys = (self._said(role) for role in ("rule", "right", "wrong", "why"))
+        rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
         title, lead = self.title, " ".join(self.lead)
         if not title:
             title, lead = lead, ""
@@ -238,8 +238,8 @@ class _Form:
         elif rights:
             text, more = (title, rights) if is_titled else (rights[0], rights[1:])
         else:
-            told = " ".join([*wrongs[:1], *whys[:1]])
-            text, more = (title, [told]) if is_titled and told else (_standing(told, title), [])
+            story = " ".join([*wrongs[:1], *whys[:1]])
+            text, more = (title, [story]) if is_titled and story else (_standing(story, title), [])
             if not Passage(text).is_sentence():
                 return None
         if text.endswith((":", "：")):
@@ -247,7 +247,7 @@ class _Form:
         is_short = bool(rules) and not Passage(text).is_sentence() and len(text.split()) > 1
         if text and text != title and (not rules or is_short):
             text = _standing(text, title)
-        return self._note(text, more, " ".join(wrongs[:1] or self.told), title) if text.strip() else None
+        return self._note(text, more, " ".join(wrongs[:1] or self.quotes), title) if text.strip() else None
 
     def _note(self, text: str, more: Sequence[str], wrong: str, title: str) -> Note:
         return Note(
@@ -263,7 +263,7 @@ class _Form:
             self._one("source"),
         )
 
-    def _said(self, role: str) -> list[str]:
+    def _values(self, role: str) -> list[str]:
         """Return the values of a role, those of the best label first."""
         found = [(one.rank, _joined(values)) for one, values in self.fields if one.role == role and values]
         return [value for _, value in sorted(found, key=lambda each: each[0])]
@@ -366,7 +366,7 @@ class _Page:
                 form.more(block)
             elif head.is_entry and not block.is_task and (not is_bold or _BOLD_LABEL.match(block.text)):
                 form.end = max(form.end, block.end)
-                form.told.append(Passage(block.text).plain)
+                form.quotes.append(Passage(block.text).plain)
             elif block.kind == "paragraph" and not (form.fields or is_bold or is_title):
                 form.lead.append(block.text)
                 form.end = block.end
@@ -414,9 +414,9 @@ class _Page:
         for made in notes:
             self._put(made)
         if not notes and (form.fields or form.lead):
-            said = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
-            reason = TEMPLATE if Passage(said).is_placeholder() else NOTHING_LEARNED
-            self.found.append(Left(form.line, reason, Passage(said).plain[:_SHORT_SAMPLE]))
+            text = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
+            reason = TEMPLATE if Passage(text).is_placeholder() else NOTHING_LEARNED
+            self.found.append(Left(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -437,7 +437,7 @@ class _Page:
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._table(block, here)
-            elif block.kind == "quote" and (is_title or not _is_told(text, here)):
+            elif block.kind == "quote" and (is_title or not _is_quoted_lesson(text, here)):
                 self._leave(block, PROSE)
             elif Passage(text).plain.endswith((":", "：")) and (_is_lead(block) or (not is_last and is_item[at + 1])):
                 intro = self._intro(block, here)
@@ -573,10 +573,10 @@ class _Page:
     def _below(self, item: Block, subs: list[Block], start: str, here: _Here) -> None:
         """Take what stands below an item that only names it: together where that is short, else each for itself."""
         whole, when = f"{start}: {_in_one(subs)}", here.head.when
-        is_told = here.is_log and any(
+        has_claim = here.is_log and any(
             Passage(each.text).is_claim() and not Passage(each.text).is_done() for each in subs
         )
-        if len(whole) <= _TEXT_CHARS and (is_told or Passage(whole).is_advice()):
+        if len(whole) <= _TEXT_CHARS and (has_claim or Passage(whole).is_advice()):
             self._put(Note(item.line, item.end, whole, category=here.category, when=when))
             return
         for each in subs:
@@ -608,9 +608,9 @@ class _Page:
     def _table(self, block: Block, here: _Here) -> None:
         header, *rows = [Page.cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
-        said = {role[0] for role in roles if role} & SAID
-        if len(rows) < 2 or not said or not (here.is_log or said & {"rule", "right"}):
-            self._leave(block, TABLE if len(rows) > 1 or not said else TEMPLATE)
+        known = {role[0] for role in roles if role} & SAID
+        if len(rows) < 2 or not known or not (here.is_log or known & {"rule", "right"}):
+            self._leave(block, TABLE if len(rows) > 1 or not known else TEMPLATE)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
@@ -660,40 +660,39 @@ def _fault(note: Note) -> str:
 
 
 def _is_strict(text: str) -> bool:
-    """Tell a text with a word that binds: never, must, instead."""
+    """Return whether a text has a word that binds: never, must, instead."""
     return _pattern("strict").search(text) is not None
 
 
 def _is_binding(text: str) -> bool:
-    """Tell a paragraph that says what to do or not to do from one that only mentions it."""
+    """Return whether a paragraph says what to do or not to do, and does not only mention it."""
     after = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
     return _is_strict(text) or Passage(after[-1]).is_order()
 
 
 def _is_one(section: Section, role: str) -> bool:
-    """Tell whether a field's heading holds one value: several bullets under a rule are a lesson each."""
+    """Return whether a field's heading holds one value: several bullets under a rule are a lesson each."""
     return role != "rule" or sum(block.kind == "item" for block in section.blocks) <= 1
 
 
-def _is_told(text: str, here: _Here) -> bool:
-    """Tell a quotation that is a lesson of the page, and no word of somebody else."""
+def _is_quoted_lesson(text: str, here: _Here) -> bool:
     return here.is_log and Passage(text).is_sentence() and Passage(text).is_advice()
 
 
 def _is_lead(block: Block) -> bool:
-    """Tell a paragraph that is an item by itself: it begins with a date or in bold, or sets wrong against right."""
+    """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
     text = block.text
     found = _DATE_FIRST.match(text) or _WRONG_RIGHT.match(text) or _SUPERSEDES.search(text)
     return found is not None or _is_bold_lead(block)
 
 
 def _is_bold_lead(block: Block) -> bool:
-    """Tell a paragraph that begins with its lesson, or its name, in bold."""
+    """Return whether a paragraph begins with its lesson, or its name, in bold."""
     return block.kind == "paragraph" and re.match(r"\s*(?:\W{1,3}\s)?\*\*[^*]{2,}\*\*", block.text) is not None
 
 
 def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
-    """Tell what says what something is, and nothing to do or to heed."""
+    """Return whether a text only describes, and says nothing to do or to heed."""
     if _OF_CODE.match(raw) and not _is_strict(text):
         return True
     is_name = _pattern("link_first").match(raw) or (_pattern("describes").match(raw) and not _is_strict(text))
@@ -752,7 +751,7 @@ def _standing(text: str, title: str) -> str:
 
 
 def _topic(title: str) -> str:
-    """Return a heading if it names what is told under it; not if it only names the kind: rules, gotchas, security."""
+    """Return a heading if it names what is under it; not if it only names the kind: rules, gotchas, security."""
     is_kind = Label(title).is_of_lessons() or Label(title).is_layout() or len(title.split()) < 2
     return "" if is_kind or len(title.split()) > _TOPIC_WORDS else title
 

@@ -1,7 +1,7 @@
-"""Restoring of a backup: a join, like everything else. Nothing newer is overwritten, and nothing is taken on trust.
+"""Restore of a backup: a join, so nothing newer is overwritten; and every file is checked.
 
-Lines are united with the lines that are here. A log gets the entries that it lacks, at its end. Any other file comes
-back where it is missing; where another version of it is, the one of the backup is put beside it.
+Lines are joined with the lines here. A log gets its missing entries at its end. Any other file is restored where it is
+missing, and put beside another version of itself.
 """
 
 import glob
@@ -36,13 +36,13 @@ _FORMAT = "clan-learnings/.fleet-format"
 
 
 class Restored(msgspec.Struct):
-    """Account of what came back.
+    """Outcome of a restore.
 
     Attributes:
-        lines: lines that were missing here, those of the clan's files and of private notes.
+        lines: number of lines that were missing here, in the clan's files and private notes.
         files: paths of files that were missing.
-        beside: paths of files that lie beside another version now.
-        refused: what was not taken, and why.
+        beside: paths of files that were put beside another version.
+        refused: members that were not taken, each with its reason.
     """
 
     lines: int = 0
@@ -58,7 +58,7 @@ def restore(workspace: Workspace, source: Path) -> Restored:
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
-    # Read to its end first: only there is it known to be whole, and no half of it is ever joined.
+    # Read to its end first: half an archive is never joined.
     for _ in backup.members(source):
         pass
     done = Restored()
@@ -87,10 +87,9 @@ def restore(workspace: Workspace, source: Path) -> Restored:
 
 
 def take_over(workspace: Workspace, agent: str) -> int:
-    """Give an agent what was logged here while nobody was named; return how many files came. The caller holds the lock.
+    """Give an agent the guest's files and replicas; return how many files were moved. The caller holds the write lock.
 
-    The guest's replicas become the agent's, under the same digits: so its records count, and doing it twice counts none
-    twice.
+    The guest's replicas become the agent's with the same digits: so doing it twice counts nothing twice.
     """
     register = workspace.replicas()
     mine = {each.name: each for each in register.replicas if workspace.is_guest(each.agent)}
@@ -109,30 +108,30 @@ def take_over(workspace: Workspace, agent: str) -> int:
 
 
 def bring(workspace: Workspace) -> None:
-    """Bring what lies in earlier places of the agents' homes to where ``fleet.toml`` says, and say so.
+    """Move the files of the agents' earlier homes to the place in ``fleet.toml``, and warn about it.
 
-    Each file is there before it leaves here: a crash in between leaves both, and the next command goes on.
+    Each file is written before it is removed: after a crash the next command goes on.
     """
     done = dict.fromkeys(
         home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.files_in_old_homes()
     )
     if not done or workspace.is_read_only:
         return
-    told = f"from {' and '.join(done)}/ to {workspace.place}/, as fleet.toml says"
+    moved = f"from {' and '.join(done)}/ to {workspace.place}/, as fleet.toml says"
     try:
         for agent, home, files in workspace.files_in_old_homes():
             with workspace.log_lock(agent, _BRING_WAIT_S), workspace.locked(_BRING_WAIT_S):
                 _move(workspace, agent, home, files)
     except FleetError as why:
-        workspace.warn(f"not all files of the agents came {told}: {why}. None is lost; the next command goes on")
+        workspace.warn(f"not all files of the agents came {moved}: {why}. None is lost; the next command goes on")
     else:
-        workspace.warn(f"the agents' files came {told}")
+        workspace.warn(f"the agents' files came {moved}")
 
 
 def _move(
     workspace: Workspace, agent: str, home: Path, files: Iterable[Path], renamed: Mapping[str, str] | None = None
 ) -> None:
-    """Join files of a home into an agent's, and take them away. The caller holds both locks."""
+    """Move files into an agent's home, joined with those there. The caller holds both locks."""
     join = _Restore(workspace, Restored())
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
@@ -159,12 +158,12 @@ def _in_the_name_of(agent: str, data: bytes, renamed: Mapping[str, str]) -> byte
 
 
 class _Restore:
-    """One restoring while it runs."""
+    """A restore while it runs."""
 
     def __init__(self, workspace: Workspace, done: Restored) -> None:
         self._workspace = workspace
         self._done = done
-        self._joined: dict[tuple[str, str], Line] = {}  # what is here by now, by (agent or "", id)
+        self._joined: dict[tuple[str, str], Line] = {}  # records with the lines so far, by (agent or "", id)
 
     def take(self, member: Member) -> None:
         """Join one file of the backup."""
@@ -194,7 +193,7 @@ class _Restore:
             self.place(path, member.data)
 
     def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
-        """Append the lines that are not here, and that nothing here covers."""
+        """Append the lines that nothing here covers."""
         target, read = self._workspace.root / path, Read()
         known = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
@@ -221,7 +220,7 @@ class _Restore:
         return isinstance(entry, Line) and self._covers_line(agent, self._workspace.notes(agent).line, entry)
 
     def _covers_line(self, agent: str, line: Callable[[str], Line | None], entry: Line) -> bool:
-        """Tell whether a line is here already; from now on it is."""
+        """Return whether the record here covers a line; from now on it does."""
         key = agent, entry.id
         known = self._joined.get(key) or line(entry.id)
         if known is not None and codec.covers(known, entry):
@@ -230,7 +229,7 @@ class _Restore:
         return False
 
     def join_log(self, path: str, data: bytes) -> None:
-        """Append the entries that the log lacks, as they were written, and the records that it lacks."""
+        """Append the entries, unchanged, and the records that the log lacks."""
         target, parse = self._workspace.root / path, Log.parse
         known = self._workspace.files.read(target)
         if not known:
@@ -253,7 +252,7 @@ class _Restore:
         if not more:
             return
         closed = known if known.endswith(b"\n") else known + b"\n"
-        # Half a fence or comment in one of the two could swallow what follows: then they are kept apart.
+        # Half a fence or comment in one of the two could hide entries: then they stay two files.
         if len(parse(closed + more.encode()).entries) < len(mine.entries) + len(pieces):
             self.place(path, data)
             return
@@ -278,9 +277,9 @@ class _Restore:
 
 
 def _join_replicas(workspace: Workspace, data: bytes) -> None:
-    """Put older ids before ours: their log entries are ours to send, and who writes here stays as it is.
+    """Add the backup's replicas before ours: their log entries are ours to send, and nobody writes under them.
 
-    An id that was minted for another machine or folder is not taken up there: the next write mints a new one.
+    One that was minted for another machine or folder is not used here: the next write mints a new one.
     """
     theirs = replica.Register.parse(data, Path("replica.toml"))
     if not all(r.is_lease or (_PRINT.fullmatch(r.machine) and _PRINT.fullmatch(r.folder)) for r in theirs.replicas):
@@ -303,7 +302,7 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
 
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
-    """Yield the text of each entry that is not here: neither as it stands nor, mended since, under its record."""
+    """Yield the text of each entry that is not here, neither by its id nor by its record's."""
     here = {bound.id for bound in mine.bound()} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
@@ -314,15 +313,13 @@ def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
 
 
 def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> None:
-    """Give up each name of ours that somebody else writes under: what the clan did not count of our log counts anew.
+    """Give up each replica of ours under which another machine writes: our records that the clan lacks are moved.
 
-    A name that is lent to all runs of a job stays theirs: parts of two runs do not swallow each other. The caller holds
-    the write lock, and takes the tree in afterwards.
+    A replica that is lent to all runs of a job is kept: its records become parts. The caller holds the write lock, and
+    takes the tree in afterwards.
 
-    Args:
-        workspace: where.
-        fetched: the tree's records, as many of them as our rows do not cover. Nothing of it has been taken in yet.
-        before: returns the record in the tree that was fetched before.
+    ``fetched``: the tree's records that our rows do not cover; the tree is not taken in yet.
+    ``before``: returns a record of the tree that was fetched before.
     """
     current = workspace.current_replicas()
     for old, adds in sorted(_foreign_adds(workspace, fetched, before).items()):
@@ -343,10 +340,9 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
 def _foreign_adds(
     workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]
 ) -> dict[str, dict[str, str]]:
-    """Return by name of ours and lesson the adds in the clan that this folder never issued.
+    """Return, by replica of ours and lesson, the adds in the clan that this folder never issued.
 
-    Under a former name others may write as they should: there it matters only where a later record of ours is not
-    counted by what they say.
+    Under a former replica others may rightly write: there an add matters only where it is not newer than our records.
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
@@ -372,13 +368,13 @@ def _foreign_adds(
 
 
 def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
-    """Tell whether somebody else issued an add under our name.
+    """Return whether another machine issued an add under a replica of ours.
 
-    All are of one lesson and writer of ours: the add in the fetched tree, those in our files, the one in the tree that
-    was fetched before ("" for none), and the stamps of the records in our log.
+    All are of one lesson and replica: the add in the fetched tree, those in our files, the one in the tree that was
+    fetched before ("" for none), and the stamps of the records in our log.
     """
     is_news = fetched > before and fetched not in known and fetched not in records
-    # Without a record of ours that was not fetched there is nothing to swallow: one stray line renames nobody.
+    # Without a record of ours that was not fetched nothing can be lost: one stray line renames nobody.
     return is_news and any(stamp > before for stamp in records)
 
 
@@ -390,7 +386,7 @@ def _stamps(records: Iterable[Record]) -> dict[tuple[str, str], set[str]]:
 
 
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:
-    """Return the adds of a lesson that stand in a shard of ours."""
+    """Return the adds of a lesson in a shard of ours."""
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
     if pattern.encode() not in data:
         return set()
@@ -399,9 +395,9 @@ def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]
 
 
 def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, str]) -> None:
-    """Record anew, under the new name, what is newer than the clan's add. The newest record of an entry counts.
+    """Append the records that are newer than the clan's add again, under the new replica: the newest record counts.
 
-    As parts, which count once whoever brings them: a folder may be put back a second time, to before this.
+    They are parts, which count once: a folder may be put back a second time, to before this.
     """
     agent = names.agent_of(old)
     with workspace.log_lock(agent):
