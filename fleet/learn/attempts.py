@@ -243,7 +243,7 @@ class AttemptLog:
             DiskError: it could not be noted.
         """
         ran = _parsed_command(command)
-        if not ran.only_looks:
+        if not ran.is_read_only:
             self._open(session, but=ran.family)
 
     def note_edit(self, session: str, path: str = "") -> None:
@@ -272,7 +272,7 @@ class AttemptLog:
         streak = self.state().streaks.get((session, ran.family))
         if streak is None or not streak.output:
             return ""
-        is_same = _key(command, cwd) in streak.tries and not ran.only_looks
+        is_same = _key(command, cwd) in streak.tries and not ran.is_read_only
         return f"{ran.family}: {streak.output}" if ran.is_build() or is_same else ""
 
     def note_success(self, session: str, command: str) -> list[Event]:
@@ -297,7 +297,7 @@ class AttemptLog:
                     state.declared.pop(each["id"], None)
 
             self._change(passed)
-        if not ran.only_looks:
+        if not ran.is_read_only:
             self._open(session, but=family)
         return won
 

@@ -1,13 +1,13 @@
 """Triggers of lessons: the commands and edits before which a lesson is shown.
 
-A lesson's ``trigger`` (``fleet edit ID --set trigger=...``) is a list between commas. Each entry is a tool, or a tool,
+A lesson's ``trigger`` (``fleet edit ID --set trigger=...``) is a comma-separated list. Each entry is a tool, or a tool,
 a colon and a pattern: ``Bash:git push*``, ``Edit:*.sql``, ``Bash``, ``mcp__github__*``. In tools and patterns ``*``,
-``?`` and ``[...]`` mean what they mean to a shell. A command's pattern is held against the whole command and against
-each command in it (``cd x && git push`` has two), from its beginning, also without a path and what merely runs it
-(``sudo``, ``xargs``, ``bash -c``); a file's against its whole path and against its end. ``Edit`` stands for every tool
-that writes a file. Nothing before the colon means any tool.
+``?`` and ``[...]`` are those of a shell. The pattern of a command is matched with the whole command line and with each
+command in it (``cd x && git push`` has two), from its beginning, also without a path and wrappers (``sudo``, ``xargs``,
+``bash -c``); that of a file with the whole path and with its end. ``Edit`` stands for every tool that writes a file.
+Nothing before the colon means any tool.
 
-Matching imports little of the standard library: it runs before a tool call, on a table that lies ready
+Matching imports little of the standard library: it runs before a tool call, on a cached table
 (:class:`fleet.recall.ready.Ready`).
 """
 
@@ -37,20 +37,20 @@ Trigger = tuple[tuple[str, str], ...]
 
 
 def parse(trigger: str) -> Trigger:
-    """Read a trigger; an entry that cannot be one is left out, so that a damaged field shows nothing."""
-    found = []
+    """Return the entries of a trigger; invalid ones are left out, so that a damaged field shows nothing."""
+    entries = []
     for entry in trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(","):
         tool, colon, pattern = entry.partition(":")
         tool, pattern = tool.strip().lower(), pattern.strip()
         if not _is_tool(tool) or (colon and not pattern) or not (tool or pattern):
             continue
         if len(pattern) <= PATTERN_CHARS_MAX and pattern.count("*") <= STARS_MAX:
-            found.append((tool or "*", pattern))
-    return tuple(found[:ENTRIES_MAX])
+            entries.append((tool or "*", pattern))
+    return tuple(entries[:ENTRIES_MAX])
 
 
 def check(trigger: str, done: str) -> None:
-    """Refuse a trigger that fits nothing: it would never show the lesson, and nobody would know why.
+    """Refuse a trigger without a valid entry: it would never show its lesson.
 
     Raises:
         UsageError: nothing was ``done``.
@@ -62,28 +62,28 @@ def check(trigger: str, done: str) -> None:
         )
 
 
-def due(rows: object, told: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
-    """Return id and row of at most three lessons that a call is due and the session has not been told.
+def due(rows: object, shown: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
+    """Return id and row of at most three lessons about a call that the session has not seen.
 
-    One trigger shows three a session, its best-evidenced: a command that is run all day must not bring them all.
+    A trigger shows three a session, those with the best evidence: a frequent command must not bring them all.
 
-    ``rows``: a table as it was read from its file: anything may stand there.
-    ``told``: ids that this session has seen at such a moment.
+    ``rows``: the content of the file of a table, not validated.
+    ``shown``: ids that this session has seen before a call.
     """
-    entries = [each for each in rows if _is_entry(each)] if isinstance(rows, list) else []
+    entries = [entry for entry in rows if _is_entry(entry)] if isinstance(rows, list) else []
     commands = _commands(command) if entries and command else []
     called, path = tool.lower(), path[-SUBJECT_CHARS_MAX:]
-    shown = [trigger for pattern_id, trigger, _ in entries if pattern_id in told]
-    found: list[tuple[str, str]] = []
+    triggers = [trigger for pattern_id, trigger, _ in entries if pattern_id in shown]
+    matches: list[tuple[str, str]] = []
     for pattern_id, trigger, row in entries:
-        if pattern_id in told or shown.count(trigger) >= SHOWN_MAX:
+        if pattern_id in shown or triggers.count(trigger) >= SHOWN_MAX:
             continue
         if _fits(parse(trigger), called, commands, path):
-            found.append((pattern_id, row))
-            shown.append(trigger)
-            if len(found) == SHOWN_MAX:
+            matches.append((pattern_id, row))
+            triggers.append(trigger)
+            if len(matches) == SHOWN_MAX:
                 break
-    return found
+    return matches
 
 
 def _is_entry(entry: object) -> bool:
@@ -91,13 +91,13 @@ def _is_entry(entry: object) -> bool:
 
 
 def framed(rows: Iterable[str], delimiter: str) -> str:
-    """Return rows between two marks that no record can know, as data."""
+    """Return rows as data between two marks that no record can predict."""
     inner = "\n".join([OPENING, *rows]).replace(delimiter, "[…]")
     return f"{delimiter}\n{inner}\n{delimiter}"
 
 
 def _is_tool(name: str) -> bool:
-    """A tool's name is a word: a command with spaces in it needs its colon, ``:git push*`` or ``Bash:git push*``."""
+    """Return whether a name may be a tool's: a command with spaces needs a colon, ``:git push*``."""
     return len(name) <= 80 and all(char.isalnum() or char in "_-.*?[]!" for char in name)
 
 
@@ -113,9 +113,9 @@ def _fits(trigger: Trigger, called: str, commands: Sequence[str], path: str) -> 
 
 
 def _glob(subject: str, pattern: str) -> bool:
-    """Match as a shell does, ``rm *`` also ``rm`` alone: what runs it (``xargs``) may add its arguments.
+    """Return whether a shell pattern matches; ``rm *`` matches ``rm`` alone, too: ``xargs`` may add its arguments.
 
-    What is plain text in a pattern is looked for first: most patterns fit most calls not.
+    The literal parts of a pattern are a prefilter.
     """
     if pattern.endswith(" *"):
         subject += " "
@@ -126,16 +126,13 @@ def _glob(subject: str, pattern: str) -> bool:
 
 
 def _commands(command: str) -> list[str]:
-    """Return the whole command and each command in it, as it stands and without what runs it.
-
-    It may find one too many in a quote.
-    """
+    """Return a command line and each command in it, with and without its wrappers; one in quotes may be among them."""
     from fleet.text import shell  # 5 ms that an edit need not spend
 
-    whole = command[:SUBJECT_CHARS_MAX].strip()
-    parts = whole
+    line = command[:SUBJECT_CHARS_MAX].strip()
+    parts = line
     for separator in _SEPARATORS:
         parts = parts.replace(separator, "\0")
-    found = [whole, *(part.strip() for part in parts.split("\0")[:PARTS_MAX])]
-    bare = [" ".join(words) for each in found for words in shell.Command(each).programs]
-    return list(dict.fromkeys(filter(None, [*found, *bare])))
+    commands = [line, *(part.strip() for part in parts.split("\0")[:PARTS_MAX])]
+    bare = [" ".join(words) for part in commands for words in shell.Command(part).programs]
+    return list(dict.fromkeys(filter(None, [*commands, *bare])))

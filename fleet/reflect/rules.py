@@ -213,7 +213,7 @@ def _failed(session: Session) -> Iterator[Proposal]:
         ran = shell.Command(call.about)
         family, is_ok = ran.family, ran.outcome(event.text, is_error=not event.is_ok)
         if not ran.is_build():
-            last = f"`{call.about}`" if is_ok and not ran.only_looks else last
+            last = f"`{call.about}`" if is_ok and not ran.is_read_only else last
         elif is_ok is False:
             failure = shell.Failure(event.text)
             red.setdefault(family, {}).setdefault(failure.fingerprint, []).append(failure.line)
@@ -237,7 +237,7 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
         if not name or len(name) < 4 or name in known_names:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
-            provides = name in later.about and not shell.Command(later.about).only_looks and name not in call.about
+            provides = name in later.about and not shell.Command(later.about).is_read_only and name not in call.about
             if provides and name not in after.text:
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""
@@ -258,7 +258,7 @@ def _line(text: str, chars_max: int) -> str:
 
 def _sequence(session: Session) -> tuple[str, str, str] | None:
     """Return a skill for the sequence of three commands that repeats most, as slug, description and body."""
-    ran = [call for call, _ in runs(session.events) if not shell.Command(call.about).only_looks]
+    ran = [call for call, _ in runs(session.events) if not shell.Command(call.about).is_read_only]
     families = [shell.Command(each.about).family for each in ran]
     spans = [tuple(families[at : at + _SEQUENCE]) for at in range(len(families) - _SEQUENCE + 1)]
     counts: Counter[tuple[str, ...]] = Counter()

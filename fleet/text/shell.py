@@ -1,13 +1,12 @@
-"""Parser of shell commands and of what they print: family, builds, commands that only look, fingerprints of errors.
+"""Parser of shell commands and of their output: family, builds, read-only commands, fingerprints of errors.
 
-No shell is built here. A command is cut at ``&&``, ``||``, ``;``, ``|`` and line ends that stand outside quotes, and
-each piece loses what stands around the program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path.
-Anything goes in; what cannot be understood has its first word for a family.
+No shell is implemented here. A command is split at ``&&``, ``||``, ``;``, ``|`` and line ends outside quotes, and each
+piece loses the wrappers of its program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path. Any text is
+accepted; the family of an unknown command is its first word.
 
-Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; those are folded in its
-fingerprint. Names are kept, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and
-whoever installs one module after the other makes progress. Every expression is linear, and no line is longer than
-``_LINE_CHARS_MAX``.
+Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; its fingerprint has them
+folded. Names stay, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and to install
+one module after the other is progress. Every expression is linear, and no line is longer than ``_LINE_CHARS_MAX``.
 """
 
 import re
@@ -25,7 +24,7 @@ _ERRORS = sections("errors.txt")
 BUILDS = tuple(_KNOWN["builds"])
 """Commands that are builds and tests, unless ``fleet.toml`` says otherwise.
 
-A command is one of them when its words begin like this, after wrappers such as ``sudo`` or ``npx`` are taken off:
+A command is one of them when its words begin with these, after wrappers such as ``sudo`` or ``npx`` are removed:
 ``npm run build`` is ``npm build``; ``python -m pytest`` is ``pytest``; ``./gradlew test`` is ``gradle test``.
 """
 
@@ -41,7 +40,7 @@ _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
 class _Wrapper(NamedTuple):
-    """Surroundings of a program: its own words besides options, its options with a value, words that must follow."""
+    """Wrapper of a program: the number of its own words, its options with a value, its required words."""
 
     more: int
     valued: tuple[str, ...]
@@ -49,12 +48,12 @@ class _Wrapper(NamedTuple):
 
 
 def _wrappers(rows: Iterable[str]) -> dict[str, _Wrapper]:
-    found = {}
+    wrappers = {}
     for row in rows:
         head, _, valued = row.partition(":")
         name, *words = head.split()
-        found[name] = _Wrapper(words.count("+"), tuple(valued.split()), tuple(word for word in words if word != "+"))
-    return found
+        wrappers[name] = _Wrapper(words.count("+"), tuple(valued.split()), tuple(word for word in words if word != "+"))
+    return wrappers
 
 
 def _words(section: str) -> frozenset[str]:
@@ -74,13 +73,13 @@ _SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++(?:\\\n *+)*+|$))++"
 
 
 class Command:
-    """A command line, as far as it tells what it does.
+    """Parsed command line.
 
     Attributes:
         family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
             first that is a build or a test by default; else of the first that does not merely prepare.
-        programs: words of each simple command in it, the program first, without its path and what wraps it.
-        waits: whether it lets time pass before it looks, as a poll does.
+        programs: words of each simple command in it, the program first, without its path and its wrappers.
+        waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
@@ -94,79 +93,79 @@ class Command:
 
     @property
     def plain_words(self) -> list[str]:
-        """The words of one simple command that every shell takes as they stand; [] for anything else.
+        """The words of a single simple command that is the same in every shell; [] for any other.
 
-        No pipe, second command, redirection, expansion, pattern or comment, and no line end but one that a backslash
-        takes back; what is not known to be plain is not.
+        It has no pipe, redirection, expansion, pattern or comment, and no line end but behind a backslash; unknown
+        syntax is not plain.
         """
         return shlex.split(self._line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._line) else []
 
     @property
     def trigger(self) -> str:
-        """Trigger of a lesson that it taught, ``Bash:git push *``; "" for a command of which little is known.
+        """Trigger of a lesson about it, ``Bash:git push *``; "" for a command that is no build and has no subcommand.
 
-        Known are builds, and commands of programs that have several. The others may be about anything, or be private.
+        Other commands may be about anything, or be private.
         """
         program, words = self._words[0], self._words[1 : 3 if self._words[1:2] == ["run"] else 2]
         if program not in _MANY:
             return f"Bash:{program} *" if self.is_build() and self.family == program else ""
-        named = " ".join(word for word in words if re.fullmatch(_SUBCOMMAND, word))
-        return f"Bash:{program} {named} *" if named and not self.only_looks else ""
+        subcommand = " ".join(word for word in words if re.fullmatch(_SUBCOMMAND, word))
+        return f"Bash:{program} {subcommand} *" if subcommand and not self.is_read_only else ""
 
     @property
-    def only_looks(self) -> bool:
-        """True where it changes nothing that another one could depend on: it reads, prints or checks."""
-        return bool(self.programs) and not _writes(self._line) and all(map(_looks, self.programs))
+    def is_read_only(self) -> bool:
+        """Whether it changes nothing that another command depends on: it reads, prints or checks."""
+        return bool(self.programs) and not _writes(self._line) and all(map(_is_read_only, self.programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
-        """Tell whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
+        """Return whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
         known = BUILDS if builds is None else tuple(builds)
         return any(_is_any(words, known) for words in self.programs)
 
-    def outcome(self, printed: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
-        """Return whether it did what it should; None where nobody can tell.
+    def outcome(self, output: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
+        """Return whether it succeeded; None if that is unknown.
 
-        Its exit code says so, unless something masks it, as in ``make test | tail``: of a build or a test what it
-        printed may say so then, and of another command an error still is one.
+        The exit code decides, unless it is masked, as in ``make test | tail``: then the output of a build or a test
+        decides, and any other command with an error has failed.
 
         ``is_error``: the whole line ended with another code than 0.
         """
         if not _is_masked(self._line[:_COMMAND_CHARS_MAX], 0):
             return not is_error
         if self.is_build(builds):
-            return _told_outcome(printed)
+            return _outcome_in(output)
         return False if is_error else None
 
 
 def _is_masked(command: str, depth: int) -> bool:
-    """Tell whether the exit code of a command line is not that of the command that it is about.
+    """Return whether the exit code of a command line is not that of its main command.
 
-    A pipe behind it, another command behind it that runs in any case, ``||``, ``!`` or ``&``: then the code is unknown.
+    The code is unknown behind a pipe, before another command that runs in any case, and with ``||``, ``!`` or ``&``.
     """
-    pieces = list(islice(_marked_pieces(command), _PIECES_MAX))
+    pieces = list(islice(_pieces(command), _PIECES_MAX))
     words = [_unwrapped(piece) for piece, _ in pieces]
-    named = [at for at, each in enumerate(words) if each and each[0] not in _SETUP]
-    about = [at for at in named if _is_any(words[at], BUILDS)] or named[:1]
-    marks = [mark.strip("\n") or (mark and ";") for _, mark in pieces]
-    return any(_is_masked_at(pieces[at][0][0], at, words, marks, depth) for at in about)
+    actual = [index for index, piece in enumerate(words) if piece and piece[0] not in _SETUP]
+    main = [index for index in actual if _is_any(words[index], BUILDS)] or actual[:1]
+    operators = [operator.strip("\n") or (operator and ";") for _, operator in pieces]
+    return any(_is_masked_at(pieces[index][0][0], index, words, operators, depth) for index in main)
 
 
-def _is_masked_at(first: str, at: int, words: list[list[str]], marks: list[str], depth: int) -> bool:
-    """Tell whether the code of one piece is lost in what stands around it."""
-    inner = _inner(words[at]) if words[at][0] in _SHELLS and depth < _SHELL_DEPTH_MAX else ""
+def _is_masked_at(first: str, index: int, words: list[list[str]], operators: list[str], depth: int) -> bool:
+    """Return whether the exit code of a piece is lost in those around it."""
+    inner = _inner(words[index]) if words[index][0] in _SHELLS and depth < _SHELL_DEPTH_MAX else ""
     if first in ("!", "if", "while", "until") or (inner and _is_masked(inner, depth + 1)):
         return True
-    before = [each for each in words[:at] if each[:1] == ["set"]]
-    stops = any(_sets(each, "e", "errexit") for each in before)
-    in_pipe = not any(_sets(each, "", "pipefail") for each in before)
-    for mark, after in zip(marks[at:], range(at + 1, len(words) + 1), strict=False):
-        behind = [each for each in words[after:] if each]
-        if mark == "&" or (in_pipe and mark in ("|", "|&")):
+    options = [piece for piece in words[:index] if piece[:1] == ["set"]]
+    stops = any(_sets(piece, "e", "errexit") for piece in options)
+    in_pipe = not any(_sets(piece, "", "pipefail") for piece in options)
+    for operator, after in zip(operators[index:], range(index + 1, len(words) + 1), strict=False):
+        behind = [piece for piece in words[after:] if piece]
+        if operator == "&" or (in_pipe and operator in ("|", "|&")):
             return True
-        in_pipe = in_pipe and mark in ("|", "|&")
+        in_pipe = in_pipe and operator in ("|", "|&")
         if not behind or behind[0] == ["exit", "$?"]:
             return False
-        if mark == "||" or (mark.startswith(";") and not stops):
+        if operator == "||" or (operator.startswith(";") and not stops):
             return behind[-1][0] != "exit" or behind[-1][1:] == ["0"]
     return False
 
@@ -177,8 +176,8 @@ def _sets(words: list[str], letter: str, option: str) -> bool:
 
 
 def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
-    """Yield the words of each simple command in a command line, the program first and without what wraps it."""
-    for piece, _ in islice(_marked_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
+    """Yield the words of each simple command in a command line, the program first and without its wrappers."""
+    for piece, _ in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
         words = _unwrapped(piece)
         if not words:
             continue
@@ -187,20 +186,20 @@ def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
         else:
             yield words
             if words[0] in _FINDERS:
-                yield from _found_and_run(words, depth)
+                yield from _run_by_find(words, depth)
 
 
-def _found_and_run(words: list[str], depth: int) -> Iterator[list[str]]:
-    """Yield what ``find`` runs on each file that it finds; it removes one as ``rm`` does."""
+def _run_by_find(words: list[str], depth: int) -> Iterator[list[str]]:
+    """Yield the command that ``find`` runs on each file; ``-delete`` is ``rm``."""
     if "-delete" in words:
         yield ["rm"]
-    at = next((at for at, word in enumerate(words) if word in _ON_EACH), len(words))
-    if words[at + 1 :] and depth < _SHELL_DEPTH_MAX:
-        yield from _programs(shlex.join(words[at + 1 :]), depth + 1)
+    index = next((index for index, word in enumerate(words) if word in _ON_EACH), len(words))
+    if words[index + 1 :] and depth < _SHELL_DEPTH_MAX:
+        yield from _programs(shlex.join(words[index + 1 :]), depth + 1)
 
 
-def _marked_pieces(command: str) -> Iterator[tuple[list[str], str]]:
-    """Yield each piece of a command line, its words and the mark behind it.
+def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the words of each piece of a command line, and the operator behind it.
 
     Redirections and here-documents are no words.
     """
@@ -226,7 +225,7 @@ def _marked_pieces(command: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
-    """Read a redirection's target away, and the here-document whose mark it is."""
+    """Skip the target of a redirection, and its here-document."""
     with suppress(ValueError):
         mark = reader.get_token()
         if sign == "<<" and mark is not None:
@@ -235,7 +234,7 @@ def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
 
 
 def _unwrapped(words: list[str]) -> list[str]:
-    """Take off what stands around the program; name the program by its last part."""
+    """Return the words without wrappers, and without the path of the program."""
     while words:
         first = words[0].strip(_GROUPED)
         if not first or first in _KEYWORDS or _is_assignment(first):
@@ -262,44 +261,44 @@ def _is_assignment(word: str) -> bool:
 
 
 def _module(words: list[str]) -> list[str]:
-    """Return what ``python -m`` runs, with its words; [] when it runs something else."""
-    for at, word in enumerate(words[1:], 1):
+    """Return the module and words of ``python -m``; [] for any other run."""
+    for index, word in enumerate(words[1:], 1):
         if word == "-m":
-            return words[at + 1 :]
+            return words[index + 1 :]
         if not word.startswith("-") or word == "-c":
             return []
     return []
 
 
 def _inside(words: list[str]) -> list[str] | None:
-    """Return the words of the command that a wrapper runs, or None when it wraps nothing here."""
-    more, valued, needed = _WRAPPERS[words[0]]
-    at = 1
-    wanted = list(needed)
-    while at < len(words):
-        word = words[at]
+    """Return the words of the command that a wrapper runs; None when it runs none."""
+    more, valued, required = _WRAPPERS[words[0]]
+    index = 1
+    missing = list(required)
+    while index < len(words):
+        word = words[index]
         if word == "--":
-            at += 1
+            index += 1
             break
         if word.startswith("-"):
-            at += 2 if word in valued else 1
-        elif wanted and word == wanted[0]:
-            wanted.pop(0)
-            at += 1
-        elif not wanted and (more or _is_assignment(word)):
+            index += 2 if word in valued else 1
+        elif missing and word == missing[0]:
+            missing.pop(0)
+            index += 1
+        elif not missing and (more or _is_assignment(word)):
             more -= not _is_assignment(word)
-            at += 1
+            index += 1
         else:
             break
-    return None if wanted or at >= len(words) else words[at:]
+    return None if missing or index >= len(words) else words[index:]
 
 
 def _inner(words: list[str]) -> str:
-    """Return what ``bash -c`` is given, or the script as a command of its own; "" when there is neither."""
-    for at, word in enumerate(words[1:], 1):
+    """Return the command of ``bash -c``, or the script as a command; "" for neither."""
+    for index, word in enumerate(words[1:], 1):
         if word.startswith("-"):
             if "c" in word[1:] and not word.startswith("--"):
-                return words[at + 1] if at + 1 < len(words) else ""
+                return words[index + 1] if index + 1 < len(words) else ""
             continue
         return "" if any(char in word for char in " \t\n;|&<>'\"\\") else word
     return ""
@@ -320,11 +319,11 @@ def _named(words: list[str]) -> str:
 
 
 def _plain_words(words: list[str]) -> list[str]:
-    """Return the program and the words that are no options, without ``run`` where the script is what matters."""
-    plain, at = [words[0]], 1
-    while at < len(words):
-        word = words[at]
-        at += 2 if word in _TAKE_VALUE else 1
+    """Return the program and the words that are no options, without the ``run`` before a script."""
+    plain, index = [words[0]], 1
+    while index < len(words):
+        word = words[index]
+        index += 2 if word in _TAKE_VALUE else 1
         if word.startswith(("-", "+")) or word.isdigit():
             continue
         if len(plain) == 1 and words[0] in _RUNNERS:
@@ -341,20 +340,20 @@ def _is_any(words: list[str], builds: Iterable[str]) -> bool:
 
 
 def _is_like(words: list[str], plain: list[str], build: str) -> bool:
-    wanted = _unwrapped(build.split()) or build.split()
-    if wanted[0] != words[0]:
+    known = _unwrapped(build.split()) or build.split()
+    if known[0] != words[0]:
         return False
-    options = [word for word in wanted[1:] if word.startswith("-")]
-    rest = _plain_words([word for word in wanted if not word.startswith("-")])
+    options = [word for word in known[1:] if word.startswith("-")]
+    rest = _plain_words([word for word in known if not word.startswith("-")])
     has_words = len(plain) >= len(rest) and all(map(_is_word, plain, rest))
     return has_words and all(option in words for option in options)
 
 
-def _is_word(word: str, wanted: str) -> bool:
-    return word == wanted or word.startswith(f"{wanted}:")  # npm run test:unit
+def _is_word(word: str, known: str) -> bool:
+    return word == known or word.startswith(f"{known}:")  # npm run test:unit
 
 
-def _looks(words: list[str]) -> bool:
+def _is_read_only(words: list[str]) -> bool:
     if any(word in _CHANGING_WORDS or word.startswith("-i.") for word in words):
         return False
     if words[0] == "git":
@@ -363,40 +362,35 @@ def _looks(words: list[str]) -> bool:
 
 
 def _writes(command: str) -> bool:
-    """Tell whether a command writes a file by redirection, quotes or not: a doubt counts as a yes."""
-    rest = command[:_COMMAND_CHARS_MAX]
-    if len(command) > _COMMAND_CHARS_MAX or "tee " in rest or "xargs" in rest or "$(" in rest or "`" in rest:
+    """Return whether a command may write a file, by redirection (in quotes, too) or through another program."""
+    if len(command) > _COMMAND_CHARS_MAX or any(part in command for part in ("tee ", "xargs", "$(", "`")):
         return True
-    at = rest.find(">")
-    while at >= 0:
-        target = rest[at + 1 :].lstrip(">| \t")
-        if not target.startswith(_NOWHERE):
-            return True
-        at = rest.find(">", at + 1)
-    return False
+    targets = (target.lstrip("| \t") for target in re.split(">+", command)[1:])
+    return any(not target.startswith(_NOWHERE) for target in targets)
 
 
 # Errors.
 
 _TAIL_CHARS = 16 * 1024
 _LINE_CHARS_MAX = 300
-_LINES_LOOKED_AT = 200
+_LINES_READ = 200
 _LINES_KEPT = 4
 
-_TELLING = tuple(_ERRORS["telling"])
+_ERROR_WORDS = tuple(_ERRORS["telling"])
 _NOISE = re.compile("|".join(_ERRORS["noise"]), re.IGNORECASE)
 _FOLDS = tuple(
-    (re.compile(each), instead.strip()) for each, _, instead in (row.rpartition(" =>") for row in _ERRORS["folds"])
+    (re.compile(pattern), instead.strip())
+    for pattern, _, instead in (row.rpartition(" =>") for row in _ERRORS["folds"])
 )
-_BAD, _GOOD, _WEAKLY_BAD = (f"(?m){'|'.join(_ERRORS[each])}" for each in ("bad", "good", "weakly-bad"))
+_BAD, _GOOD, _WEAKLY_BAD = (f"(?m){'|'.join(_ERRORS[section])}" for section in ("bad", "good", "weakly-bad"))
 _CODE = (
     r"(?i)\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*"
 )
 
 
-def _told_outcome(printed: str) -> bool | None:
-    """Return what the output of a build or a test says of it: a code at its end, its summary, else its errors."""
-    rows = [row[:_LINE_CHARS_MAX].rstrip() for row in printed[-_TAIL_CHARS:].splitlines()[-_LINES_LOOKED_AT:]]
+def _outcome_in(output: str) -> bool | None:
+    """Return the outcome of a build or a test by its output: a code at its end, its summary, else its errors."""
+    rows = [row[:_LINE_CHARS_MAX].rstrip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]
     codes = [found["code"] for row in rows[-_LINES_KEPT:] if (found := re.fullmatch(_CODE, row))]
     if codes:
         return int(codes[-1]) == 0
@@ -409,36 +403,36 @@ def _told_outcome(printed: str) -> bool | None:
 
 
 class Failure:
-    """What a failed command printed, as far as it tells what went wrong."""
+    """Error in the output of a failed command."""
 
-    def __init__(self, printed: str) -> None:
-        self._lines = _telling_lines(printed)
+    def __init__(self, output: str) -> None:
+        self._lines = _error_lines(output)
 
     @property
     def fingerprint(self) -> str:
-        """The part that is the same from one run to the next: its last telling lines, folded."""
+        """The part that is the same in every run: its last error lines, folded."""
         return "\n".join(dict.fromkeys(_folded(line) for line in self._lines))
 
     @property
     def line(self) -> str:
-        """The line that a person is shown, or "": rather what went wrong than how often it did."""
+        """The line for people, or "": rather an error than a summary."""
         lines = self._lines
-        return next((line for line in reversed(lines) if not _counts(line)), lines[-1] if lines else "")
+        return next((line for line in reversed(lines) if not _is_summary(line)), lines[-1] if lines else "")
 
 
-def _telling_lines(error: str) -> list[str]:
-    """Return the last lines that say what went wrong; where none does, the last lines that say anything.
+def _error_lines(output: str) -> list[str]:
+    """Return the last lines with an error; where there is none, the last lines without noise.
 
-    Of a huge output only the last ``_TAIL_CHARS`` are looked at: what went wrong stands at the end.
+    Only the last ``_TAIL_CHARS`` of the output are read: errors stand at the end.
     """
-    rows = [row[:_LINE_CHARS_MAX].strip() for row in error[-_TAIL_CHARS:].splitlines()[-_LINES_LOOKED_AT:]]
+    rows = [row[:_LINE_CHARS_MAX].strip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]
     rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
-    telling = [row for row in rows if _tells(row)]
-    return (telling or rows)[-_LINES_KEPT:]
+    errors = [row for row in rows if _has_error(row)]
+    return (errors or rows)[-_LINES_KEPT:]
 
 
-def _counts(line: str) -> bool:
-    """Tell whether a line is a summary such as ``1 failed, 3 passed in 0.12s``."""
+def _is_summary(line: str) -> bool:
+    """Return whether a line is a summary such as ``1 failed, 3 passed in 0.12s``."""
     return (
         line.lstrip("=-# ")[:1].isdigit()
         or "test result:" in line
@@ -446,9 +440,9 @@ def _counts(line: str) -> bool:
     )
 
 
-def _tells(row: str) -> bool:
+def _has_error(row: str) -> bool:
     lower = row.lower()
-    return any(word in lower for word in _TELLING)
+    return any(word in lower for word in _ERROR_WORDS)
 
 
 def _folded(line: str) -> str:

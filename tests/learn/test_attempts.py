@@ -501,7 +501,7 @@ def test_there_are_sequences_of_edits_and_tests():
 )
 def test_the_same_work_would_be_stopped_if_its_changes_went_unseen(desk, path, monkeypatch):
     """These come close: their agents try one command again and again, and change something in between."""
-    monkeypatch.setattr(shell.Command, "only_looks", True)
+    monkeypatch.setattr(shell.Command, "is_read_only", True)
     assert replay(desk, path, sees_edits=False)[1]
 
 

@@ -94,7 +94,7 @@ def test_no_command_is_too_odd_or_too_long():
     ):
         began = time.process_time()
         read = shell.Command(command)
-        _ = (read.family, read.is_build(), read.only_looks)
+        _ = (read.family, read.is_build(), read.is_read_only)
         assert time.process_time() - began < 0.2, command[:20]
 
 
@@ -102,7 +102,7 @@ def test_no_command_is_too_odd_or_too_long():
     "command", ["ls > out", "sed -i s/a/b/ f", "find . -delete", "git commit -m x", "tee f", "ls $(make)"]
 )
 def test_what_may_change_something_does_not_only_look(command):
-    assert not shell.Command(command).only_looks
+    assert not shell.Command(command).is_read_only
 
 
 @pytest.mark.parametrize(
