@@ -83,7 +83,7 @@ def _sections(data: bytes) -> Iterator[Section]:
     page = markdown.Page.parse(text, level_max=6)
     ends = [section.heading for section in page.sections] + [len(page.lines)]
     for part, end in zip((markdown.Part("", 1, -1, 0), *page.sections), ends, strict=True):
-        body = "\n".join(row.text for row in page.inside(part._replace(end=end)) if row.is_said).strip()
+        body = "\n".join(row.text for row in page.inside(part._replace(end=end)) if row.is_content).strip()
         if body or part.level > 1:  # a title with nothing under it is the page's own
             date = re.match(WHEN, part.title)
             yield Section(max(part.heading, 0) + 1, part.title, body, date[0] if date else "")

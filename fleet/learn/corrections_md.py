@@ -257,7 +257,7 @@ class Log(NamedTuple):
         for row in markdown.rows(_plain(text)):
             if block := _opens_block(row):
                 blocks.append(block)
-            elif blocks and row.is_said:
+            elif blocks and row.is_content:
                 blocks[-1].take(row)
             for comment in row.comments:
                 if blocks and comment.lstrip().startswith("fleet "):

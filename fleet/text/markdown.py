@@ -1,13 +1,13 @@
 """Parser of Markdown pages that people, tools and git have all written into: as rows, as a page, and as an outline.
 
-Rows are lines with their comments, for pages in fleet's own format. Three decisions: which lines stand in a code fence
-and mean nothing, what is an HTML comment, and which lines git left behind. Each broken form (a fence or a comment that
-never closes, half a conflict) costs its own line and no other. Linear in the size of the page. A ``Page`` is the rows,
-the parts that their headings begin, and what the text becomes when lines come or go: every other line stays as it is.
+Rows are lines with their comments, for pages in fleet's own format. Lines of a code fence are literal, HTML comments
+are taken out, and conflict markers of git are skipped. Each broken form (a fence or a comment that never closes, half a
+conflict) affects its own line and no other. Linear in the size of the page. A ``Page`` is the rows and their sections;
+its text can be edited by lines: every other line stays as it is.
 
 The outline of any other page is its sections, and in each the paragraphs, list items and tables, with their lines:
-CommonMark with tables, read by markdown-it. Besides, as people and tools write by hand: a line of a paragraph that has
-a date, a label, a sign or a bullet of another kind begins a block of its own.
+CommonMark with tables, parsed by markdown-it. In hand-written paragraphs, a line with a date, a label, a symbol or a
+bullet of another kind begins a block of its own.
 """
 
 import re
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A line of a page as a reader sees it.
+    """Line of a page, without its comments.
 
     Attributes:
         number: of the line, from 1.
-        text: what stands outside comments; "" on a line that holds comments alone.
-        comments: the insides of the comments that end on this line.
+        text: outside comments; "" on a line of comments alone.
+        comments: the contents of the comments that end on this line.
         is_code: it is a line of a code fence.
     """
 
@@ -40,8 +40,8 @@ class Row(NamedTuple):
     is_code: bool = False
 
     @property
-    def is_said(self) -> bool:
-        """True for a line that is more than its comments: a blank one is content, too."""
+    def is_content(self) -> bool:
+        """True for a line with content: all but lines of comments alone."""
         return bool(self.text) or not self.comments
 
 
@@ -50,7 +50,7 @@ _PIECE = re.compile(
     r"(?P<run>`{1,8})(?!`).*?(?<!`)(?P=run)(?!`)|`+|"
     r"<!--(?P<inside>[^<-]*(?:(?!<!--|-->)[<-][^<-]*)*)(?P<end>-->)?"
 )
-"""A code span, a run of backticks that opens none, or a comment, or what is there of one."""
+"""A code span, a run of backticks that opens none, or a comment, complete or not."""
 _COMMENT_EDGE = r"<!--|-->"
 _RECORD_START = r"\s*fleet\s"
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
@@ -62,32 +62,32 @@ _CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
 
 
 def rows(text: str) -> Iterator[Row]:
-    """Yield the rows of a page in order, without conflict markers and without what comments hide."""
+    """Yield the rows of a page in order, without conflict markers."""
     lines = text.replace("\r\n", "\n").split("\n")
     fences = _closed_fences(lines)
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        if at in fences:
-            for number in range(at, fences[at] + 1):
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        if index in fences:
+            for number in range(index, fences[index] + 1):
                 if not _is_conflict_marker(lines[number]):
                     yield Row(number + 1, lines[number], is_code=True)
-            at = fences[at] + 1
+            index = fences[index] + 1
         elif "<!--" in line:
-            at = yield from _beside_comments(lines, at)
+            index = yield from _beside_comments(lines, index)
         else:
             if line not in _TORN_COMMENTS and not _is_conflict_marker(line):
-                yield Row(at + 1, _unescape(line) if "\\" in line else line)
-            at += 1
+                yield Row(index + 1, _unescape(line) if "\\" in line else line)
+            index += 1
 
 
 def _is_conflict_marker(line: str) -> bool:
-    """Tell whether git wrote this line between two sides of a conflict."""
+    """Return whether a line is a conflict marker of git."""
     return line[:7] in _CONFLICT_STARTS and re.fullmatch(_CONFLICT, line.rstrip()) is not None
 
 
 def escape(text: str) -> str:
-    r"""Defuse comment marks with Markdown's own backslash, ``<\!--`` and ``--\>``. One that is there gets another."""
+    r"""Return a text with escaped comment marks, ``<\!--`` and ``--\>``; escaped ones get another backslash."""
     return _CLOSING.sub(r"--\\\1>", _OPENING.sub(r"<\\\1!--", text))
 
 
@@ -97,13 +97,13 @@ def _unescape(text: str) -> str:
 
 
 def _closed_fences(lines: list[str]) -> dict[int, int]:
-    """Return where each code fence opens and closes.
+    """Return the first and the last line of each code fence.
 
-    A fence whose next mark of its kind opens another was never closed: were it paired with a later one all the same,
-    one torn entry would hide those that follow it.
+    A fence whose next mark of its kind opens another was never closed: if it were paired with a later one, one torn
+    entry would hide those that follow it.
     """
-    marks = [(at, found) for at, line in enumerate(lines) if (found := _fence_mark(line))]
-    following = _next_as_long([(found["mark"][0], len(found["mark"])) for _, found in marks])
+    marks = [(index, mark) for index, line in enumerate(lines) if (mark := _fence_mark(line))]
+    following = _next_as_long([(mark["mark"][0], len(mark["mark"])) for _, mark in marks])
     fences: dict[int, int] = {}
     number = 0
     while number < len(marks):
@@ -117,26 +117,26 @@ def _closed_fences(lines: list[str]) -> dict[int, int]:
 
 
 def _open_fences(lines: list[str]) -> set[int]:
-    """Return which lines, from 0, open a code fence that never closes."""
-    inside = {at for first, last in _closed_fences(lines).items() for at in range(first, last + 1)}
-    return {at for at, line in enumerate(lines) if at not in inside and _fence_mark(line)}
+    """Return the indexes of lines that open a code fence without an end."""
+    inside = {index for first, last in _closed_fences(lines).items() for index in range(first, last + 1)}
+    return {index for index, line in enumerate(lines) if index not in inside and _fence_mark(line)}
 
 
 def _fence_mark(line: str) -> re.Match[str] | None:
     if "```" not in line and "~~~" not in line:
         return None
-    found = re.fullmatch(_FENCE, line)
+    mark = re.fullmatch(_FENCE, line)
     # ```x``` on one line is a code span.
-    return None if found is None or (found["mark"][0] == "`" and "`" in found["info"]) else found
+    return None if mark is None or (mark["mark"][0] == "`" and "`" in mark["info"]) else mark
 
 
 def _next_as_long(marks: list[tuple[str, int]]) -> list[int | None]:
     """Return for each (character, length) the next of that character and at least that length; one pass, by stacks."""
     following: list[int | None] = [None] * len(marks)
-    waiting: dict[str, list[int]] = {"`": [], "~": []}
+    stacks: dict[str, list[int]] = {"`": [], "~": []}
     for number in range(len(marks) - 1, -1, -1):
         character, length = marks[number]
-        stack = waiting[character]
+        stack = stacks[character]
         while stack and marks[stack[-1]][1] < length:
             stack.pop()
         following[number] = stack[-1] if stack else None
@@ -144,51 +144,51 @@ def _next_as_long(marks: list[tuple[str, int]]) -> list[int | None]:
     return following
 
 
-def _beside_comments(lines: list[str], at: int) -> Generator[Row, None, int]:
-    """Yield what a line holds beside its comments, and its comments. Return the line to go on with."""
+def _beside_comments(lines: list[str], index: int) -> Generator[Row, None, int]:
+    """Yield the row of each line up to the end of the last comment. Return the next line."""
     start = 0
     while True:
-        line = lines[at]
-        kept, comments, opened = _split_comments(line, start)
-        end = None if opened is None else _end_of_comment(lines, at, opened)
+        line = lines[index]
+        text, comments, opened = _split_comments(line, start)
+        end = None if opened is None else _end_of_comment(lines, index, opened)
         if opened is not None and end is None and not _is_torn(line, opened, _indent(line)):
-            kept += line[opened:]
-        if kept.strip() or comments:
-            yield Row(at + 1, _unescape(kept) if kept.strip() else "", tuple(comments))
+            text += line[opened:]
+        if text.strip() or comments:
+            yield Row(index + 1, _unescape(text) if text.strip() else "", tuple(comments))
         if end is None:
-            return at + 1
-        at, start = end
+            return index + 1
+        index, start = end
 
 
 def _split_comments(line: str, start: int) -> tuple[str, list[str], int | None]:
-    """Return what stands outside comments, the comments that close on this line, and where one opens that does not."""
-    kept: list[str] = []
+    """Return the text outside comments, the comments that end on this line, and the column of one that does not."""
+    pieces: list[str] = []
     comments: list[str] = []
-    copied, indent = start, _indent(line)
+    done, indent = start, _indent(line)
     for found in _PIECE.finditer(line, start):
         if found["inside"] is None:
-            continue  # what stands in a code span is about comments, and none itself
-        kept.append(line[copied : found.start()])
-        copied = found.end()
+            continue  # a code span
+        pieces.append(line[done : found.start()])
+        done = found.end()
         if found["end"]:
             comments.append(found["inside"])
-        elif copied == len(line):
-            return "".join(kept), comments, found.start()
+        elif done == len(line):
+            return "".join(pieces), comments, found.start()
         elif not _is_torn(line, found.start(), indent):
-            kept.append(found[0])
-    return "".join(kept) + line[copied:], comments, None
+            pieces.append(found[0])
+    return "".join(pieces) + line[done:], comments, None
 
 
-def _end_of_comment(lines: list[str], at: int, opened: int) -> tuple[int, int] | None:
-    """Return line and column behind a comment that goes on over the line's end; None when it is broken.
+def _end_of_comment(lines: list[str], index: int, opened: int) -> tuple[int, int] | None:
+    """Return line and column behind a comment of several lines; None when it is broken.
 
-    Broken: another one opens first, or the page ends. A record stands on one line, and a comment inside a paragraph
-    ends with it, so that neither can hide the entries that follow.
+    Broken: another one opens first, or the page ends. A record has one line, and a comment inside a paragraph ends with
+    it, so that neither can hide the entries that follow.
     """
-    if re.compile(_RECORD_START).match(lines[at], opened + 4):
+    if re.compile(_RECORD_START).match(lines[index], opened + 4):
         return None
-    is_own_line = opened <= _indent(lines[at])
-    for later in range(at + 1, len(lines)):
+    is_own_line = opened <= _indent(lines[index])
+    for later in range(index + 1, len(lines)):
         if edge := re.search(_COMMENT_EDGE, lines[later]):
             return (later, edge.end()) if edge[0] == "-->" else None
         if not is_own_line and not lines[later].strip():
@@ -197,7 +197,7 @@ def _end_of_comment(lines: list[str], at: int, opened: int) -> tuple[int, int] |
 
 
 def _is_torn(line: str, opened: int, indent: int) -> bool:
-    """Tell a comment that was cut off, which is no content, from a sentence that mentions its opening mark."""
+    """Return whether a comment was cut off, and is no sentence that mentions its opening mark."""
     return opened <= indent or re.compile(_RECORD_START).match(line, opened + 4) is not None
 
 
@@ -212,7 +212,7 @@ HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 
 
 class Part(NamedTuple):
-    """A part of a page: its title and level, the number of its heading line, and where its lines begin and end."""
+    """Section of a page: its title and level, and the indexes of its heading line and of the line behind it."""
 
     title: str
     level: int
@@ -221,7 +221,7 @@ class Part(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page of Markdown, taken apart.
+    """Parsed page of Markdown.
 
     Attributes:
         sections: of the levels up to ``level_max``, in their order.
@@ -235,19 +235,19 @@ class Page(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, level_max: int = 2) -> "Page":
-        """Return a page, taken apart: headings in code and in comments are none."""
-        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # no other sign ends a line, for rows neither
-        found = list(rows(text))
+        """Return a parsed page. Headings in code and in comments are none."""
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # no other character ends a line, as in rows
+        parsed = list(rows(text))
         heads = [
             (row.number - 1, len(match[1]), match[2])
-            for row in found
+            for row in parsed
             if not row.is_code and (match := re.fullmatch(HEADING, row.text.rstrip())) and len(match[1]) <= level_max
         ]
         sections = []
-        for at, (number, level, title) in enumerate(heads):
-            end = next((later for later, other, _ in heads[at + 1 :] if other <= level or other <= 2), len(lines))
-            sections.append(Part(title, level, number, end))
-        return cls(lines, found, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n", level_max)
+        for following, (index, level, title) in enumerate(heads, 1):
+            end = next((later for later, other, _ in heads[following:] if other <= level or other <= 2), len(lines))
+            sections.append(Part(title, level, index, end))
+        return cls(lines, parsed, sections, "\r\n" if text.partition("\n")[0].endswith("\r") else "\n", level_max)
 
     def inside(self, section: Part) -> list[Row]:
         """Return the rows of a section, without its heading."""
@@ -258,56 +258,56 @@ class Page(NamedTuple):
 
     def named(self, title: str) -> list[Part]:
         """Return the sections of this title; a page may have several."""
-        return [each for each in self.sections if _key(each.title) == _key(title)]
+        return [section for section in self.sections if _key(section.title) == _key(title)]
 
     def with_section(self, title: str, before: Iterable[str] = ()) -> "Page":
-        """Return the page with a section of this title, which it gets before the first of others, else at its end."""
+        """Return the page with a section of this title: a new one comes before some others, else at the end."""
         if self.named(title):
             return self
-        at = min((section.heading for name in before for section in self.named(name)), default=len(self.lines))
-        gap = [""] if at and self.lines[at - 1].strip() else []
-        made = [*gap, f"## {title}", "", *([""] if at < len(self.lines) else [])]
-        return Page.parse(self.with_lines(at, made), self.level_max)
+        index = min((section.heading for name in before for section in self.named(name)), default=len(self.lines))
+        gap = [""] if index and self.lines[index - 1].strip() else []
+        new = [*gap, f"## {title}", "", *([""] if index < len(self.lines) else [])]
+        return Page.parse(self.with_lines(index, new), self.level_max)
 
     @staticmethod
     def cells(line: str) -> list[str]:
-        """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, parts nothing."""
+        """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, is text."""
         text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
         hidden = re.sub(r"`[^`]*`|\\\|", lambda found: "x" * len(found[0]), text)
-        cuts = [-1, *(at for at, one in enumerate(hidden) if one == "|"), len(text)]
+        cuts = [-1, *(index for index, char in enumerate(hidden) if char == "|"), len(text)]
         return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
     def content_end(self, section: Part) -> int:
-        """Return the line behind the last one of a section that is not blank."""
-        at = section.end
-        while at > section.heading + 1 and not self.lines[at - 1].strip():
-            at -= 1
-        return at
+        """Return the index behind the last line of a section that is not blank."""
+        index = section.end
+        while index > section.heading + 1 and not self.lines[index - 1].strip():
+            index -= 1
+        return index
 
-    def with_lines(self, at: int, made: Iterable[str]) -> str:
-        """Return the text with more lines before a line, given without their ends."""
-        above = self.lines[:at]
+    def with_lines(self, index: int, new: Iterable[str]) -> str:
+        """Return the text with new lines before a line, given without their ends."""
+        above = self.lines[:index]
         if above and not above[-1].endswith("\n"):
             above[-1] += self.eol
-        return "".join([*above, *(f"{each}{self.eol}" for each in made), *self.lines[at:]])
+        return "".join([*above, *(f"{line}{self.eol}" for line in new), *self.lines[index:]])
 
-    def without(self, gone: Collection[int]) -> str:
-        """Return the text without some lines, by their place."""
-        return "".join(each for at, each in enumerate(self.lines) if at not in gone)
+    def without(self, removed: Collection[int]) -> str:
+        """Return the text without some lines, by their indexes."""
+        return "".join(line for index, line in enumerate(self.lines) if index not in removed)
 
-    def inserted(self, section: Part, made: Sequence[str], end: int = 0) -> str:
-        """Return the text with more lines behind the content of a section, or of its part up to ``end``."""
-        at = self.content_end(section._replace(end=end or section.end))
-        is_bare = at == section.heading + 1
-        at += is_bare and at < section.end and not self.lines[at].strip()  # behind the blank line under its heading
-        gap = [""] if is_bare and at == section.heading + 1 else []
-        tail = [""] if at < len(self.lines) and self.lines[at].lstrip().startswith("#") else []
-        return self.with_lines(at, [*gap, *made, *tail])
+    def inserted(self, section: Part, new: Sequence[str], end: int = 0) -> str:
+        """Return the text with new lines behind the content of a section, or of its part up to ``end``."""
+        index = self.content_end(section._replace(end=end or section.end))
+        is_bare = index == section.heading + 1
+        index += is_bare and index < section.end and not self.lines[index].strip()  # the blank line under its heading
+        gap = [""] if is_bare and index == section.heading + 1 else []
+        tail = [""] if index < len(self.lines) and self.lines[index].lstrip().startswith("#") else []
+        return self.with_lines(index, [*gap, *new, *tail])
 
 
 def _key(title: str) -> str:
-    said = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
-    return said.removesuffix(" auto").removesuffix("s")
+    words = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
+    return words.removesuffix(" auto").removesuffix("s")
 
 
 # --- the outline ----------------------------------------------------------------------------------------------------
@@ -316,15 +316,15 @@ BlockKind = Literal["paragraph", "item", "table", "quote"]
 
 
 class Block:
-    """A piece of a section.
+    """Block of a section.
 
     Attributes:
         kind: paragraph, item of a list, table or quotation.
-        line: on which it begins, from 1.
-        end: on which it ends; an item ends where the last one below it does.
+        line: its first line, from 1.
+        end: its last line, that of the last item below an item.
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
         items: the items below an item.
-        is_task: an item with a box to tick.
+        is_task: an item with a checkbox.
     """
 
     def __init__(self, kind: BlockKind, line: int, *lines: str) -> None:
@@ -340,15 +340,15 @@ class Block:
 
 
 class Section:
-    """A heading and what stands under it, up to the next one of its level.
+    """Heading with its blocks and subsections.
 
     Attributes:
         level: 1 to 6; 0 is the page itself.
         title: of the heading, without marks.
         line: of the heading; 0 for the page.
-        end: line of the last thing under the heading itself.
-        blocks: what stands under the heading itself.
-        sections: those below it.
+        end: last line of its own blocks.
+        blocks: its own, without those of its subsections.
+        sections: its subsections.
     """
 
     def __init__(self, level: int, title: str, line: int) -> None:
@@ -359,13 +359,13 @@ class Section:
     def walk(self) -> "Iterator[Section]":
         """Yield this section and all below it, in order."""
         yield self
-        for each in self.sections:
-            yield from each.walk()
+        for section in self.sections:
+            yield from section.walk()
 
 
 BLOCK_CHARS_MAX = 8_192
-"""What is longer than this is no text that anybody wrote as one: it is cut, and a line of half of it left out."""
-# Texts are compiled by `re` when one is used first, and kept: few processes need any.
+"""Greatest length of a block: a longer one was not written by hand, and is cut; a line of half of it is left out."""
+# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
 _FRONT = r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)"
 _ITEM = r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
 _TASK = r"\[[ xX]\][ \t]+"
@@ -377,12 +377,12 @@ def outline(text: str) -> Section:
     """Return the sections of a page. Never raises; linear in its size."""
     front = re.match(_FRONT, text)
     lines = text.split("\n")
-    for at in range(text.count("\n", 0, front.end()) if front else 0):
-        lines[at] = ""
-    # A line keeps its number where nothing of it is read; a fence that never closes hides no more than itself.
-    lines = ["" if len(each) > BLOCK_CHARS_MAX // 2 or _is_conflict_marker(each) else each for each in lines]
-    for at in _open_fences(lines):
-        lines[at] = ""
+    for index in range(text.count("\n", 0, front.end()) if front else 0):
+        lines[index] = ""
+    # An ignored line keeps its number; a fence that never closes hides no more than itself.
+    lines = ["" if len(line) > BLOCK_CHARS_MAX // 2 or _is_conflict_marker(line) else line for line in lines]
+    for index in _open_fences(lines):
+        lines[index] = ""
     page = Section(0, "", 0)
     reader = _Reader(page, lines)
     for token in _parser().parse("\n".join(lines)):
@@ -394,13 +394,13 @@ def outline(text: str) -> Section:
 def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # 20 ms, which only a page costs
 
-    # What is indented is text of somebody who indents, and a line of dashes below a text no heading of it.
+    # Indented text is no code, and a line of dashes below a text no heading.
     unwanted = ["code", "lheading", "reference", "inline", "text_join"]
     return MarkdownIt("commonmark").enable("table").disable(unwanted)
 
 
 class _Reader:
-    """The outline while it is being read."""
+    """Builder of an outline from tokens."""
 
     def __init__(self, page: Section, lines: list[str]) -> None:
         self._sections, self._lines = [page], lines  # that stand open, the innermost last
@@ -463,27 +463,27 @@ class _Reader:
         item = self._items[-1]
         if not item.lines and (task := re.match(_TASK, lines[0])):
             item.is_task, lines = True, [lines[0][task.end() :], *lines[1:]]
-        for at, each in enumerate(lines, line):
-            if (found := re.fullmatch(_ITEM, each)) and item.lines:
-                item.items.append(Block("item", at, found["text"]))
-            elif item.items and item.items[-1].line == at - 1:
-                item.items[-1].lines.append(each)
+        for number, text in enumerate(lines, line):
+            if (found := re.fullmatch(_ITEM, text)) and item.lines:
+                item.items.append(Block("item", number, found["text"]))
+            elif item.items and item.items[-1].line == number - 1:
+                item.items[-1].lines.append(text)
             else:
-                item.lines.append(each)
+                item.lines.append(text)
         self._extend_to(line + len(lines) - 1)
 
     def _paragraph(self, kind: BlockKind, lines: list[str], line: int) -> None:
         block: Block | None = None
-        for at, each in enumerate(lines, line):
-            if kind == "paragraph" and (found := re.fullmatch(_ITEM, each)):
-                block = Block("item", at, found["text"])
+        for number, text in enumerate(lines, line):
+            if kind == "paragraph" and (found := re.fullmatch(_ITEM, text)):
+                block = Block("item", number, found["text"])
                 self._add(block)
-            elif block is None or re.match(_DATED_LINE, each) or re.match(_LABELLED_LINE, each):
-                block = Block(kind, at, each)
+            elif block is None or re.match(_DATED_LINE, text) or re.match(_LABELLED_LINE, text):
+                block = Block(kind, number, text)
                 self._add(block)
             else:
-                block.lines.append(each)
-                self._extend_to(at)
+                block.lines.append(text)
+                self._extend_to(number)
 
 
 def _unmarked(title: str) -> str:
