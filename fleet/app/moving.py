@@ -44,17 +44,17 @@ _TRIES_MAX = 5  # so often the branch is converted anew, where somebody pushed m
 
 
 def preview_import(workspace: Workspace) -> Imported:
-    """Return what the files of the project would bring that hold lessons; nothing is written."""
+    """Return what an import of the project's files would bring; nothing is written."""
     return importer.Imported.preview(importer.files_in(workspace, [workspace.root]))
 
 
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
 ) -> Imported:
-    """Take in what other tools wrote; doing it twice changes nothing.
+    """Import the lessons in files of other tools; a second import changes nothing.
 
     Raises:
-        DiskError: nothing of it was acknowledged.
+        DiskError: nothing was acknowledged.
     """
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
@@ -65,45 +65,45 @@ def import_files(
 
 
 def export(workspace: Workspace) -> dict[str, Any]:
-    """Return everything that this machine knows, the same for the same lines; lessons one after another.
+    """Return everything that this machine has, lessons as a generator; the same lines give the same export.
 
-    What the logs owe is counted first, where anything may be written.
+    The logs are counted first, if this folder may be written to.
     """
     with suppress(FleetError):
         counting.reconcile_all(workspace)
-    patterns, found = workspace.patterns, workspace.discoveries
-    retracted = found.retracted()
+    patterns, discoveries_ = workspace.patterns, workspace.discoveries
+    retracted = discoveries_.retracted()
     return {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
         "patterns": (
-            {**lesson_as_json(each), "record": msgspec.to_builtins(patterns.line(each.id))}
-            for each in patterns.records()
+            {**lesson_as_json(lesson), "record": msgspec.to_builtins(patterns.line(lesson.id))}
+            for lesson in patterns.records()
         ),
         "discoveries": [
             {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
-            for entry in found.all()
+            for entry in discoveries_.all()
             if not entry.retracts
         ],
         "retractions": sorted(retracted),
         "held": workspace.db.future_ids(),
-        "carried": sorted(each.raw.decode("utf-8", "backslashreplace") for each in workspace.db.carried()),
+        "carried": sorted(line.raw.decode("utf-8", "backslashreplace") for line in workspace.db.carried()),
     }
 
 
 # --- from past sessions -----------------------------------------------------------------------------------------------
 
-# A proposal is what somebody said, or what a command said, in one line; nothing here words a lesson anew. They are
-# ranked: what lays down how something is done comes before what only asks.
+# A proposal quotes a person or a command in one line; no lesson is worded here. Proposals are ranked: rules come before
+# questions.
 
 
 class _Proposals(NamedTuple):
     """Proposals of some sessions.
 
     Attributes:
-        found: those that were not accepted yet, best first, by the number that each has among all.
-        accepted: numbers and ids of the others: who accepts by a table of before means no other proposal.
-        troubles: what could not be read.
+        found: those that were not accepted yet, best first, by their number among all.
+        accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
+        troubles: a sentence for each transcript that could not be read.
     """
 
     found: dict[int, Proposal]
@@ -113,9 +113,9 @@ class _Proposals(NamedTuple):
 
 
 def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> _Proposals:
-    """Return what past sessions of this project propose, so many days back.
+    """Return the proposals of this project's sessions in the last so many days.
 
-    Read are the transcripts that are named, or in folders of them; without any those that the host keeps of it.
+    ``paths`` are transcripts, or folders of them; without any, the host's transcripts of this project are read.
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
@@ -124,45 +124,48 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     for session in sessions.found(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
-        session.events = [each for each in session.events if (dates.to_ms(each.at) or 0) >= since_ms]
+        session.events = [event for event in session.events if (dates.to_ms(event.at) or 0) >= since_ms]
         read += [session] if session.events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
-    kept = tidying.remembered(workspace)
-    ranked = dict(enumerate([*(kept if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
-    found = {at: each for at, each in ranked.items() if each.id.encode() not in logged}
-    accepted = {name for at, each in ranked.items() if at not in found for name in (str(at), each.id)}
-    return _Proposals(found, frozenset(accepted), len(read), troubles)
+    remembered = tidying.remembered(workspace)
+    ranked = dict(enumerate([*(remembered if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
+    new = {number: proposal for number, proposal in ranked.items() if proposal.id.encode() not in logged}
+    old = [(str(number), proposal.id) for number, proposal in ranked.items() if number not in new]
+    return _Proposals(new, frozenset(name for names in old for name in names), len(read), troubles)
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, wanted: str) -> list[tuple[Proposal, Logged]]:
-    """Log the proposals that are named, each as a correction of its own session; none a second time.
+    """Log the chosen proposals, each as a correction of its own session; none a second time.
 
-    ``wanted``: numbers or ids, with commas between, or all.
+    ``wanted``: numbers or ids, separated by commas, or ``all``.
 
     Raises:
-        UsageError: a word names none; nothing was logged.
+        UsageError: a word is no proposal; nothing was logged.
     """
-    found = list(offer.found.values())
-    by_name = {str(number): each for number, each in offer.found.items()} | {each.id: each for each in found}
+    new = list(offer.found.values())
+    by_name = {str(number): each for number, each in offer.found.items()} | {each.id: each for each in new}
     words = [word for part in wanted.split(",") if (word := part.strip())]
     if unknown := next((word for word in words if word not in {*by_name, *offer.accepted, "all"}), ""):
         raise UsageError(
             f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
         )
     named = {by_name[word].id: by_name[word] for word in words if word in by_name}
-    chosen = found if "all" in words else list(named.values())
-    told = [(Correction(e.wrong, e.text, e.text, source=f"past session, {e.kind} {e.id}"), e.session) for e in chosen]
-    return list(zip(chosen, learning.correct_all(workspace, agent, told), strict=True))
+    chosen = new if "all" in words else list(named.values())
+    corrections = [
+        (Correction(each.wrong, each.text, each.text, source=f"past session, {each.kind} {each.id}"), each.session)
+        for each in chosen
+    ]
+    return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 
 
 # --- backup ---------------------------------------------------------------------------------------------------------
 
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
-    """Write a backup of all that can neither be fetched nor computed again. The logs are counted first.
+    """Write a backup of what can neither be fetched nor computed again. The logs are counted first.
 
     Raises:
-        NoError: there is a file of that name, and it is not to be overwritten.
+        NoError: there is a file of that name, and ``overwrite`` is False.
         DiskError: it was not written.
     """
     counting.reconcile_all(workspace)
@@ -170,28 +173,28 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
 
 
 def prepare(root: Path, source: Path, agree: Callable[[], None]) -> None:
-    """Make a workspace where there is none, as the backup says, once ``agree`` has asked a person and did not raise.
+    """Make a workspace from a backup's ``fleet.toml`` if there is none, once ``agree`` returned.
 
-    The backup is read to its end before: nobody is asked about one that cannot be restored.
+    The backup is read to its end first: nobody is asked about one that cannot be restored.
 
     Raises:
-        NoError: it does not say.
+        NoError: there is no ``fleet.toml``, neither here nor in the backup.
         RefusedError: it is damaged, or no backup.
     """
-    found = [each.data for each in archive.members(source) if each.path == config.FILE_NAME and not each.refused]
+    members = [each.data for each in archive.members(source) if each.path == config.FILE_NAME and not each.refused]
     is_there = (root / config.FILE_NAME).exists()
-    if not found and not is_there:
+    if not members and not is_there:
         raise NoError(
             f"{root} is no workspace, and {source} does not say how to make one. Run `fleet init` there first"
         )
     agree()
     if not is_there:
         root.mkdir(parents=True, exist_ok=True)
-        Files(root).replace(root / config.FILE_NAME, found[0])
+        Files(root).replace(root / config.FILE_NAME, members[0])
 
 
 def restore_backup(workspace: Workspace, source: Path) -> Restored:
-    """Join a backup into a workspace. Doing it twice changes nothing.
+    """Join a backup into a workspace. A second time changes nothing.
 
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
@@ -206,12 +209,12 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 
 
 class _Purged(NamedTuple):
-    """Account of a purge.
+    """Result of a purge.
 
     Attributes:
         id: of the lesson or discovery.
-        why_not: why the remote's newest tree still has it; "" where it has not.
-        remains: where the texts still stand here.
+        why_not: the reason why the remote's newest tree still has it; "" if it has not.
+        remains: path and line of each place here that still has the texts.
     """
 
     id: str
@@ -219,7 +222,7 @@ class _Purged(NamedTuple):
     remains: list[tuple[str, int]]
 
     def advice(self, workspace: Workspace) -> list[str]:
-        """Return what a person has to do now, most urgent first (``data/purge.txt``)."""
+        """Return what a person has to do now, the most urgent first (``data/purge.txt``)."""
         text = Path(__file__).with_name("data").joinpath("purge.txt").read_text("utf-8").removesuffix("\n")
         rotate, immutable, unshared, shared, stands, nowhere, rewriting = text.split("\n---\n")
         places = [f"     {path}{f', line {line}' if line else ''}" for path, line in self.remains[:_PLACES_SHOWN_MAX]]
@@ -236,35 +239,35 @@ class _Purged(NamedTuple):
 
 
 def id_to_purge(workspace: Workspace, wanted: str) -> str:
-    """Return the id of the lesson or discovery that the beginning of one names.
+    """Return the id of the lesson or discovery that begins so.
 
     Raises:
-        NoError: of none, or of several.
+        NoError: there is none, or several.
     """
     return discoveries.find(workspace, wanted).id if wanted.startswith("d-") else find(workspace, wanted).id
 
 
 def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
-    """Overwrite a lesson, with all records that it is merged with, or take a discovery back; and tell the remote.
+    """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
 
     Raises:
         NoError: there is no such id.
         DiskError: nothing was acknowledged.
     """
-    with suppress(FleetError):  # what the remote cannot be asked for is told below
-        sharing.fetch(workspace, agent)  # marks name only what is known here, and others may have worded it since
+    with suppress(FleetError):  # reported below, as the reason why the remote still has it
+        sharing.fetch(workspace, agent)  # marks cover only known values, and others may have reworded it since
     purged, texts = _purge_here(workspace, agent, wanted)
-    for each in purged:
-        reflecting.forget(workspace, each)
+    for id_ in purged:
+        reflecting.forget(workspace, id_)
     with workspace.locked():
         Purge(workspace).scrub(texts)
         Runs(workspace).forget(texts)
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     for named in workspace.agents_here():
-        starting.SessionStart(workspace, named).make()  # what lay ready held the old words
+        starting.SessionStart(workspace, named).make()  # the cached start has the old words
     why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
-        # Until now the tree that was fetched had the words, and so had the rows beside it.
+        # Until now the fetched tree had the words, and so had the rows beside it.
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
@@ -272,7 +275,7 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
 
 
 def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str], list[str]]:
-    with workspace.locked():  # the databases will be deleted: what rows alone know stands in a file before
+    with workspace.locked():  # the databases will be deleted: lines that only rows have go to a file first
         workspace.take(workspace.tree.head())
     if wanted.startswith("d-"):
         entry = discoveries.find(workspace, wanted)
@@ -281,19 +284,19 @@ def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str
         with workspace.locked():
             Purge(workspace).forget_unsent(entry.id)
         return [entry.id], [entry.context, entry.problem, entry.solution, *entry.tags]
-    # What the logs owe goes first: the marks name every value that is known here.
+    # The logs are counted first: marks cover only values in the record.
     counting.reconcile_all(workspace)
     known = find(workspace, wanted)
     with workspace.writing(agent) as writer:
-        # A merge tells the words of one record in another: both are the lesson.
-        ids = [known.id, *(each for each in workspace.patterns.group(known.id) if each != known.id)]
-        return ids, [text for each in ids for text in Purge(workspace).lesson(writer, each)]
+        # A merge may repeat the words of one record in another: all of them are purged.
+        ids = [known.id, *(id_ for id_ in workspace.patterns.group(known.id) if id_ != known.id)]
+        return ids, [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
 
 
 def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
-    """Compact: the remote's newest tree then has the redaction, and nothing that marks cover. Return why it has not."""
-    if held := workspace.state.paused(workspace.wall()):
-        return f"sharing is paused {held}"
+    """Compact, so that the remote's newest tree has nothing that marks cover; return why that failed, else ""."""
+    if pause := workspace.state.paused(workspace.wall()):
+        return f"sharing is paused {pause}"
     try:
         return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else NO_REMOTE
     except FleetError as why:
@@ -304,16 +307,16 @@ def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
 
 
 def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
-    """Convert what fleet 0.1 left here, and the clan's branch where it is reached; return what was done.
+    """Convert a workspace of fleet 0.1, and the clan's branch if it can be reached; return a sentence for each step.
 
     Raises:
-        FleetError: something could not be written or sent. What was not converted yet is as it was: run it again.
+        FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
     """
     done: list[str] = []
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
-        if (found := converting.upgrade(workspace)) is not None:
-            done += found
-            # The old page may show what is private by now.
+        if (steps := converting.upgrade(workspace)) is not None:
+            done += steps
+            # The old page may show lessons that are private now.
             workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
             converting.finish(workspace, done)
         else:
@@ -323,7 +326,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
 
 
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
-    """Convert the clan's branch, once: whoever comes second finds it done."""
+    """Convert the clan's branch, unless another machine did."""
     try:
         remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:
@@ -331,10 +334,10 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
         for _ in range(_TRIES_MAX):
             mark = remote.fetch("")
             files = workspace.tree.paths(mark)
-            news = converting.converted_tree({path: workspace.tree.read(blob.oid) for path, blob in files.items()})
-            if not news:
+            changed = converting.converted_tree({path: workspace.tree.read(blob.oid) for path, blob in files.items()})
+            if not changed:
                 return ["the clan's branch has this version's format already, or nothing is there yet"]
-            if not isinstance(remote.push(news, mark, message="fleet: lines converted to format 2"), Moved):
+            if not isinstance(remote.push(changed, mark, message="fleet: lines converted to format 2"), Moved):
                 return ["the clan's branch was converted. Upgrade fleet on every other machine of the clan"]
     except FleetError as why:
         return [f"the clan's branch was not converted ({why}). Run `fleet upgrade` again when it can be reached"]

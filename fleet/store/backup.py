@@ -1,10 +1,10 @@
-"""Backup of a workspace: what can neither be fetched nor computed again, as one ``.tar.gz``.
+"""Backup of a workspace: the files that can neither be fetched nor computed again, as one ``.tar.gz``.
 
-The same files give the same bytes. Reading trusts nothing in it: headers are read one by one and never grow, and a
-member is a plain file at one of the few places that a backup has, in the old ustar form without extensions, so that no
-link, device, long name or sparse map is ever looked at. Sizes are capped while reading, before anything is believed.
+The same files give the same bytes. A backup is untrusted input: its headers are parsed one by one, and a member is
+accepted only as a plain file at one of the paths that a backup has, in ustar form without extensions, so that links,
+devices, long names and sparse maps are never interpreted. Limits on size apply while reading.
 
-The local database travels as text, ``.fleet/local.jsonl``, a line for each row. A consent names its machine.
+The local database is in it as text, ``.fleet/local.jsonl``, one line for each row. A consent names its machine.
 """
 
 import gzip
@@ -37,10 +37,10 @@ REPLICAS = ".fleet/replica.toml"
 LOCAL = ".fleet/local.jsonl"
 CLAN = "clan-learnings"
 HOMES = homes.DEFAULT
-"""Begins the paths of the agents' own files in a backup, wherever they are in a workspace."""
+"""First part of the paths of the homes in a backup, wherever they are in a workspace."""
 
 SENT = ".fleet/sent"
-"""File of marks in the backups of fleet 0.1."""
+"""File in the backups of fleet 0.1: what was sent."""
 
 _SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
@@ -53,16 +53,16 @@ _TABLES: dict[str, tuple[str, ...]] = {
     "trust": ("kind", "name", "id", "value", "at"),
     "exposure": ("agent", "pattern", "session", "first_ms", "last_ms", "number", "replica", "total", "said"),
 }
-"""Columns of the local database's tables that a backup carries."""
+"""Tables of the local database that a backup has, each with its columns."""
 _VALUES = frozenset({"paused", "left", "last_sync"})
-"""Keys of the table ``value`` that a backup carries; the others are about the fetched tree, which is no part of it."""
+"""Keys of the table ``value`` that a backup has; the others concern the fetched tree, which is no part of it."""
 
 
 class BackedUp(NamedTuple):
-    """Content of a backup, and what is not in it.
+    """Result of a backup.
 
     Attributes:
-        left: paths that are left out: links, and what is no plain file, too large or too oddly named.
+        left: paths that are left out: links, other special files, files too large, and names that do not fit.
     """
 
     files: int
@@ -71,14 +71,14 @@ class BackedUp(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One entry of an archive: its path, and its bytes, or why it is not taken."""
+    """One entry of an archive: its path and bytes, or the reason why it is refused."""
 
     path: str
     data: bytes
     refused: str = ""
 
     def local_rows(self) -> Iterator[list[str | int]]:
-        """Yield the rows of the local database that it holds; what is no row is left out."""
+        """Yield the rows of the local database in it, without lines that are no row."""
         for raw in self.data.split(b"\n"):
             with suppress(ValueError, RecursionError):
                 row = json.loads(raw)
@@ -87,10 +87,10 @@ class Member(NamedTuple):
 
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
-    """Write a backup, atomically: the file is there whole, or as it was before.
+    """Write a backup, atomically.
 
     Raises:
-        NoError: there is a file of that name, and it is not to be overwritten.
+        NoError: there is a file of that name, and ``overwrite`` is False.
         DiskError: it was not written.
     """
     target = target.expanduser().absolute()
@@ -102,11 +102,11 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            # Nothing of ours is written meanwhile, so that log and shards are of one moment.
+            # Under the lock, so that log and shards are of one moment.
             with workspace.locked():
-                taken, left = _collect(workspace)
+                files, left = _collect(workspace)
                 rows = _local_rows(workspace.state)
-                _write(file, taken, {LOCAL: rows} if rows else {})
+                _write(file, files, {LOCAL: rows} if rows else {})
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
@@ -120,14 +120,14 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
     finally:
         with suppress(OSError):
             temporary.unlink()
-    return BackedUp(len(taken) + bool(rows), target.stat().st_size, left)
+    return BackedUp(len(files) + bool(rows), target.stat().st_size, left)
 
 
-# --- what is in it --------------------------------------------------------------------------------------------------
+# --- content --------------------------------------------------------------------------------------------------------
 
 
 def _is_place(path: str) -> bool:
-    """Tell whether a backup may hold a file at this path. No path is ever built from another."""
+    """Return whether a backup may have a file at this path. No path is ever built from an invalid one."""
     if path in _SINGLE:
         return True
     if _UNSAFE.search(path) or len(path.encode()) > 255:
@@ -144,34 +144,33 @@ def _is_place(path: str) -> bool:
 
 
 def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
-    """Return the files of a workspace that a backup holds, by their path in it, and the paths that it leaves out.
+    """Return the files of a workspace by their path in a backup, and the paths that are left out.
 
     No link is followed.
     """
     root = workspace.root
-    taken = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
+    files = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
     left: list[str] = []
-    notes = sorted(file for name in homes.NOTES for file in root.glob(name))
-    for file in notes:
-        _sort_in(taken, left, file, file.relative_to(root).as_posix(), root)
+    for note in sorted(file for name in homes.NOTES for file in root.glob(name)):
+        _add(files, left, note, note.relative_to(root).as_posix(), root)
     for top, start in ((CLAN, workspace.clan), (HOMES, root / workspace.place)):
         if start.is_symlink():
             left.append(os.path.relpath(start, root))
             continue
-        for folder, folders, files in os.walk(start):
+        for folder, folders, file_names in os.walk(start):
             links = [Path(folder) / name for name in folders if (Path(folder) / name).is_symlink()]
             left += [os.path.relpath(link, root) for link in links]
-            for file in (Path(folder) / name for name in files if not _TEMPORARY.fullmatch(name)):
-                _sort_in(taken, left, file, f"{top}/{os.path.relpath(file, start)}", root)
-    return taken, sorted(left)
+            for file in (Path(folder) / name for name in file_names if not _TEMPORARY.fullmatch(name)):
+                _add(files, left, file, f"{top}/{os.path.relpath(file, start)}", root)
+    return files, sorted(left)
 
 
-def _sort_in(taken: dict[str, Path], left: list[str], file: Path, path: str, root: Path) -> None:
-    """Put a file among those that a backup holds at a path, or its own path among those that are left out."""
-    is_behind_a_link = any(each.is_symlink() for each in file.parents if root in each.parents)
-    is_fit = _is_place(path) and is_plain(file) and _fits(path) and not is_behind_a_link
+def _add(files: dict[str, Path], left: list[str], file: Path, path: str, root: Path) -> None:
+    """Add a file to those of a backup, or its own path to those that are left out."""
+    is_behind_link = any(parent.is_symlink() for parent in file.parents if root in parent.parents)
+    is_fit = _is_place(path) and is_plain(file) and _fits(path) and not is_behind_link
     if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
-        taken[path] = file
+        files[path] = file
     else:
         left.append(os.path.relpath(file, root))
 
@@ -185,14 +184,14 @@ def _fits(path: str) -> bool:
 
 
 def _header(path: str, size: int) -> tarfile.TarInfo:
-    """Return a header that says nothing of this machine: no owner, no time, no mode of its own."""
+    """Return a header without anything of this machine: no owner, no time, a constant mode."""
     info = tarfile.TarInfo(path)
     info.size, info.mode = size, 0o600
     return info
 
 
 def _write(target: IO[bytes], files: Mapping[str, Path], more: Mapping[str, bytes]) -> None:
-    """Write files, and what ``more`` holds by path, in path order: the same content gives the same bytes."""
+    """Write files, and the bytes in ``more`` by path, in path order: the same content gives the same bytes."""
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT, encoding="utf-8") as archive,
@@ -206,21 +205,21 @@ def _write(target: IO[bytes], files: Mapping[str, Path], more: Mapping[str, byte
 
 
 def _local_rows(state: Local) -> bytes:
-    """Return the rows of a local database that a backup carries, as JSON lines, sorted; b"" for none."""
+    """Return the rows of a local database for a backup, as JSON lines, sorted; b"" for none."""
     if not state.path.exists():
         return b""
-    found = []
+    lines: list[str] = []
     for table, columns in _TABLES.items():
-        asked = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
-        rows = [list(row) for row in state.connection().execute(asked)]
-        found += [[table, *row] for row in rows if table != "value" or row[0] in _VALUES]
-    return "".join(sorted(f"{json.dumps(row)}\n" for row in found)).encode()
+        query = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
+        rows = state.connection().execute(query)
+        lines += [f"{json.dumps([table, *row])}\n" for row in rows if table != "value" or row[0] in _VALUES]
+    return "".join(sorted(lines)).encode()
 
 
 def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
-    """Put rows, each after the name of its table, into a local database, where it has none in their place.
+    """Insert rows, each after the name of its table, into a local database unless they are there already.
 
-    What names none of the tables that a backup carries is left out.
+    Rows of other tables than those of a backup are left out.
     """
     connection = state.connection()
 
@@ -234,8 +233,8 @@ def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
             unless = f"WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - our own names
             put = f"INSERT OR IGNORE INTO {table} ({columns}) SELECT {marks} {unless}"
             if connection.execute(put, (*values, *values)).rowcount and table == "trust":  # folds follow
-                moved = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
-                connection.execute(moved)
+                bump = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
+                connection.execute(bump)
 
     state.in_one_go(write)
 
@@ -244,16 +243,16 @@ def _is_storable(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, int) and value.bit_length() < 64)
 
 
-# --- reading one ----------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
 
 
 def members(source: Path) -> Iterator[Member]:
     """Yield the members of an archive, good and refused ones. One is in memory at a time.
 
     Raises:
-        RefusedError: it is no whole archive, or holds more than any backup.
+        RefusedError: the archive is incomplete, or larger than any backup.
     """
-    if not source.is_file():  # of a pipe there is no end, and nothing to read again
+    if not source.is_file():  # a pipe may never end, and cannot be read twice
         raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:
         with source.open("rb") as file:
@@ -277,7 +276,7 @@ def _members(packed: gzip.GzipFile) -> Iterator[Member]:
         seen.add(info.name)
         data = _take(packed, info.size, limits.LINE_BYTES_MAX if reason else info.size)
         yield Member(info.name, data, reason)
-    # To the end: only there does gzip say whether all of it arrived as it was written.
+    # To the end, where gzip has its checksum.
     if not block.startswith(b"\0"):
         raise EOFError("it ends too early")
     while rest := packed.read(limits.BLOCK_BYTES):
@@ -297,7 +296,7 @@ def _reason(info: tarfile.TarInfo, seen: Iterable[str]) -> str:
 
 
 def _take(packed: gzip.GzipFile, size: int, kept: int) -> bytes:
-    """Read a member and what pads it; keep the first bytes of it."""
+    """Read a member with its padding; return its first ``kept`` bytes."""
     parts: list[bytes] = []
     rest, room = size, kept
     while rest:

@@ -1,7 +1,7 @@
-"""``fleet.toml``: the one configuration file, every threshold with its default; and what fleet has git ignore.
+"""Configuration: the settings of ``fleet.toml`` with their types and defaults; and fleet's lines in ``.gitignore``.
 
-A mistake in it costs the setting that it is about, never a command: a correction that is refused is lost.
-What each setting does stands beside it in ``data/fleet.toml``, and in docs/configuration.md.
+A wrong setting gets its default and a warning; no command fails for it, since a refused correction is lost. Each
+setting is described in ``data/fleet.toml`` and in docs/configuration.md.
 """
 
 import difflib
@@ -25,7 +25,7 @@ FILE_NAME = "fleet.toml"
 
 
 class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what travels, and where to."""
+    """Settings of sharing: the remote, and what is sent there."""
 
     remote: str = ""
     branch: str = "fleet"
@@ -43,7 +43,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what is kept: when a whole edition is written, and for whom an agent's own files are."""
+    """Settings of storage: when an edition is written, and who may read an agent's own files."""
 
     edition_always_bytes: int = 256 * 1024
     edition_uncovered_share: float = 0.25
@@ -51,7 +51,7 @@ class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Place of files in the workspace; with ``home`` empty the agents' own stay where they were last."""
+    """Places of files in the workspace; with an empty ``home`` the homes stay where they are."""
 
     home: str = homes.DEFAULT
 
@@ -61,7 +61,7 @@ class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of how much an agent reads when its session starts."""
+    """Settings of what an agent reads when its session starts."""
 
     start_chars: int = limits.START_REST_CHARS_MAX
     discoveries: int = 20
@@ -86,12 +86,12 @@ class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def least_seen(self) -> int:
-        """The number of occurrences below which no lesson is ever due: others need not be looked at."""
+        """The number of occurrences below which no lesson is ever due."""
         return min(self.own, self.clan_seen)
 
 
 class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of when an approach counts as stuck."""
+    """Settings of the limit of failed attempts."""
 
     limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
     off: bool = False
@@ -103,7 +103,7 @@ _Language = Literal["en", "de", "es", "fr", "zh", "ja"]
 
 
 class _Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what counts as a correction in the words of a person, or of another agent."""
+    """Settings of the phrases by which a correction is detected in what a person or an agent writes."""
 
     off: bool = False
     minimum: Literal["strong", "medium", "weak"] = "medium"
@@ -116,7 +116,7 @@ class _Triggers(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what the hooks of an agent's host do by themselves."""
+    """Settings of what the hooks of an agent's host do unasked."""
 
     sync_at_end: bool = True
     quiet: bool = False
@@ -126,7 +126,7 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what ``fleet tidy`` and ``fleet sleep`` do by themselves."""
+    """Settings of ``fleet tidy`` and ``fleet sleep``."""
 
     off: bool = False
     dates: Literal["replace", "add"] = "replace"
@@ -136,7 +136,7 @@ class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     changes_min: Annotated[int, msgspec.Meta(ge=0)] = 20
 
     def changes_max(self, total: int) -> int:
-        """Return how many of so many things one run may change."""
+        """Return how many of a total of entries one run may change."""
         return max(self.changes_min, int(self.changes_share * total))
 
 
@@ -151,7 +151,7 @@ class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of live sync, by which neighbours hear of a lesson in a moment."""
+    """Settings of live sync."""
 
     url: str = ""
     room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
@@ -161,7 +161,7 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Similarity by meaning, beside similarity by words."""
+    """Settings of similarity by meaning, beside similarity by words."""
 
     off: bool = False
     model: str = ""
@@ -171,7 +171,7 @@ class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of who is told when a reflection is done, or something waits for a person."""
+    """Settings of notices: a reflection is done, or something waits for a person."""
 
     terminal: bool = True
     desktop: bool = False
@@ -184,7 +184,7 @@ BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
 
 
 class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Settings of what is written down when a session ends, and who is asked."""
+    """Settings of reflection at the end of a session."""
 
     off: bool = False
     reflector: Literal["rules", "claude", "codex", "gemini", "command", "endpoint"] = "rules"
@@ -205,38 +205,38 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     honcho_url: str = ""
     honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
 
-    def in_environment(self, said: Mapping[str, str]) -> "Reflect":
-        """Return the settings as the environment has them, whose word comes first; an absurd one is passed over."""
-        is_off = said.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
+    def in_environment(self, environment: Mapping[str, str]) -> "Reflect":
+        """Return the settings with those of the environment in their place; an absurd value there is ignored."""
+        is_off = environment.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
         return msgspec.structs.replace(
             self,
-            max_usd=_amount(said.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
-            daily_usd=_amount(said.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
-            idle_min=_amount(said.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
+            max_usd=_amount(environment.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
+            daily_usd=_amount(environment.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
+            idle_min=_amount(environment.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
             off=is_off or self.off,
         )
 
     @property
     def idle_ms(self) -> float:
-        """For how long a session is quiet that has ended, milliseconds."""
+        """The time without an event after which a session counts as ended, milliseconds."""
         return self.idle_min * 60_000
 
 
-def _amount(given: str, otherwise: float) -> float:
-    """Return a number that the environment gives; the other one where it gives none, or an absurd one."""
+def _amount(text: str, default: float) -> float:
+    """Return the number in a text; the default for none, or an absurd one."""
     try:
-        found = float(given) if given.strip() else otherwise
+        number = float(text) if text.strip() else default
     except ValueError:
-        return otherwise
-    return found if 0 <= found < 1_000_000 else otherwise
+        return default
+    return number if 0 <= number < 1_000_000 else default
 
 
 class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The whole file.
+    """Configuration of a workspace.
 
     Attributes:
-        problems: what in the file could not be used, a sentence each; its default holds instead.
-        is_read: False where nothing in the file could be used.
+        problems: a sentence for each setting that could not be used, and has its default.
+        is_read: False if the whole file could not be used.
     """
 
     share: _Share = msgspec.field(default_factory=_Share)
@@ -263,23 +263,23 @@ _SECTIONS: dict[str, Any] = {
 
 
 _IF_WRONG = {("promotion", "mode"): "suggest", ("files", "home"): ""}
-"""Values in place of the default: who meant to be asked must not find lessons in a memory, nor files moved."""
+"""Values that replace a wrong one instead of the default: no lesson enters a memory unasked, and no file is moved."""
 
 
 def load(path: Path) -> Config:
-    """Return the configuration that a file gives; what it does not say, or says wrongly, has its default."""
+    """Return the configuration in a file; a setting that is missing or wrong has its default."""
     if os.path.lexists(path) and not path.is_file():
         return _defaults(f"{path} is no plain file; every setting has its default until it is one")
     try:
-        found = tomllib.loads(_text(path))
+        tables = tomllib.loads(_text(path))
     except FileNotFoundError:
-        is_gone = path.with_name(".fleet").joinpath("replica.toml").exists()
-        told = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
-        return _defaults(told) if is_gone else _defaults()
+        is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
+        warning = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
+        return _defaults(warning) if is_lost else _defaults()
     except (ValueError, OSError) as why:
         return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
-    config = Config() if found else _defaults()
-    for name, table in found.items():
+    config = Config() if tables else _defaults()
+    for name, table in tables.items():
         if name not in _SECTIONS or not isinstance(table, dict):
             config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")
             config.files = _Files(home="") if name == "files" else config.files
@@ -289,7 +289,7 @@ def load(path: Path) -> Config:
 
 
 def _defaults(*problems: str) -> Config:
-    """Return what holds while a file says nothing: the defaults; but what was logged stays where it is."""
+    """Return the defaults for an unusable file, except that the homes stay where they are."""
     return Config(files=_Files(home=""), problems=list(problems), is_read=not problems)
 
 
@@ -298,23 +298,23 @@ def _text(path: Path) -> str:
 
 
 def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) -> Any:
-    """Return a section without the keys that are wrong; each of those is told."""
+    """Return a section without its wrong settings; each of those adds to the problems."""
     good = {}
     for key, value in table.items():
         try:
             msgspec.convert({key: value}, _SECTIONS[name])
         except msgspec.ValidationError as why:
-            if (held := _IF_WRONG.get((name, key))) is not None:
-                good[key] = held
-            told = f'until it is mended, "{held}" holds' if held else "it is passed over"
-            problems.append(f"{path}: [{name}] {key[:40]} cannot be {value!r:.60}: {_wrong(name, key, why)}; {told}")
+            if (replacement := _IF_WRONG.get((name, key))) is not None:
+                good[key] = replacement
+            effect = f'until it is mended, "{replacement}" holds' if replacement else "it is passed over"
+            problems.append(f"{path}: [{name}] {key[:40]} cannot be {value!r:.60}: {_wrong(name, key, why)}; {effect}")
         else:
             good[key] = value
     return msgspec.convert(good, _SECTIONS[name])
 
 
 def _wrong(section: str, key: str, why: Exception) -> str:
-    """Return what a setting can be, where a value cannot be read; what was wrong with it, where it could."""
+    """Return what a setting may be, or what our own check of the value says."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(_SECTIONS[section])}
     if key not in kinds:
         return "there is no such setting"
@@ -328,7 +328,7 @@ _FROM, _TO = (("ge", "from"), ("gt", "above")), (("le", "to"),)
 
 
 def _allowed(kind: Any) -> str:
-    """Return what a value of a type can be, in words."""
+    """Return the values of a type in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return f"one of {', '.join(map(as_toml, inner))}"
@@ -347,7 +347,7 @@ def _allowed(kind: Any) -> str:
 
 
 class _Setting(NamedTuple):
-    """One setting as it holds here: ``section.key``, its value, and whether the file says it, as it may any default."""
+    """Effective setting: its name ``section.key``, its value, and whether the file sets it."""
 
     name: str
     value: Any
@@ -358,11 +358,11 @@ def settings(path: Path) -> list[_Setting]:
     """Return every setting, in the order of the file that ``fleet init`` writes."""
     config = load(path)
     try:
-        said = tomllib.loads(_text(path))
+        tables = tomllib.loads(_text(path))
     except (ValueError, OSError):
-        said = {}
+        tables = {}
     return [
-        _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in said.get(section, ()))
+        _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in tables.get(section, ()))
         for section, key in map(_parts, _names())
     ]
 
@@ -377,22 +377,23 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def find(name: str) -> list[str]:
-    """Return the names of the settings that a name means: one, all of a section, or for "" all.
+    """Return the names of the settings that a name stands for: one, all of a section, or for "" all.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such setting or section.
     """
-    if found := [each for each in _names() if name in ("", each, _parts(each)[0])]:
-        return found
-    ends = {_parts(each)[1]: each for each in _names()}
-    close = difflib.get_close_matches(name, [*_names(), *ends], n=3, cutoff=0.6)
-    meant = dict.fromkeys(ends.get(each, each) for each in close)
-    told = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
-    raise UsageError(f"{name[:60]!r} is no setting. {told} Nothing was changed")
+    settings_ = _names()
+    if matches := [setting for setting in settings_ if name in ("", setting, _parts(setting)[0])]:
+        return matches
+    by_key = {_parts(setting)[1]: setting for setting in settings_}
+    close = difflib.get_close_matches(name, [*settings_, *by_key], n=3, cutoff=0.6)
+    meant = dict.fromkeys(by_key.get(match, match) for match in close)
+    hint = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
+    raise UsageError(f"{name[:60]!r} is no setting. {hint} Nothing was changed")
 
 
 def parsed(name: str, text: str) -> Any:
-    """Return the value of a setting that a person typed: as TOML, or a bare word.
+    """Return the value of a setting from what a person typed: TOML, or a bare word.
 
     Raises:
         UsageError: there is no such setting, or it cannot have that value.
@@ -400,54 +401,54 @@ def parsed(name: str, text: str) -> Any:
     if find(name) != [name]:
         raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
     section, key = _parts(name)
-    tried: list[Any] = [text]
+    candidates: list[Any] = [text]
     with suppress(ValueError):
-        tried.insert(0, tomllib.loads(f"value = {text}")["value"])
-    wrong = []
-    for each in tried:
+        candidates.insert(0, tomllib.loads(f"value = {text}")["value"])
+    reasons = []
+    for value in candidates:
         try:
-            return getattr(msgspec.convert({key: each}, _SECTIONS[section]), key)
+            return getattr(msgspec.convert({key: value}, _SECTIONS[section]), key)
         except msgspec.ValidationError as why:
-            wrong.append(_wrong(section, key, why))
-    raise UsageError(f"{name} cannot be {text[:60]!r}: {wrong[0]}. Nothing was changed")
+            reasons.append(_wrong(section, key, why))
+    raise UsageError(f"{name} cannot be {text[:60]!r}: {reasons[0]}. Nothing was changed")
 
 
 # --- the file with another value ------------------------------------------------------------------------------------
 
 
 def render(remote: str, branch: str) -> str:
-    """Return the text of a new file: what was chosen, and every default as a comment."""
+    """Return the text of a new file: remote and branch, and every default as a comment."""
     text = Path(__file__).with_name("data").joinpath(FILE_NAME).read_text("utf-8")
     text = with_value(text, "share.branch", branch)
     return with_value(text, "share.remote", remote) if remote else text
 
 
 def with_value(text: str, name: str, value: Any) -> str:
-    """Return the text of the file with another value of a setting; comments, and every other line, are as they were.
+    """Return the text of the file with another value of a setting; comments and all other lines stay.
 
-    What stands there as a comment in one line, as each default does in a new file, becomes the setting. A value of
-    several lines is not known: then what comes out does not say what was wanted, or is no TOML.
+    A setting in a comment, as each default is in a new file, is uncommented. A value that spans several lines is not
+    supported: the result then lacks the new value, or is no TOML.
     """
     section, key = map(re.escape, _parts(name))
     eol = "\r\n" if "\r\n" in text else "\n"
-    said = f"{_parts(name)[1]} = {as_toml(value)}"
+    row = f"{_parts(name)[1]} = {as_toml(value)}"
     head = re.search(rf"^[ \t\ufeff]*\[{section}\][^\r\n]*", text, re.MULTILINE)
     if head is None:
-        return f"{text.rstrip()}{2 * eol if text.strip() else ''}[{_parts(name)[0]}]{eol}{said}{eol}"
+        return f"{text.rstrip()}{2 * eol if text.strip() else ''}[{_parts(name)[0]}]{eol}{row}{eol}"
     rest = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, head.end())
     end = rest.start() if rest else len(text)
     for mark in ("", "#[# \t]*"):
         line = re.compile(rf"^[ \t]*{mark}({key}[ \t]*=[^\r\n]*)", re.MULTILINE).search(text, head.end(), end)
         if line and (not mark or _is_toml(line[1])):
             comment = _comment(line[1])
-            return f"{text[: line.start()]}{said}{'  ' + comment if comment else ''}{text[line.end() :]}"
-    return f"{text[: head.end()]}{eol}{said}{text[head.end() :]}"
+            return f"{text[: line.start()]}{row}{'  ' + comment if comment else ''}{text[line.end() :]}"
+    return f"{text[: head.end()]}{eol}{row}{text[head.end() :]}"
 
 
 def _comment(line: str) -> str:
     """Return the comment behind a setting, "" for none."""
-    marks = (found.start() for found in re.finditer("#", line))
-    return next((line[at:] for at in marks if _is_toml(line[:at])), "")
+    starts = (mark.start() for mark in re.finditer("#", line))
+    return next((line[start:] for start in starts if _is_toml(line[:start])), "")
 
 
 def _is_toml(text: str) -> bool:
@@ -458,9 +459,9 @@ def _is_toml(text: str) -> bool:
 
 
 def as_toml(value: Any) -> str:
-    """Return a value as the file has it. JSON's forms are a subset of TOML's, but for a table, and DEL in a text."""
+    """Return a value as TOML, of which JSON is a subset except for tables, and for DEL in a text."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{as_toml(name)} = {as_toml(each)}' for name, each in value.items())} }}"
+        return f"{{ {', '.join(f'{as_toml(key)} = {as_toml(inner)}' for key, inner in value.items())} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -468,18 +469,18 @@ def as_toml(value: Any) -> str:
 
 IGNORED_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
 IGNORED_LOCAL = homes.ignores_at_the_root()
-"""Files of one machine alone: its state, and the files of auto-reflect and consolidation, file by file."""
+"""Patterns of this machine's own files at the root: state, auto-reflect and consolidation."""
 
 
 def _not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
-    """Return which of these patterns the folder's ``.gitignore`` lacks. A whole folder in it covers its files."""
+    """Return the patterns that the root's ``.gitignore`` lacks. A folder in it covers its files."""
     known = {line.strip("/") for line in _ignored_lines(root)}
-    above = {each: PurePosixPath(each.strip("/")).parents for each in patterns}
-    return [each for each in patterns if not {each.strip("/"), *map(str, above[each])} & known]
+    parents = {pattern: PurePosixPath(pattern.strip("/")).parents for pattern in patterns}
+    return [pattern for pattern in patterns if not {pattern.strip("/"), *map(str, parents[pattern])} & known]
 
 
 def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> list[str]:
-    """Add what is missing to ``.gitignore``, behind what a person wrote; return what was, or would be, added."""
+    """Append the missing patterns to ``.gitignore``; return those that were, or with ``dry_run`` would be, added."""
     missing = _not_ignored(files.root, patterns)
     if missing and not dry_run:
         head = [] if IGNORED_NOTE in _ignored_lines(files.root) else [IGNORED_NOTE]
@@ -489,7 +490,7 @@ def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> l
 
 
 def _ignored_lines(root: Path) -> set[str]:
-    """Return the lines of the folder's ``.gitignore``, without what stands around them."""
+    """Return the lines of the root's ``.gitignore``, stripped."""
     path = root / ".gitignore"
     if not path.is_file():
         return set()
