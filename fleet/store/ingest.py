@@ -431,22 +431,21 @@ class Ingest:
                 _note_file(fold.connection, plan.path, "", size, 0, hash_, plan.oid)
                 fold.forget_refused(plan.path)
 
-    def _open(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Opened | None":
+    def _open(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Reader | None":
         """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
             file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
-        status = os.fstat(file.fileno())
+        look = fingerprint(os.fstat(file.fileno()))
         size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
-        reader = _Reader(file)
+        reader = _Reader(file, source.path, look, oid)
         if size and not reader.skip(size, hash_):
-            size, oid = 0, ""
             set_meta(fold.connection, "shrunk", "1")
             file.seek(0)
-            reader = _Reader(file)
+            reader = _Reader(file, source.path, look)
         fold.forget_refused(source.path, behind=reader.rows)
-        return _Opened(source.path, reader, fingerprint(status), size, oid)
+        return reader
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -748,36 +747,16 @@ class Ingest:
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
-class _Opened(msgspec.Struct, frozen=True):
-    """An open file that is read on from where it was read to.
+class _Reader:
+    """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
 
-    Attributes:
-        look: its fingerprint when it was opened.
-        size: how far it was read before.
-        oid: of the tree's content, if it was equal to that.
+    Args:
+        look: the fingerprint of the file.
+        oid: of the tree's content, if what was read before was equal to that.
     """
 
-    path: str
-    reader: "_Reader"
-    look: str
-    size: int
-    oid: str
-
-    def rest(self) -> Unread:
-        """Return its unread part."""
-        return Unread(self.path, self.reader.chunks(), self.reader.rows + 1)
-
-    def note(self, connection: Connection) -> None:
-        """Record how far it is read."""
-        reader, oid = self.reader, self.oid if self.reader.size == self.size else ""
-        _note_file(connection, self.path, self.look, reader.size, reader.rows, reader.hash, oid)
-
-
-class _Reader:
-    """Blocks of an open file; size, number and hash of its whole lines so far."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], path: str = "", look: str = "", oid: str = "") -> None:
+        self._file, self._path, self._look, self._oid = file, path, look, oid
         self.rows = 0
         self._running = blake2b(digest_size=16)
         self._at = 0
@@ -797,6 +776,14 @@ class _Reader:
         self.size, self.hash = size, hash_
         return bool(self._running.digest() == hash_) and last == b"\n"
 
+    def rest(self) -> Unread:
+        """Return the unread part."""
+        return Unread(self._path, self.chunks(), self.rows + 1)
+
+    def note(self, connection: Connection) -> None:
+        """Record how far the file is read."""
+        _note_file(connection, self._path, self._look, self.size, self.rows, self.hash, self._oid)
+
     def read_whole(self) -> tuple[int, bytes]:
         """Return size and hash of all that was read, a last line without an end included."""
         return self._at, self._running.digest()
@@ -810,6 +797,7 @@ class _Reader:
             if end:
                 self.size, self.hash = at + end, self._running.digest()
                 self.rows += block.count(b"\n")
+                self._oid = ""
             self._running.update(block[end:])
             at += len(block)
             yield block

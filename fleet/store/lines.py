@@ -74,15 +74,10 @@ class Read(msgspec.Struct):
     markers: int = 0
     _bytes: int = 0
 
-    @property
-    def is_full(self) -> bool:
-        """True where further refused lines are only counted."""
-        return len(self.refused) >= limits.REFUSED_KEPT_MAX or self._bytes >= limits.REFUSED_BYTES_MAX
-
     def refuse(self, refused: Refused) -> None:
         """Keep a refused line, as far as memory allows: a file full of them must not fill it."""
         self.count += 1
-        if not self.is_full:
+        if len(self.refused) < limits.REFUSED_KEPT_MAX and self._bytes < limits.REFUSED_BYTES_MAX:
             self.refused.append(refused)
             self._bytes += len(refused.raw)
 
