@@ -88,14 +88,14 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
 
     Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
     """
-    found = [each for kind in KINDS for each in Source.found(kind.edition, kind, clan / kind.edition)]
+    sources = [each for kind in KINDS for each in Source.found(kind.edition, kind, clan / kind.edition)]
     for kind in KINDS:
         shards = _shards(clan / f"{kind.name}.d", kind)
         if len(shards) > limits.SHARDS_MAX:
             ours = {kind.shard(name) for name in own()}
             shards = [each for at, each in enumerate(shards) if at < limits.SHARDS_MAX or each.path in ours]
-        found += shards
-    return found
+        sources += shards
+    return sources
 
 
 def _shards(folder: Path, kind: Kind) -> list[Source]:
@@ -854,9 +854,9 @@ def _oids(tree: GitTree, commit: str) -> dict[str, str]:
 
 
 def _kind(path: str) -> Kind:
-    found = Kind.of(path)
-    assert found is not None, path  # noqa: S101 - paths were sorted before
-    return found
+    kind = Kind.of(path)
+    assert kind is not None, path  # noqa: S101 - paths were sorted before
+    return kind
 
 
 def _data_version(connection: Connection) -> int:

@@ -55,9 +55,9 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     first; the id only makes the order the same everywhere.
     """
     counted = _by_sight if order == "sight" else _by_evidence
-    found = sorted(patterns, key=lambda each: each.id)
-    found.sort(key=lambda each: each.last_seen, reverse=True)
-    return sorted(found, key=lambda each: (not each.is_published, *counted(each)))
+    lessons = sorted(patterns, key=lambda each: each.id)
+    lessons.sort(key=lambda each: each.last_seen, reverse=True)
+    return sorted(lessons, key=lambda each: (not each.is_published, *counted(each)))
 
 
 def _by_sight(each: Pattern) -> tuple[int, ...]:
@@ -112,8 +112,8 @@ class Patterns(_Table):
 
     def line(self, each: str) -> Line | None:
         """Return the joined record of one id."""
-        found = self._lines(f"{_LINE} WHERE id = ?", each)
-        return found[0] if found else None
+        lines = self._lines(f"{_LINE} WHERE id = ?", each)
+        return lines[0] if lines else None
 
     def changed_behind(self, generation: int, row: int, count: int) -> dict[str, tuple[int, int]]:
         """Return the first records that changed after a place, by id: each with its place, a generation and a row."""
@@ -127,15 +127,15 @@ class Patterns(_Table):
         """Yield what the tree has of some records, each with its id; None for nothing."""
         query = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
         rows = self._ingest.ask(lambda it: [(each, *it.execute(query, (each,)).fetchone()) for each in ids])
-        for each, raw, hash_, waits, base in rows:
-            data = base if waits else checked(raw, hash_)
-            found = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
-            yield each, found if isinstance(found, Line) else None
+        for each, raw, hash_, pending_id, base in rows:
+            data = base if pending_id else checked(raw, hash_)
+            line = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
+            yield each, line if isinstance(line, Line) else None
 
     def get(self, each: str) -> Pattern | None:
         """Return the folded record of one id."""
-        found = self.line(each)
-        return fold(found, self._policy()) if found is not None else None
+        line = self.line(each)
+        return fold(line, self._policy()) if line is not None else None
 
     def group(self, each: str) -> list[str]:
         """Return the ids of all records that are one lesson with this one, itself included, sorted."""
@@ -169,10 +169,10 @@ class Patterns(_Table):
         grouped = self.groups()
         query = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
         alone = [each for each in self._folded(query, count + len(grouped)) if each.id not in grouped]
-        found = [*alone[:count], *self._united(order)]
-        if len(found) > len(alone[:count]):
-            found = ranked(found, order)
-        return found[:count]
+        lessons = [*alone[:count], *self._united(order)]
+        if len(lessons) > len(alone[:count]):
+            lessons = ranked(lessons, order)
+        return lessons[:count]
 
     def worded(self, count: int) -> dict[str, str]:
         """Return id and words of the best-evidenced lessons: those of ``best``, and no record is decoded for it."""
@@ -191,15 +191,15 @@ class Patterns(_Table):
             "ORDER BY last DESC LIMIT ?) ORDER BY last DESC, id"
         )
         grouped = self.groups()
-        found = self._folded(query, generation, count)
-        whole = ((self.lesson(each.id) if each.id in grouped else each) for each in found)
-        return list({each.id: each for each in whole if each is not None}.values())
+        records = self._folded(query, generation, count)
+        lessons = ((self.lesson(each.id) if each.id in grouped else each) for each in records)
+        return list({each.id: each for each in lessons if each is not None}.values())
 
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in Merges(self.pointing()).groups():
             members = self.some(group)
-            if members and _is_listed(whole := merged(members), order):
-                yield whole
+            if members and _is_listed(lesson := merged(members), order):
+                yield lesson
 
     def count(self) -> int:
         """Return how many lessons are listed, merged records as one."""
@@ -212,16 +212,16 @@ class Patterns(_Table):
         """Yield all lessons by id, merged records as one."""
         grouped = self.groups()
         done: set[str] = set()
-        for each in self.records():
-            if each.id in done:
+        for record in self.records():
+            if record.id in done:
                 continue
-            whole = each
-            if each.id in grouped:
-                members = self.some(grouped[each.id])
+            lesson = record
+            if record.id in grouped:
+                members = self.some(grouped[record.id])
                 done.update(member.id for member in members)
-                whole = merged(members)
-            if whole.is_listed:
-                yield whole
+                lesson = merged(members)
+            if lesson.is_listed:
+                yield lesson
 
     def used(self) -> list[Pattern]:
         """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.
@@ -235,15 +235,15 @@ class Patterns(_Table):
     def records(self) -> Iterator[Pattern]:
         """Yield every record as it is, by id."""
         last = ""
-        while found := self._folded(f"{_LINE} WHERE id > ? ORDER BY id LIMIT ?", last, _AT_ONCE):
-            yield from found
-            last = found[-1].id
+        while batch := self._folded(f"{_LINE} WHERE id > ? ORDER BY id LIMIT ?", last, _AT_ONCE):
+            yield from batch
+            last = batch[-1].id
 
     def some(self, ids: Sequence[str]) -> list[Pattern]:
         """Return the records of some ids that are here, in the order of the ids."""
         query, policy = f"{_LINE} WHERE id = ?", self._policy()
-        found = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, query, (each,))])
-        return [fold(line, policy) for line in found]
+        lines = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, query, (each,))])
+        return [fold(line, policy) for line in lines]
 
     def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
         """Return the best lessons that have a trigger, of those logged here or of all others; given ones first."""
@@ -275,7 +275,7 @@ class Patterns(_Table):
 
     def _folded(self, query: str, *values: object) -> list[Pattern]:
         policy = self._policy()
-        return [fold(found, policy) for found in self._lines(query, *values)]
+        return [fold(line, policy) for line in self._lines(query, *values)]
 
 
 class Discoveries(_Table):
@@ -293,8 +293,8 @@ class Discoveries(_Table):
 
     def get(self, each: str) -> Discovery | None:
         """Return one entry, a retraction or a retracted one, too."""
-        found = self._entries("WHERE id = ?", each)
-        return found[0] if found else None
+        entries = self._entries("WHERE id = ?", each)
+        return entries[0] if entries else None
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
@@ -307,8 +307,8 @@ class Discoveries(_Table):
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
-        found = self._entries("WHERE instr(line, ?)", naming(name, "by"))
-        return sum(is_blocked(each.by, (name,)) and each.at >= since for each in found)
+        entries = self._entries("WHERE instr(line, ?)", naming(name, "by"))
+        return sum(is_blocked(each.by, (name,)) and each.at >= since for each in entries)
 
     def all(self) -> list[Discovery]:
         """Return every entry that is here, retractions and retracted ones too, by time."""
@@ -371,30 +371,30 @@ _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM di
 
 def _shortened(connection: Connection, table: Literal["pattern", "discovery"], ids: Iterable[str]) -> dict[str, str]:
     query = f"SELECT (SELECT max(id) FROM {table} WHERE id < ?), (SELECT min(id) FROM {table} WHERE id > ?)"
-    found = {}
+    short = {}
     for each in dict.fromkeys(ids):
         beside = [other for other in connection.execute(query, (each, each)).fetchone() if other]
         chars = SHORT_CHARS_MIN
         while any(other.startswith(each[:chars]) for other in beside):
             chars += 1
-        found[each] = each[:chars]
-    return found
+        short[each] = each[:chars]
+    return short
 
 
 def _candidates(connection: Connection, terms: Iterable[str]) -> dict[str, str]:
     query = "SELECT count(*) FROM words WHERE words MATCH ?"
     holders = {term: connection.execute(query, (f"{{text}} : {term}",)).fetchone()[0] for term in terms}
-    found = sharing(connection, holders, CANDIDATES_MAX, "listed")
+    numbers = sharing(connection, holders, CANDIDATES_MAX, "listed")
     return dict(
-        connection.execute("SELECT id, text FROM pattern WHERE rowid = ?", (each,)).fetchone() for each in found
+        connection.execute("SELECT id, text FROM pattern WHERE rowid = ?", (each,)).fetchone() for each in numbers
     )
 
 
 def _decoded(connection: Connection, query: str, values: Iterable[object]) -> Iterator[Line]:
     for raw, hash_ in connection.execute(query, tuple(values)).fetchall():
-        found = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
-        if isinstance(found, Line):
-            yield found
+        line = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
+        if isinstance(line, Line):
+            yield line
 
 
 def _is_listed(each: Pattern, order: Order) -> bool:

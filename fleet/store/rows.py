@@ -159,16 +159,16 @@ class Rows:
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
         return not (read.count or read.markers)
 
-    def _join_patterns(self, batch: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
-        quick_ids = [_quick_id(raw) for _, _, raw in batch]
-        found = self._batch(quick_ids)
+    def _join_patterns(self, lines: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
+        quick_ids = [_quick_id(raw) for _, _, raw in lines]
+        batch = self._batch(quick_ids)
         pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
-        for quick, (path, number, raw) in zip(quick_ids, batch, strict=True):
-            row = found.rows.get(quick)
+        for quick, (path, number, raw) in zip(quick_ids, lines, strict=True):
+            row = batch.rows.get(quick)
             if row is not None and row.data == raw and quick not in pending:
-                if in_tree and quick in found.bases:
-                    del found.bases[quick]
-                    found.covered.append(quick)
+                if in_tree and quick in batch.bases:
+                    del batch.bases[quick]
+                    batch.covered.append(quick)
                 continue
             if raw in pending.get(quick, ()):
                 continue
@@ -179,36 +179,36 @@ class Rows:
                 pending.setdefault(entry.id, {})[raw] = path, entry
         looked_up = frozenset(quick_ids)
         more = self._batch(each for each in pending if each not in looked_up)
-        found.rows.update(more.rows)
-        found.bases.update(more.bases)
+        batch.rows.update(more.rows)
+        batch.bases.update(more.bases)
         for each, parts in pending.items():
-            self._join_pattern(each, list(parts.values()), found, in_tree=in_tree)
-        self._write(found)
+            self._join_pattern(each, list(parts.values()), batch, in_tree=in_tree)
+        self._write(batch)
 
-    def _join_pattern(self, each: str, parts: list[tuple[str, Line]], found: _Batch, *, in_tree: bool) -> None:
+    def _join_pattern(self, record_id: str, parts: list[tuple[str, Line]], batch: _Batch, *, in_tree: bool) -> None:
         """Join the parts of one record, each with the path of its file."""
-        row, steps = found.rows.get(each), list[Line]()
+        row, steps = batch.rows.get(record_id), list[Line]()
         known = None if row is None else row.line()
         for _, part in parts:
             before = steps[-1] if steps else known
             steps.append(part if before is None else line.join(before, part))
-        whole, data = steps[-1], line.encode(steps[-1])
+        record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
             for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
                 self._note(path, before, part, after, in_tree=in_tree)
-            found.new_rows.append(self._row(whole, data, row))
-        if in_tree and each in found.bases:
-            base = found.base(each)
+            batch.new_rows.append(self._row(record, data, row))
+        if in_tree and record_id in batch.bases:
+            base = batch.base(record_id)
             for _, part in parts:
                 base = part if base is None else line.join(base, part)
             base_data = line.encode(base) if base is not None else b""
             if base_data == data:
-                found.covered.append(each)
+                batch.covered.append(record_id)
             else:
-                found.new_bases[each] = base_data
-        elif not in_tree and is_new and each not in found.bases:
-            found.new_bases[each] = None if row is None else row.data
+                batch.new_bases[record_id] = base_data
+        elif not in_tree and is_new and record_id not in batch.bases:
+            batch.new_bases[record_id] = None if row is None else row.data
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note changes of others' columns, for a person to be query about."""
@@ -317,35 +317,35 @@ class Rows:
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
         for row in carried:
             query = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
-            yield from (_carried_of(*found) for found in self.connection.execute(query, row).fetchall())
+            yield from (_carried_of(*lost) for lost in self.connection.execute(query, row).fetchall())
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def _batch(self, ids: Iterable[str]) -> _Batch:
         wanted = [each for each in dict.fromkeys(ids) if each]
-        found = _Batch({}, {})
+        batch = _Batch({}, {})
         for each, *stored in _select(self.connection, "id, rowid, line, hash FROM pattern WHERE id", wanted):
-            found.rows[each] = _Stored(*stored)
-        found.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
-        return found
+            batch.rows[each] = _Stored(*stored)
+        batch.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
+        return batch
 
-    def _row(self, whole: Line, data: bytes, row: _Stored | None) -> _Row:
+    def _row(self, record: Line, data: bytes, row: _Stored | None) -> _Row:
         """Return the row of a record, to be written in place of another one, or as a new one."""
         self.changed = True
-        folded = pattern.fold(whole, self._policy)
+        folded = pattern.fold(record, self._policy)
         text, alike = folded.text, pattern_id(folded.text)
-        newest, ripens = _newest_and_next(whole, self._policy.cut)
-        for writer, stamp in whole.newest_stamps().items():
+        newest, ripens = _newest_and_next(record, self._policy.cut)
+        for writer, stamp in record.newest_stamps().items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
-        gone = whole.purged_carried()
-        for hash_ in gone:
+        purged = record.purged_carried()
+        for hash_ in purged:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
         values = (
-            *(whole.id, data, checksum(data), text, "" if alike in (whole.id, _NO_WORDS) else alike),
+            *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(gone or whole.purges())), self._generation),
+            *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), self._generation),
         )
         more = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
         return _Row(None if row is None else row.number, values, self._words(text, more))
@@ -379,15 +379,15 @@ class Rows:
     def set_back(self, each: str) -> None:
         """Set a row back to the tree's part of the record, until files are read again."""
         self.changed = True
-        found = self._batch([each])
-        base, row = found.base(each), found.rows[each]
+        batch = self._batch([each])
+        base, row = batch.base(each), batch.rows[each]
         if base is not None:
-            found.new_rows.append(self._row(base, line.encode(base), row))
+            batch.new_rows.append(self._row(base, line.encode(base), row))
         else:
             self.connection.execute("DELETE FROM words WHERE rowid = ?", (row.number,))
             self.connection.execute("DELETE FROM pattern WHERE rowid = ?", (row.number,))
-        found.covered.append(each)
-        self._write(found)
+        batch.covered.append(each)
+        self._write(batch)
 
     def refold(self) -> None:
         """Fold the records again that another policy, or another time, folds differently."""
@@ -481,8 +481,8 @@ class Rows:
 
     def missing(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
         """Return lines with what rows have, and neither the tree nor these contents of files: blocks of each."""
-        found = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
-        return b"".join(raw + b"\n" for raw in found)
+        raws = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
+        return b"".join(raw + b"\n" for raw in raws)
 
     def _missing_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         query = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
@@ -497,14 +497,14 @@ class Rows:
             for _, entry in Read().entries(PATTERNS, data, ""):
                 if isinstance(entry, Line) and entry.id in wanted:
                     present[entry.id] = line.join(present[entry.id], entry) if entry.id in present else entry
-        found: list[bytes] = []
+        raws: list[bytes] = []
         for each, raw, hash_, base in pending:
             known = present.get(each)
             if base:
                 known = _decoded(base) if known is None else line.join(_decoded(base), known)
             missing = line.difference(_decoded(checked(raw, hash_)), known)
-            found += line.split(missing) if missing is not None else []
-        return found
+            raws += line.split(missing) if missing is not None else []
+        return raws
 
 
 # --- what is read out of a database ----------------------------------------------------------------------------------
@@ -527,29 +527,29 @@ class Contents:
 
     def outgoing(self) -> list[Entry]:
         """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for _, raw, hash_, base in self._connection.execute(_PENDING):
             delta = line.difference(_decoded(checked(raw, hash_)), _decoded(base) if base else None)
             if delta is not None:
-                found.append(delta)
+                entries.append(delta)
         query = "SELECT line, hash FROM discovery WHERE base IS NULL OR base != line ORDER BY at, id"
-        found += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(query)]
+        entries += [DISCOVERIES.decode(checked(*row)) for row in self._connection.execute(query)]
         query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
-        return found + [_carried_of(*row) for row in self._connection.execute(query)]
+        return entries + [_carried_of(*row) for row in self._connection.execute(query)]
 
     def taken_back(self, mine: Container[str]) -> set[str]:
         """Return the ids of what some replicas logged and undid before the tree had any of it."""
-        found = set()
+        ids = set()
         for each, raw, hash_, base in self._connection.execute(_PENDING_UNDONE):
             sent = _decoded(base) if base else None
             news = line.difference(_decoded(checked(raw, hash_)), sent)
             if news is not None and pattern.is_undone_before_sent(news, sent, mine):
-                found.add(each)
+                ids.add(each)
         for row in self._connection.execute(_PENDING_RETRACTED):
             pair = [*map(DISCOVERIES.decode, row)]
             if all(entry.by in mine for entry in pair):
-                found.update(entry.id for entry in pair)
-        return found
+                ids.update(entry.id for entry in pair)
+        return ids
 
     def edition(self, kind: Kind, *, in_tree: bool) -> bytes:
         """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
@@ -567,8 +567,8 @@ class Contents:
         query = (
             "SELECT p.id, p.line, p.hash, o.id, o.base FROM pattern p LEFT JOIN outbox o ON o.id = p.id ORDER BY p.id"
         )
-        for each, raw, hash_, waits, base in self._connection.execute(query):
-            data = checked(raw, hash_) if waits is None or not in_tree else base
+        for each, raw, hash_, pending_id, base in self._connection.execute(query):
+            data = checked(raw, hash_) if pending_id is None or not in_tree else base
             if data:
                 pieces = [data] if len(data) <= limits.LINE_BYTES_MAX else line.split(_decoded(data))
                 yield from (((each, ""), piece) for piece in pieces)
@@ -589,14 +589,14 @@ class Contents:
 
     def entries(self, names: Sequence[str]) -> dict[str, Entry]:
         """Return the entries that are here, of some names as ``names`` gives them."""
-        found: dict[str, Entry] = {}
+        entries: dict[str, Entry] = {}
         for each, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
-            found[each] = _decoded(checked(raw, hash_))
+            entries[each] = _decoded(checked(raw, hash_))
         for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
-            found[each] = DISCOVERIES.decode(checked(raw, hash_))
+            entries[each] = DISCOVERIES.decode(checked(raw, hash_))
         for each, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
-            found[f"#{hash_}"] = _carried_of(each, raw, hash_)
-        return found
+            entries[f"#{hash_}"] = _carried_of(each, raw, hash_)
+        return entries
 
     def differences(self, other: "Contents") -> Iterator[str]:
         """Yield the ids, and hashes of carried lines, whose rows are others in another database, or missing there.
@@ -631,9 +631,9 @@ def _quick_id(raw: bytes) -> str:
 
 
 def _decoded(raw: bytes) -> Line:
-    found = line.decode(raw, limits.RECORD_BYTES_MAX)
-    assert isinstance(found, Line)  # noqa: S101 - rows are written by us
-    return found
+    record = line.decode(raw, limits.RECORD_BYTES_MAX)
+    assert isinstance(record, Line)  # noqa: S101 - rows are written by us
+    return record
 
 
 def _triggered(folded: pattern.Pattern) -> int:
@@ -659,9 +659,9 @@ def _shown(entry: Discovery, policy: Policy) -> tuple[str, str]:
     return (_NEVER, "") if is_out or policy.withheld.get(entry.id) else (entry.at, entry.retracts)
 
 
-def _newest_and_next(whole: Line, cut: str) -> tuple[str, str]:
+def _newest_and_next(record: Line, cut: str) -> tuple[str, str]:
     """Return the largest stamp within the cut, and the smallest beyond it."""
-    stamps = sorted(whole.stamps())
+    stamps = sorted(record.stamps())
     late = bisect_right(stamps, cut)
     return stamps[late - 1] if late else "", "".join(stamps[late : late + 1])
 

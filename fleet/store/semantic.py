@@ -211,13 +211,13 @@ def _best(connection: Any, chosen: _Source, text: str, count: int, least: float)
     rows = connection.execute(
         "SELECT v.id, v.data FROM vector v JOIN pattern p ON p.id = v.id WHERE p.listed AND v.model = ?", (chosen.name,)
     )
-    found: list[tuple[str, float]] = []
+    hits: list[tuple[str, float]] = []
     while some := rows.fetchmany(_ROWS_AT_ONCE):
         some = [row for row in some if len(row[1]) == 2 * len(wanted)]
         cosines = _matrix(some) @ wanted if some else numpy.zeros(0)
-        found += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= least)]
-        found = sorted(found, key=lambda each: (-each[1], each[0]))[:count]
-    return found
+        hits += [(some[at][0], float(cosines[at])) for at in numpy.flatnonzero(cosines >= least)]
+        hits = sorted(hits, key=lambda each: (-each[1], each[0]))[:count]
+    return hits
 
 
 def _matrix(rows: Sequence[tuple[str, bytes]]) -> Any:
@@ -232,8 +232,8 @@ def _files_of(root: Path, model: str) -> tuple[Path, Path]:
     if model:
         folder = (root / Path(model).expanduser()).resolve()
         return folder / "model.safetensors", folder / "tokenizer.json"
-    found = find_spec(PACKAGE)
-    folder = Path(found.origin).parent if found and found.origin else Path()
+    spec = find_spec(PACKAGE)
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
     weights, tokens = (sorted(folder.glob(each)) for each in ("weights/*.safetensors", "tokenizers/*.json"))
     return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
 
@@ -273,10 +273,10 @@ def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 
         rows = []
         for encoded in tokenizer.encode_batch(list(texts), add_special_tokens=False):
             ids = encoded.ids
-            found = table[ids if mapping is None else mapping[ids]].astype("float32")
+            embedded = table[ids if mapping is None else mapping[ids]].astype("float32")
             if weight is not None and ids:
-                found = found * weight[ids].reshape(-1, 1)
-            rows.append(found.mean(axis=0) if ids else numpy.zeros(table.shape[1], dtype="float32"))
+                embedded = embedded * weight[ids].reshape(-1, 1)
+            rows.append(embedded.mean(axis=0) if ids else numpy.zeros(table.shape[1], dtype="float32"))
         return _unit(numpy.array(rows))
 
     return vectors

@@ -94,28 +94,28 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = Mapp
 
     Contents that are held are ``known`` by their ids, with the reason (see ``too_much``).
     """
-    found = _Sorted({}, [], [], {})
+    entries = _Sorted({}, [], [], {})
     total = 0
     for path in sorted(listing, key=lambda path: ("/" in path, path)):
         entry, is_ours = listing[path], is_clan_path(path)
         if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
-            found.refused.append(path)
+            entries.refused.append(path)
         elif is_ours and (why := known.get(entry.oid) or _held(path, entry.size)):
-            found.held[path] = why
+            entries.held[path] = why
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
-            found.large.append(path)
+            entries.large.append(path)
         elif is_ours:
             total += entry.size
-            found.files[path] = _Blob(entry.oid, entry.size)
-    shards = [path for path in found.files if "/" in path]
+            entries.files[path] = _Blob(entry.oid, entry.size)
+    shards = [path for path in entries.files if "/" in path]
     if len(shards) > limits.SHARDS_MAX:
         # A flood is one of small shards: the largest are read, if they can hold a line at all.
-        long = [path for path in shards if found.files[path].size >= limits.SHARD_BYTES_MIN]
-        long.sort(key=lambda path: (-found.files[path].size, path))
+        long = [path for path in shards if entries.files[path].size >= limits.SHARD_BYTES_MIN]
+        long.sort(key=lambda path: (-entries.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
-            del found.files[path]
-            found.held[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
-    return found
+            del entries.files[path]
+            entries.held[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
+    return entries
 
 
 def _held(path: str, size: int) -> str:
@@ -333,13 +333,13 @@ class Members(dict[str, dict[str, str]]):
         if len(data) > limits.LINE_BYTES_MAX:
             return cls()
         try:
-            found = tomllib.loads(data.decode().removeprefix("\ufeff"))
+            tables = tomllib.loads(data.decode().removeprefix("\ufeff"))
         except (ValueError, RecursionError):
             return cls()
         return cls(
             {
                 agent: {key: screening.one_line(value)[:200] for key, value in table.items() if isinstance(value, str)}
-                for agent, table in sorted(found.items())
+                for agent, table in sorted(tables.items())
                 if names.is_agent(agent) and isinstance(table, dict)
             }
         )
@@ -356,9 +356,9 @@ class Members(dict[str, dict[str, str]]):
     @property
     def emoji(self) -> Mapping[str, str]:
         """Agent to emoji, of those that have a short one."""
-        found = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
-        is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in found.items()}
-        return {agent: mark for agent, mark in found.items() if is_short[agent]}
+        marks = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
+        is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in marks.items()}
+        return {agent: mark for agent, mark in marks.items() if is_short[agent]}
 
 
 def _is_key(key: str) -> bool:

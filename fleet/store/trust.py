@@ -91,11 +91,11 @@ class Trust:
 
     def held(self) -> list[Held]:
         """Return what is left out, asked about or not, by kind, writer and lesson."""
-        found = (
+        parts = (
             Held.decode(kind.removesuffix(_LEFT), writer, each, value, is_asked=not kind.endswith(_LEFT))
             for kind, writer, each, value, _ in self._rows(*_HELD)
         )
-        return [each for each in found if each.group]
+        return [each for each in parts if each.group]
 
     def asked(self) -> list[Held]:
         """Return what is left out and a person is asked about."""
@@ -103,10 +103,10 @@ class Trust:
 
     def sentences(self, held: Iterable[Held] | None = None) -> list[str]:
         """Return what a person is asked about, a sentence for each kind and group, and what to do about it."""
-        found: dict[tuple[str, str], set[str]] = {}
-        for each in self.asked() if held is None else held:
-            found.setdefault((each.kind, each.group), set()).add(each.id)
-        return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(found.items())]
+        ids_by_group: dict[tuple[str, str], set[str]] = {}
+        for part in self.asked() if held is None else held:
+            ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
+        return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
     def withhold(self, held: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until somebody decides."""
@@ -116,17 +116,17 @@ class Trust:
 
     def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
         """Take in what was left out of a kind and group, or leave it out for good; return it."""
-        found = [each for each in self.held() if (each.kind, each.group) == (kind, group)]
-        keys = [(name, each.writer, each.id) for each in found for name in (kind, f"{kind}{_LEFT}")]
-        rows = [(f"{kind}{_LEFT}", each.writer, each.id, each.encode(), "") for each in (() if is_taken else found)]
+        parts = [part for part in self.held() if (part.kind, part.group) == (kind, group)]
+        keys = [(name, part.writer, part.id) for part in parts for name in (kind, f"{kind}{_LEFT}")]
+        rows = [(f"{kind}{_LEFT}", part.writer, part.id, part.encode(), "") for part in (() if is_taken else parts)]
         self._change(keys, rows)
-        return found
+        return parts
 
     def ask_again(self, kind: str, group: str) -> list[Held]:
         """Ask again about what stays out; return it."""
-        found = [each for each in self.held() if (each.kind, each.group, each.is_asked) == (kind, group, False)]
-        self.withhold(found, "")
-        return found
+        parts = [each for each in self.held() if (each.kind, each.group, each.is_asked) == (kind, group, False)]
+        self.withhold(parts, "")
+        return parts
 
     # --- how a column came ------------------------------------------------------------------------------------------
 
@@ -134,11 +134,11 @@ class Trust:
         """Return (lesson, writer) to the writer in whose file that column came, where that is somebody else."""
         return {(each, name): value for _, name, each, value, _ in self._rows(_BROUGHT)}
 
-    def note_brought(self, found: Mapping[tuple[str, str], str], at: Stamp) -> None:
+    def note_brought(self, owners: Mapping[tuple[str, str], str], at: Stamp) -> None:
         """Note in whose files columns came. The first that is noted stays."""
         known = self.brought()
         room = limits.WITHHELD_MAX - len(known)
-        rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in found.items()]
+        rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in owners.items()]
         if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
             connection = self._state.connection()  # no fold depends on it: nothing is decided
             self._state.in_one_go(lambda: connection.executemany(_PUT.format("IGNORE"), news))
@@ -205,12 +205,12 @@ class _Lazy(dict[str, T]):
 
 def _line(each: str, texts: Iterable[str]) -> Line:
     """Return the line of a lesson, joined of its columns; one that cannot be read is passed over."""
-    found = Line(each)
+    joined = Line(each)
     for text in texts:
         with suppress(ValueError):
             line = codec.decode(text.encode(), limits.RECORD_BYTES_MAX)
-            found = codec.join(found, line) if isinstance(line, Line) and line.id == each else found
-    return found
+            joined = codec.join(joined, line) if isinstance(line, Line) and line.id == each else joined
+    return joined
 
 
 def _parts(each: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:

@@ -235,8 +235,8 @@ MUTANTS = [
     Mutant(
         "what is written here never goes out",
         "fleet/store/rows.py",
-        "            found.new_bases[each] = None if row is None else row.data\n",
-        "            found.new_bases[each] = data\n",
+        "            batch.new_bases[record_id] = None if row is None else row.data\n",
+        "            batch.new_bases[record_id] = data\n",
         STORE,
     ),
     Mutant(
