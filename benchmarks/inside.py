@@ -53,7 +53,7 @@ def _built(root: Path, count: int) -> Workspace:
     workspace = Workspace(root)
     workspace.db.refresh()
     assert workspace.patterns.count() == count
-    assert workspace.db.refused_count() == 0
+    assert not workspace.db.refused()
     workspace.close()
     return workspace
 

@@ -86,10 +86,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "inbox": Inboxes(workspace).count()._asdict(),
         "trust": reviewing.standing(workspace),
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
-        "refused": workspace.db.refused_count(),
+        "refused": len(workspace.db.refused()),
         "quarantined": quarantined,
         "held": len(workspace.db.future_ids()),
-        "carried": workspace.db.carried_count(),
+        "carried": len(workspace.db.carried()),
         "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
         "replicas": _replicas(workspace),
     }
@@ -264,7 +264,7 @@ def _clock(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _lines(workspace: Workspace) -> Iterator[_Finding]:
-    if refused := workspace.db.refused_count():
+    if refused := len(workspace.db.refused()):
         yield _trouble("lines", f"{counted(refused, 'line')} cannot be read")
     else:
         yield _Finding("lines", "ok", "every line can be read")

@@ -166,7 +166,7 @@ class Wanted(NamedTuple):
         first_stamp(self.since)  # checked even where there is no record
         with suppress(FleetError):
             reconcile_all(workspace)
-        patterns, private, refused = workspace.patterns, _private(workspace), workspace.db.refused_count()
+        patterns, private, refused = workspace.patterns, _private(workspace), len(workspace.db.refused())
         is_filtered = any(self)
         if everything:
             records = {record.id: (record, into) for record, into in _everything(patterns)}

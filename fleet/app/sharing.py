@@ -229,9 +229,9 @@ def _result(workspace: Workspace, remote: Remote | None, done: Exchanged, promot
         discoveries_in=sum(each.startswith("d-") for each in done.changed_ids),
         withheld=done.withheld,
         held=len(workspace.db.future_ids()),
-        carried=workspace.db.carried_count(),
+        carried=len(workspace.db.carried()),
         # A line that went to quarantine has left its file: it counts once.
-        refused=max(done.refused, workspace.db.refused_count()),
+        refused=max(done.refused, len(workspace.db.refused())),
         refused_before=_reported_before(workspace, is_shared=remote is not None),
         lost=len(done.lost),
         edition=done.edition,

@@ -20,8 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_words = str.split
-
 ENTRIES_MAX = 30_000
 SECONDS_MAX = 0.6
 CLOCK_TICK_S_MAX = 0.012  # the kernels that stamp files by a coarse clock move it every 1 to 10 ms
@@ -29,7 +27,7 @@ MADE_TOGETHER_NS = 20_000_000  # a folder is stamped as late after the one it is
 _POLL_S = 0.0005
 
 SKIPPED = frozenset(
-    _words(
+    str.split(
         ".git .hg .svn .jj .fleet node_modules bower_components __pycache__ .venv venv .tox .nox .eggs .mypy_cache "
         ".ruff_cache .pytest_cache .hypothesis .cache .gradle .next .nuxt .svelte-kit .turbo .parcel-cache .angular "
         ".dart_tool .terraform .bazel target build dist out coverage htmlcov .nyc_output .idea .vscode .claude .codex "
@@ -39,7 +37,7 @@ SKIPPED = frozenset(
 """Folders that version control, builds, tests, editors and hosts write for themselves: a change there opens no door."""
 
 _CLAN = "clan-learnings"
-_OWN_AT_THE_ROOT = frozenset(_words(".agents.local.md .agents"))
+_OWN_AT_THE_ROOT = frozenset(str.split(".agents.local.md .agents"))
 
 
 class Changes:

@@ -697,20 +697,12 @@ class Ingest:
         with self._made(".check", is_searched=False) as fresh:
             return sorted(set(Contents(self.database.open()).differences(Contents(fresh.open()))))
 
-    def refused_count(self) -> int:
-        """Return how many unreadable lines are kept."""
-        return int(self._column("SELECT count(*) FROM refused")[0])
-
     def refused(self) -> list[tuple[str, str]]:
-        """Return path and checksum (hex) of each line that ``refused_count`` counts, sorted."""
+        """Return path and checksum (hex) of each unreadable line that is kept, sorted."""
         return self.ask(lambda it: [(path, hash_.hex()) for path, hash_ in it.execute(_REFUSED)])
 
-    def carried_count(self) -> int:
-        """Return how many lines of a newer version are kept and passed on."""
-        return int(self._column("SELECT count(*) FROM carried")[0])
-
     def carried(self, each: str = "") -> list[Carried]:
-        """Return the lines of a newer version that are kept, under an id or all of them."""
+        """Return the lines of a newer version that are kept and passed on, under an id or all of them."""
         return self.ask(lambda it: Contents(it).carried(each))
 
     def has_carried(self, entry: Carried) -> bool:

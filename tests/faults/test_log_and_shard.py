@@ -483,7 +483,7 @@ def test_of_what_fifty_processes_append_at_once_every_line_is_whole_and_none_is_
     assert [process.exitcode for process in processes] == [0] * 50
     workspace = opened(root)
     counting.reconcile_all(workspace)
-    assert not workspace.db.refused_count()
+    assert not workspace.db.refused()
     assert len(workspace.replicas().replicas) == 1
     found = {each.text: each.count("seen") for each in workspace.patterns.lessons()}
     assert found.pop(LESSON) == 50

@@ -33,7 +33,7 @@ count = workspace.patterns.count()
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 asked = [workspace.patterns.get(f"p-{number:016x}") for number in map(int, sys.argv[2].split())]
 found = [(each.text, each.count("seen")) for each in asked]
-print(json.dumps({"count": count, "refused": workspace.db.refused_count(), "peak": peak, "found": found}))
+print(json.dumps({"count": count, "refused": len(workspace.db.refused()), "peak": peak, "found": found}))
 """
 
 

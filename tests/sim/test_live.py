@@ -150,7 +150,7 @@ class Mixed:
 
     def known(self, agent: str) -> dict[str, object]:
         workspace = self.open(agent)
-        assert workspace.db.refused_count() == 0
+        assert not workspace.db.refused()
         assert workspace.db.differences() == []
         known = workspace.db.entries(workspace.db.names())
         workspace.close()

@@ -184,7 +184,7 @@ def test_one_bad_line_and_one_of_a_newer_version_cost_their_own_rows(here: Here)
     with (here.workspace.clan / here.mine).open("ab") as file:
         file.write(b"rubbish\n" + NEWER + b"\n")
     assert here.workspace.patterns.count() == 1
-    assert (here.workspace.db.refused_count(), here.workspace.db.carried_count()) == (1, 1)
+    assert (len(here.workspace.db.refused()), len(here.workspace.db.carried())) == (1, 1)
     assert [(kept.path, kept.number) for kept in here.workspace.quarantine.all()] == [(here.mine, 2)]
     assert [getattr(each, "raw", each) for each in here.workspace.db.outgoing()] == [line, NEWER]
 
@@ -194,9 +194,9 @@ def test_a_bad_line_is_forgotten_when_it_is_mended(here: Here) -> None:
     file = here.workspace.clan / here.mine
     good = file.read_bytes()
     file.write_bytes(good + b"torn")
-    assert here.workspace.db.refused_count() == 1
+    assert len(here.workspace.db.refused()) == 1
     file.write_bytes(good + PATTERNS.encode(logged("B")))
-    assert here.workspace.db.refused_count() == 0
+    assert not here.workspace.db.refused()
     assert here.workspace.patterns.count() == 2
 
 
@@ -205,15 +205,15 @@ def test_a_carried_line_leaves_only_with_a_tree_that_descends_from_the_one_that_
     here.push()
     head = here.tree.put({OTHER: NEWER + b"\n"}, here.tree.head())
     here.take(head)
-    assert here.workspace.db.carried_count() == 1
+    assert len(here.workspace.db.carried()) == 1
     rewound = here.tree.put({here.mine: PATTERNS.encode(line) + b"\n"}, "")
     here.take(rewound)
-    assert here.workspace.db.carried_count() == 1
+    assert len(here.workspace.db.carried()) == 1
     assert [getattr(each, "raw", b"") for each in here.workspace.db.outgoing()] == [NEWER]
     head = here.tree.put({OTHER: NEWER + b"\n"}, rewound)
     here.take(head)
     here.take(here.tree.put({OTHER: b""}, head))
-    assert here.workspace.db.carried_count() == 0
+    assert not here.workspace.db.carried()
     assert not (here.workspace.clan / OTHER).exists()
 
 
