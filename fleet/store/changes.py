@@ -68,7 +68,7 @@ class Changes:
         return any(walk.has_change(folder) for folder in folders)
 
     def is_own(self, path: str) -> bool:
-        """Return whether a path is fleet's own: what is logged there changes nothing about what failed."""
+        """Return whether a path is fleet's own: a log that is written there mends no failure."""
         below = os.path.relpath(os.path.realpath(path), os.path.realpath(self._root))
         parts = below.split(os.sep)
         if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
@@ -134,7 +134,7 @@ class _Walk:
         self.left = ENTRIES_MAX
 
     def has_change(self, folder: str) -> bool:
-        """Walk down from a folder. What cannot be read is passed over."""
+        """Walk down from a folder; unreadable entries are skipped."""
         pending = [folder]
         while pending:
             path = pending.pop()

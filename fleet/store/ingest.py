@@ -42,9 +42,9 @@ from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
 
-_WAITED_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to somebody who can wait
-_WAITED_FILES_MAX = 256  # more files than that are waited for together
-_IN_STEP = 8  # so many files are read in step: editions are sorted, and say much the same at one place
+_QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
+_FSYNC_FILES_MAX = 256  # more files than that are synced together
+_FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _NO_HASH = b""
 
 
@@ -216,7 +216,7 @@ class Ingest:
         """Join what was written since the last refresh.
 
         Returns False where another process does so and is not done within ``wait_s``: then the rows are as they were.
-        A first build of a large clan is left to whoever can wait for it.
+        A first build of a large clan is left to a caller that can wait for it.
         """
         try:
             return self._refreshed(wait_s)
@@ -294,7 +294,7 @@ class Ingest:
         """Return whether the database could be made, in a second file: nobody ever reads half of it."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
-        if wait_s < BUSY_S and sum(_size(source.file) for source in self._sources()) > _WAITED_BYTES_MAX:
+        if wait_s < BUSY_S and sum(_size(source.file) for source in self._sources()) > _QUICK_BUILD_BYTES_MAX:
             return False
         try:
             with self._files.lock(self._locks / f"{path.stem}.lock", wait_s):
@@ -360,7 +360,7 @@ class Ingest:
         is_watched = self._withhold is not None and self.database.path is not None
         return Rows(connection, self._policy(), is_watched=is_watched, is_searched=is_searched)
 
-    # --- what changed ------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------
 
     def _is_stale(self, connection: Connection, sources: Sequence[Source]) -> bool:
         known = dict(connection.execute("SELECT path, look FROM file"))
@@ -396,7 +396,7 @@ class Ingest:
             self._quarantine(fold.read.refused)
 
     def _ask_about(self, fold: Rows) -> None:
-        """Leave out of the folds what a person is asked about. On the disk, whatever becomes of the transaction."""
+        """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
         if fold.arrivals is not None and self._withhold is not None:
             known = fold.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
             held = fold.arrivals.held(known)
@@ -414,7 +414,7 @@ class Ingest:
         due = [each for each in sources if not each.look or each.look != known.get(each.path, ("",))[0]]
         for kind in KINDS:
             some = iter([source for source in due if source.kind is kind])
-            while step := list(islice(some, _IN_STEP)):
+            while step := list(islice(some, _FILES_IN_STEP)):
                 with ExitStack() as stack:
                     opened = [self._open(fold, source, known.get(source.path), stack) for source in step]
                     inputs = [file for file in opened if file is not None]
@@ -486,7 +486,7 @@ class Ingest:
             self._is_made(BUSY_S)
             return self._taken(self.tree, commit, writer)
         except TROUBLE as why:
-            self.tree.move(before)  # else nobody knows any more what that tree had, and this one lacks
+            self.tree.move(before)  # else nothing tells what that tree had, and this one lacks
             self._mend(why)
         self.refresh()
         return self._taken(self.tree, commit, writer)
@@ -516,7 +516,7 @@ class Ingest:
             taken.refused = connection.execute("SELECT count(*) FROM refused").fetchone()[0]
             self._write(fold, plans)
             self._note_joined(fold, plans)
-            if plans:  # they are read as any others: what cannot be read in them is noted
+            if plans:  # they are read like any others, and their bad lines noted
                 self._fold_files(fold, self._written(sources, plans))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
@@ -612,7 +612,7 @@ class Ingest:
         if len(gaining) == 1:
             at, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
             gaining, plans = [plan], [*plans[:at], plan, *plans[at + 1 :]]
-        is_durable = len(gaining) <= _WAITED_FILES_MAX
+        is_durable = len(gaining) <= _FSYNC_FILES_MAX
         for plan in gaining:
             self._put(self._clan / plan.path, self._blocks(fold, plan, plan.leaving), is_durable=is_durable)
         if not is_durable:
@@ -658,7 +658,7 @@ class Ingest:
             fold.end()
         self.refresh()
 
-    # --- what is here ------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     def outgoing(self) -> list[Entry]:
         """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""

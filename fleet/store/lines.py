@@ -202,8 +202,8 @@ class Quarantine:
         return len(new)
 
     def all(self) -> list[_Kept]:
-        """Return what is kept, oldest first."""
-        # What a crash tore is refused anew at the next load.
+        """Return the lines that are kept, oldest first."""
+        # A line that a crash tore is refused again at the next load.
         return list(JsonLines(self._files, self._path).read(_Kept))
 
 
@@ -253,7 +253,7 @@ class JsonLines:
 
 
 def screened(value: Any, home: str | None = None) -> Any:
-    """Return a JSON value with every text in it screened, keys too, and cut where it is longer than anybody reads.
+    """Return a JSON value with every text in it, keys too, screened and cut to a length that people read.
 
     ``home``: the folder that becomes ``~``; None where that is for others to do.
     """

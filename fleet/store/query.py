@@ -42,9 +42,9 @@ _FOUND = (
     "AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
 )
 _LOOKED_UP = 4
-"""So many times as many as are wanted, and what is as good as the last of them: some are not listed."""
+"""Rows that are looked up for each that is wanted: some are not listed."""
 SHORT_CHARS_MIN = len("p-000000")
-_AT_ONCE = 500
+_BATCH_ROWS = 500
 
 
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
@@ -88,7 +88,7 @@ class _Table:
         return self._ingest.ask(lambda it: _shortened(it, self._name, ids))
 
     def changed(self, since: int) -> list[str]:
-        """Return the ids of what came, or changed, after a generation."""
+        """Return the ids of the rows that are new or changed since a generation."""
         # Sorted here: query for in order, SQLite goes through all ids instead of the few of these generations.
         return sorted(row[0] for row in self._rows(f"SELECT id FROM {self._name} WHERE generation > ?", since))
 
@@ -124,7 +124,7 @@ class Patterns(_Table):
         return {each: tuple(place) for each, *place in self._rows(query, generation, generation, row, count)}
 
     def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
-        """Yield what the tree has of some records, each with its id; None for nothing."""
+        """Yield the tree's part of some records, each with its id; None for none."""
         query = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
         rows = self._ingest.ask(lambda it: [(each, *it.execute(query, (each,)).fetchone()) for each in ids])
         for each, raw, hash_, pending_id, base in rows:
@@ -159,7 +159,7 @@ class Patterns(_Table):
     def same_text(self, text: str) -> str:
         """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
         made = pattern_id(text)
-        # The index leaves out what is empty: without saying so again, all rows would be read.
+        # The index is partial: without its condition in the query, all rows would be read.
         query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
         row = next(iter(self._rows(query, made)), None)
         return str(row[0]) if row else made
@@ -235,7 +235,7 @@ class Patterns(_Table):
     def records(self) -> Iterator[Pattern]:
         """Yield every record as it is, by id."""
         last = ""
-        while batch := self._folded(f"{_LINE} WHERE id > ? ORDER BY id LIMIT ?", last, _AT_ONCE):
+        while batch := self._folded(f"{_LINE} WHERE id > ? ORDER BY id LIMIT ?", last, _BATCH_ROWS):
             yield from batch
             last = batch[-1].id
 
@@ -279,7 +279,7 @@ class Patterns(_Table):
 
 
 class Discoveries(_Table):
-    """The discoveries of one database; what was retracted is not shown.
+    """The discoveries of one database; retracted ones are not shown.
 
     Args:
         cut: returns the stamp beyond which a discovery is not shown yet.
@@ -319,7 +319,7 @@ class Discoveries(_Table):
         return self._entries(f"{_SHOWN} ORDER BY at, id", self._cut())
 
     def retracted(self) -> set[str]:
-        """Return the ids of what was retracted."""
+        """Return the ids of retracted entries."""
         query = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
         return {row[0] for row in self._rows(query)}
 

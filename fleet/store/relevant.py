@@ -1,6 +1,6 @@
-"""Lessons about what somebody has just written, looked up in a database as it is: read-only, in bounded time.
+"""Lessons about a prompt, looked up in a database as it is: read-only, in bounded time.
 
-A hook asks at every prompt, so nothing is refreshed, nobody is waited for, and whatever goes wrong finds nothing.
+A hook asks at every prompt, so nothing is refreshed, no lock is waited for, and any failure finds nothing.
 
 Candidates are the lessons that share most of the rarest words of a prompt. That has no scale: it depends on the length
 of a prompt and the number of lessons. So a candidate counts only where the two share two such words that are rare

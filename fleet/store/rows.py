@@ -1,8 +1,8 @@
-"""Rows of the database: what is joined into them within one transaction, and what is read out of them.
+"""Rows of the database: the writer that joins entries into them in one transaction, and their reader.
 
-A row is the join of all that files and the fetched tree say of a lesson. The *outbox* names the rows of which the tree
-does not have all, each with what the tree does have of it (its *base*): so a row minus its base is what goes out, and
-the tree's own join is the base where there is one, else the row.
+A row is the join of all lines of a lesson in files and in the fetched tree. The *outbox* names the rows of which the
+tree lacks something, each with the tree's part of it (its *base*): a row minus its base goes out, and the tree's own
+join is the base where there is one, else the row.
 """
 
 import heapq
@@ -28,7 +28,7 @@ from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
 from fleet.text import mentions
 from fleet.text.similarity import Words
 
-_AT_ONCE = 100  # rows: what is made of them stays in the processor's cache
+_BATCH_ROWS = 100  # few enough that their objects stay in the processor's cache
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
@@ -90,7 +90,7 @@ class _Row(NamedTuple):
 class _Batch(msgspec.Struct, frozen=True):
     """Rows as they are, by id; and the bases of those in the outbox.
 
-    What becomes of them is gathered, and written at once: rows, bases, and ids that leave the outbox.
+    New rows, new bases, and ids that leave the outbox are gathered, and written at once.
     """
 
     rows: dict[str, _Stored]
@@ -134,7 +134,7 @@ class Rows:
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
-        self.is_watched = is_watched and bool(self._known)  # of a new database nobody knows what was here before
+        self.is_watched = is_watched and bool(self._known)  # a new database cannot tell news from old
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Rows:
         read = Read() if in_tree else self.read
         before = len(read.refused)
         inputs = [(file.path, read.raw_lines(file.data, file.path, file.first)) for file in files]
-        while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _AT_ONCE)]:
+        while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _BATCH_ROWS)]:
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
@@ -225,7 +225,7 @@ class Rows:
             if isinstance(entry, Carried):
                 self._carry(DISCOVERIES, entry, in_tree=in_tree)
             elif isinstance(entry, Discovery):
-                # In another file it may be an import, whose author is nobody that writes here.
+                # In another file it may be an import, whose author does not write here.
                 if path == DISCOVERIES.shard(entry.by) and entry.at != clock.ZERO:
                     self._writers[entry.by] = max(entry.at, self._writers.get(entry.by, ""))
                 self._join_discovery(path, entry, in_tree=in_tree)
@@ -297,13 +297,13 @@ class Rows:
         for kind, path, data in files:
             if self.join(kind, [Unread(path, data)], in_tree=True):
                 self.joined.add(path)
-        if goes_on:  # whoever understands a carried line has taken it out
+        if goes_on:  # a fleet that understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
 
     def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
         for each, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
-            had = waited.get(each, checked(raw, hash_))  # of what did not wait the tree before had all
+            had = waited.get(each, checked(raw, hash_))  # a row outside the outbox was whole in the tree before
             lost = line.difference(_decoded(had), _decoded(base) if base else None) if had else None
             if lost is not None:
                 yield lost
@@ -354,7 +354,7 @@ class Rows:
         return (Words(text).indexed(), Words(more).indexed()) if self._is_searched else ("", "")
 
     def _write(self, batch: _Batch) -> None:
-        """Write what a batch gathered."""
+        """Write the gathered rows, words and outbox of a batch."""
         connection = self.connection
         last = connection.execute("SELECT ifnull(max(rowid), 0) FROM pattern").fetchone()[0]
         new = [(number, row) for number, row in enumerate((r for r in batch.new_rows if r.number is None), last + 1)]
@@ -405,13 +405,13 @@ class Rows:
             set_meta(self.connection, "policy", self._policy.mark)
             set_meta(self.connection, "policy_told", json.dumps(self._policy.versions))
         wanted = list(ids)
-        for start in range(0, len(wanted), _AT_ONCE):
-            batch = self._batch(wanted[start : start + _AT_ONCE])
+        for start in range(0, len(wanted), _BATCH_ROWS):
+            batch = self._batch(wanted[start : start + _BATCH_ROWS])
             batch.new_rows.extend(self._row(row.line(), row.data, row) for row in batch.rows.values())
             self._write(batch)
 
     def follow(self, policy: Policy) -> None:
-        """Go on under another policy."""
+        """Continue under another policy."""
         self._policy = policy
         self.refold()
 
@@ -438,13 +438,13 @@ class Rows:
             set_meta(self.connection, "generation", str(self._generation))
             self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?)", self._writers.items())
 
-    # --- what files here must hold -----------------------------------------------------------------------------------
+    # --- content of files here ----------------------------------------------------------------------------------------
 
     def is_wanted(self, kind: Kind, raw: bytes) -> bool:
         """Return whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
         entry = Read().entry(kind, raw, "", 0)
         if entry is None:
-            return True  # what cannot be read stays where it is
+            return True  # an unreadable line stays where it is
         if isinstance(entry, Carried):
             return self._is_carried_in_tree(entry) is False
         if isinstance(entry, Discovery):
@@ -507,7 +507,7 @@ class Rows:
         return raws
 
 
-# --- what is read out of a database ----------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 class Contents:
@@ -618,8 +618,8 @@ def _carried_of(each: str, raw: object, hash_: str) -> Carried:
 
 def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows whose last named column is one of some values, a part of these at a time."""
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
+    for start in range(0, len(wanted), _BATCH_ROWS):
+        some = wanted[start : start + _BATCH_ROWS]
         yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
 
 

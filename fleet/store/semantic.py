@@ -1,4 +1,4 @@
-"""Embeddings of lessons: computed in the background, stored in the database, and asked for what means much the same.
+"""Embeddings of lessons: computed in the background, stored in the database, and searched for similar meanings.
 
 Three sources, one at a time: the static embedding of the extra ``semantic`` (token vectors, averaged: no network, no
 model to run), a local folder with a model2vec model, or an OpenAI-compatible ``/embeddings`` endpoint that somebody on
@@ -73,7 +73,7 @@ class Embeddings:
 
     @property
     def hint(self) -> str:
-        """The endpoint that nobody agreed to, or how to install what is missing; "" where nothing is to do."""
+        """The endpoint without consent, or how to install the missing libraries; "" where nothing is to do."""
         return {"missing": _INSTALL, "unagreed": self._settings.url}.get(self.state, "")
 
     def agree(self) -> None:

@@ -45,7 +45,7 @@ FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 BLOB_BYTES_MAX = 100 * 1024 * 1024
 """A larger file is neither read nor sent."""
 TREE_BYTES_MAX = 512 * 1024 * 1024
-"""Limit of what is read of one tree, so that many files just below the limit of one do not fill the memory either."""
+"""Limit of all files of a tree together, so that many just below the limit of one do not fill the memory either."""
 
 _TREES_MAX = 8
 _SMALL_MAX = 16
@@ -77,7 +77,7 @@ class TreeGoneError(FleetError):
 
 
 class _Sorted(msgspec.Struct, frozen=True):
-    """The entries of a tree, sorted by what becomes of them."""
+    """The entries of a tree, by how they are treated."""
 
     files: Paths
     """Content that is read."""
@@ -177,7 +177,7 @@ class GitTree:
         self.listings: dict[str, dict[str, Entry]] = {}
         self._held: dict[str, str] = {}
         self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are held
-        self._small: dict[str, bytes] = {}  # what is named by its content is never stale
+        self._small: dict[str, bytes] = {}  # by oid: never stale
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -329,7 +329,7 @@ class Members(dict[str, dict[str, str]]):
 
     @classmethod
     def parse(cls, data: bytes) -> "Members":
-        """Read ``members.toml``. What cannot be used is left out: it came from somebody else, and only decorates."""
+        """Read ``members.toml``. Unusable tables and values are left out: they are others', and only decorate."""
         if len(data) > limits.LINE_BYTES_MAX:
             return cls()
         try:

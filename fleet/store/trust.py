@@ -1,6 +1,6 @@
-"""Trust on this machine: who is blocked, and what waits for a person's yes. Kept in the local database.
+"""Trust on this machine, in the local database: blocked writers, and parts of columns that wait for a decision.
 
-It enters folds alone (``model.pattern.Policy``): what is joined, and what is pushed, is the same whatever stands here.
+It enters folds alone (``model.pattern.Policy``): joins and pushes do not depend on it.
 """
 
 import sqlite3
@@ -75,7 +75,7 @@ class Trust:
     # --- blocked ----------------------------------------------------------------------------------------------------
 
     def blocked(self) -> list[_Blocked]:
-        """Return who is blocked here, by name."""
+        """Return the blocked replicas and agents, by name."""
         return [_Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
 
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
@@ -90,7 +90,7 @@ class Trust:
     # --- left out ---------------------------------------------------------------------------------------------------
 
     def held(self) -> list[Held]:
-        """Return what is left out, asked about or not, by kind, writer and lesson."""
+        """Return the parts that are left out, asked about or not, by kind, writer and lesson."""
         parts = (
             Held.decode(kind.removesuffix(_LEFT), writer, each, value, is_asked=not kind.endswith(_LEFT))
             for kind, writer, each, value, _ in self._rows(*_HELD)
@@ -98,24 +98,24 @@ class Trust:
         return [each for each in parts if each.group]
 
     def asked(self) -> list[Held]:
-        """Return what is left out and a person is asked about."""
+        """Return the parts that are left out and that a person is asked about."""
         return [each for each in self.held() if each.is_asked]
 
     def sentences(self, held: Iterable[Held] | None = None) -> list[str]:
-        """Return what a person is asked about, a sentence for each kind and group, and what to do about it."""
+        """Return the questions to a person, a sentence for each kind and group, with what to do about it."""
         ids_by_group: dict[tuple[str, str], set[str]] = {}
         for part in self.asked() if held is None else held:
             ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
     def withhold(self, held: Iterable[Held], at: Stamp) -> None:
-        """Leave parts out until somebody decides."""
+        """Leave parts out until a person decides."""
         rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in list(held)[: limits.WITHHELD_MAX]]
         gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
         self._change(gone, rows)
 
     def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
-        """Take in what was left out of a kind and group, or leave it out for good; return it."""
+        """Take in the parts of a kind and group, or leave them out for good; return them."""
         parts = [part for part in self.held() if (part.kind, part.group) == (kind, group)]
         keys = [(name, part.writer, part.id) for part in parts for name in (kind, f"{kind}{_LEFT}")]
         rows = [(f"{kind}{_LEFT}", part.writer, part.id, part.encode(), "") for part in (() if is_taken else parts)]
@@ -123,7 +123,7 @@ class Trust:
         return parts
 
     def ask_again(self, kind: str, group: str) -> list[Held]:
-        """Ask again about what stays out; return it."""
+        """Ask again about the parts that were left out for good; return them."""
         parts = [each for each in self.held() if (each.kind, each.group, each.is_asked) == (kind, group, False)]
         self.withhold(parts, "")
         return parts

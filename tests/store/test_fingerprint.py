@@ -14,8 +14,8 @@ SECOND_NS = 1_000_000_000
 
 def stated(written_ns: int) -> os.stat_result:
     """Return the state of a plain file that was written then."""
-    told = dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), written_ns)
-    return os.stat_result((stat.S_IFREG | 0o644, 7, 1, 1, 0, 0, 100, 0, 0, 0), told)
+    times = dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), written_ns)
+    return os.stat_result((stat.S_IFREG | 0o644, 7, 1, 1, 0, 0, 100, 0, 0, 0), times)
 
 
 @pytest.mark.parametrize(

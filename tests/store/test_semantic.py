@@ -186,8 +186,8 @@ class Endpoint(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, self.headers.get("Authorization"), asked))
-        status, told = self.server.answer(asked)
-        body = json.dumps(told).encode()
+        status, answer = self.server.answer(asked)
+        body = json.dumps(answer).encode()
         self.send_response(status)
         if status == 302:
             self.send_header("Location", self.server.elsewhere)
