@@ -26,7 +26,6 @@ from fleet.text.screening import redact, screened
 
 PACKAGE = "wordllama"
 LIBRARIES = ("numpy", "safetensors", "tokenizers")
-"""Each takes its time to load, and is imported only where something is embedded."""
 SIMILAR_MIN = 0.35
 """Cosine below which two texts have nothing to do with each other: for unrelated lessons it is about 0.1."""
 TEXTS_MAX = 2_000
@@ -161,7 +160,7 @@ class Embeddings:
         rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
         if len(rows) < 2:
             return {}
-        numpy = import_module("numpy")
+        numpy = _library("numpy")
         matrix = _matrix(rows)
         cosines = matrix @ matrix.T
         numpy.fill_diagonal(cosines, -1.0)
@@ -207,7 +206,7 @@ def _stale(connection: Any, model: str) -> list[tuple[str, str, bytes]]:
 
 
 def _best(connection: Any, chosen: _Source, text: str, count: int, least: float) -> list[tuple[str, float]]:
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     wanted = chosen.load()([text])[0]
     rows = connection.execute(
         "SELECT v.id, v.data FROM vector v JOIN pattern p ON p.id = v.id WHERE p.listed AND v.model = ?", (chosen.name,)
@@ -223,7 +222,7 @@ def _best(connection: Any, chosen: _Source, text: str, count: int, least: float)
 
 def _matrix(rows: Sequence[tuple[str, bytes]]) -> Any:
     """Return the stored embeddings, a row each."""
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     stored = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16")
     return stored.reshape(len(rows), -1).astype("float32")
 
@@ -237,6 +236,11 @@ def _files_of(root: Path, model: str) -> tuple[Path, Path]:
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     weights, tokens = (sorted(folder.glob(each)) for each in ("weights/*.safetensors", "tokenizers/*.json"))
     return (*weights, folder / "weights")[0], (*tokens, folder / "tokenizers")[0]
+
+
+def _library(name: str) -> Any:
+    """Return one of ``LIBRARIES``, loaded only where something is embedded."""
+    return import_module(name)
 
 
 def _hash(text: str) -> bytes:
@@ -255,13 +259,13 @@ def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 
 
     model2vec may weigh its tokens (``weights``), and let several share a row (``mapping``).
     """
-    numpy = import_module("numpy")
-    with import_module("safetensors").safe_open(str(weights), framework="numpy") as file:
+    numpy = _library("numpy")
+    with _library("safetensors").safe_open(str(weights), framework="numpy") as file:
         names = list(file.keys())
         table = file.get_tensor("embeddings" if "embeddings" in names else names[0])
         weight = file.get_tensor("weights") if "weights" in names else None
         mapping = file.get_tensor("mapping") if "mapping" in names else None
-    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(tokens))
+    tokenizer = _library("tokenizers").Tokenizer.from_file(str(tokens))
     tokenizer.no_padding()
     tokenizer.no_truncation()
 
@@ -279,7 +283,7 @@ def _loaded(weights: Path, tokens: Path, name: str) -> Vectors:  # noqa: ARG001 
 
 
 def _unit(matrix: Any) -> Any:
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
     return matrix / numpy.where(lengths > 0, lengths, 1)
 
@@ -298,7 +302,7 @@ def _from_endpoint(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
         OSError: it cannot be reached, or answers with an error.
         ValueError: its answer is not what was asked for.
     """
-    numpy = import_module("numpy")
+    numpy = _library("numpy")
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
