@@ -355,11 +355,7 @@ def _check_agents_file(workspace: Workspace) -> None:
 
 
 def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes: bool) -> str:
-    """Promote the row of an inbox item, or take it out of the scratchpad; return the run, "" where it is gone.
-
-    Raises:
-        RefusedError: AGENTS.md cannot take it: it is as it was, and the row waits.
-    """
+    """Promote the row of an inbox item, or take it out of the scratchpad; return the run, "" where it is gone."""
     category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
     rows = Scratchpad(_text(workspace, auto_reflect.FILE)).ready()
     row = next((each for each in rows if each.item == item), Entry(category, item, detail))

@@ -366,28 +366,6 @@ def _skill_diff(workspace: Workspace, entry: Entry) -> str:
     return "\n".join(list(rows)[:_DIFF_LINES_MAX])
 
 
-def _persona_file(workspace: Workspace, entry: Entry) -> str:
-    return workspace.own_path(entry.agent, USER_FILE)
-
-
-def _persona_check(workspace: Workspace, entry: Entry) -> str:
-    page = workspace.files.read(workspace.root / _persona_file(workspace, entry)).decode("utf-8", "replace")
-    note = readable(_body(entry, "note") or entry.item.title)
-    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(page.splitlines()) if row.strip()]
-    close = near(note, rows, 1)
-    if close and close[0].score >= ALIKE_MIN and not close[0].differs:
-        return f"{USER_FILE} says so already: {close[0].text}"
-    return ""
-
-
-def _persona_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    path, note = _persona_file(workspace, entry), readable(_body(entry, "note") or entry.item.title)
-    page = workspace.files.read(workspace.root / path)
-    gap = b"" if not page or page.endswith(b"\n") else b"\n"
-    row = f"- {workspace.wall()[:10]}: {note}\n".encode()
-    return _run(workspace, entry, f"{path} says it now", [Runs(workspace).edit(path, page + gap + row)])
-
-
 def _lesson_check(workspace: Workspace, entry: Entry) -> str:
     lesson = next(iter(workspace.patterns.some([_body(entry, "lesson")])), None)
     if lesson is None or not lesson.is_present:
@@ -503,6 +481,8 @@ def _note_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str
 
 def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     """Return the file that a note goes into, the lines that are new there, and the edits."""
+    if entry.item.kind == "persona":
+        return _with_persona(workspace, entry)
     peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
     path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
     page = workspace.files.read(workspace.root / path)
@@ -514,6 +494,17 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     return path, noted.added, edits
 
 
+def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
+    path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
+    page = workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
+    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(page.splitlines()) if row.strip()]
+    if (close := near(note, rows, 1)) and close[0].score >= ALIKE_MIN and not close[0].differs:
+        return path, (), []
+    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page or page.endswith("\n") else "\n"
+    after = f"{page}{gap}{row}\n".encode("utf-8", "surrogateescape")
+    return path, [row], [Runs(workspace).edit(path, after)]
+
+
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Consolidate the daily logs as they are now, by a fresh plan of any size."""
     done = consolidating.consolidate(workspace, entry.agent, force=True)
@@ -522,7 +513,7 @@ def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[
 
 HANDLERS: dict[str, _Handler] = {
     "skill": _Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
-    "persona": _Handler(_persona_check, _persona_approve),
+    "persona": _Handler(_note_check, _note_approve),
     "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject),
     "guard": _Handler(_lesson_check, _guard_approve),
     "bulk": _Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),

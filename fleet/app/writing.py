@@ -114,9 +114,7 @@ class Writing:
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
         """Apply the plan of the reflection; return it, and the account of each writer.
 
-        Raises:
-            DiskError: what was written is kept, and the next pass goes on from there.
-            BusyError: others write the same files all the time.
+        After an error the next pass goes on with what was written.
         """
         plan = self.plan()
         planned = plan.writers["lessons"]
@@ -460,11 +458,7 @@ def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list
 
 
 def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
-    """Return an edit of a file, none of whose folders is a link.
-
-    Raises:
-        DiskError: one is.
-    """
+    """Return an edit of a file; raise DiskError where it, or one of its folders, is a link."""
     parts = PurePosixPath(path).parts
     for at in range(len(parts)):
         if workspace.root.joinpath(*parts[: at + 1]).is_symlink():

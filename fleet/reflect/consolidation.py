@@ -323,14 +323,11 @@ def _merged_row(day: str, session: str) -> str:
 
 
 def _with_updated(lines: list[str], day: str) -> list[str]:
-    if lines[0].rstrip() != "---":
-        return lines
-    for at, line in enumerate(lines[1:_FRONT_LINES_MAX], 1):
-        match = _FIELD.fullmatch(line.strip())
-        if line.rstrip() == "---":
-            break
+    end = next((at for at, line in enumerate(lines[:_FRONT_LINES_MAX]) if at and line.rstrip() == "---"), 0)
+    for at in range(1, end if lines[0].rstrip() == "---" else 0):
+        match = _FIELD.fullmatch(lines[at].strip())
         if match and match["key"] == "updated" and match["value"] < day:
-            return [*lines[:at], line.replace(match["value"], day, 1), *lines[at + 1 :]]
+            lines[at] = lines[at].replace(match["value"], day, 1)
     return lines
 
 

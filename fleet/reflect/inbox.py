@@ -332,8 +332,6 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     if _is_mirrored(item):
         return None
     close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
-    if same := [each for each in close.values() if each.item.key == item.key != ""]:
-        return same[-1]  # its id may be an old one, which had no agent in it
     texts = [(each, _words(entry.item)) for each, entry in close.items()]
     for found in near(_words(item), texts, len(texts) or 1):
         entry = close[found.id]

@@ -465,12 +465,7 @@ def _answer(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
 
 
 def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping[str, Sequence[str]]) -> int:
-    """Send observations of people to Honcho, as conclusions of the agent's about each; return their number.
-
-    Raises:
-        ImportError: its SDK is not installed.
-        Exception: whatever the SDK raises.
-    """
+    """Send observations of people to Honcho, as conclusions of the agent's about each; return their number."""
     import honcho
 
     server = {"base_url": url} if url else {}

@@ -116,17 +116,7 @@ class Stats(NamedTuple):
     unfilled: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the output of ``fleet stats --json``.
-
-        ``weeks``: list of ``week`` (ISO, UTC: ``2026-W47``), ``corrections``, ``relapses``, from the logs on this
-        machine, no week left out. ``unfilled``: corrections here without a lesson. ``lessons``: list of ``id``,
-        ``text``, the clan's counters ``seen``, ``shown``, ``relapsed``, ``helped``, ``hurt`` and ``rate`` (relapsed
-        over shown, null if never shown), ``published`` (a stamp's date and time, or null), and ``before`` and ``after``
-        its promotion, on this machine: ``relapsed``, ``shown`` (null: not known), ``rate``; ``after`` is null for a
-        lesson that was not promoted. ``not_working``: list of ``id``, ``text``, ``reason``. ``never_helped``: list of
-        ids. ``to_fleet``: ``median_hours`` from the first correction to the fleet's memory (null without any), and
-        ``lessons``: list of ``id``, ``hours``.
-        """
+        """Return the output of ``fleet stats --json`` (docs/formats.md)."""
         return {
             "weeks": [{"week": week, "corrections": made, "relapses": again} for week, made, again in self.weeks],
             "unfilled": self.unfilled,
