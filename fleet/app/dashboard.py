@@ -43,14 +43,14 @@ _LOOKED = "looked"
 def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
     """Return what ``fleet`` alone shows, as in ``--json``. ``is_seen``: a person sees it; it is not new any more."""
     with workspace.snapshot():  # what comes meanwhile is new the next time
-        found = _found(workspace, agent)
+        state = _state(workspace, agent)
         if is_seen:
             _note_looked(workspace)
-    command, why = _next(found)
-    return found | {"next": {"command": command, "why": why}}
+    command, why = _next(state)
+    return state | {"next": {"command": command, "why": why}}
 
 
-def _found(workspace: Workspace, agent: str) -> dict[str, Any]:
+def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     generation, since = _looked(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
@@ -89,7 +89,7 @@ def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
     ids = workspace.discoveries.changed(generation) if since else []
     gone = workspace.discoveries.retracted()
     entries = (workspace.discoveries.get(each) for each in ids if each not in gone)
-    found = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
+    new = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
     return {
         "lessons": [
             {
@@ -103,7 +103,7 @@ def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
         ],
         "discoveries": [
             {"id": each.id, "text": readable(each.problem) or readable(each.solution), "by": names.agent_of(each.by)}
-            for each in found
+            for each in new
         ],
     }
 
@@ -198,11 +198,11 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     ]
 
 
-def _next(found: dict[str, Any]) -> tuple[str, str]:
+def _next(state: dict[str, Any]) -> tuple[str, str]:
     """Return the command to run next, and why; "" for none."""
-    waits = found["waits"]
+    waits = state["waits"]
     steps = (
-        (not found["agent"], "fleet init --agent NAME", "no agent is named here yet"),
+        (not state["agent"], "fleet init --agent NAME", "no agent is named here yet"),
         (waits["decisions"]["number"], "fleet inbox", "decisions wait for you"),
         (
             waits["contradictions"] or waits["left_out"],
@@ -212,18 +212,18 @@ def _next(found: dict[str, Any]) -> tuple[str, str]:
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
         (
-            not found["paused"] and any("sync" in each for each in found["silent"]),
+            not state["paused"] and any("sync" in each for each in state["silent"]),
             "fleet sync",
             "exchanges lessons with the clan",
         ),
         (
-            not found["hooks"]["event"] and not found["hooks"]["installed"],
+            not state["hooks"]["event"] and not state["hooks"]["installed"],
             "fleet install claude-code",
             "the loop runs by itself, from the next session on",
         ),
-        (not found["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
-        (not found["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
-        (any("shown" in each for each in found["silent"]), "fleet doctor", "looks for why nothing is shown"),
+        (not state["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
+        (not state["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
+        (any("shown" in each for each in state["silent"]), "fleet doctor", "looks for why nothing is shown"),
     )
     return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))
 

@@ -481,8 +481,8 @@ def _program() -> str:
     from pathlib import Path
     from shutil import which
 
-    found = Path(which("fleet") or "")
-    return str(found) if found.is_absolute() and found.samefile(sys.argv[0]) else ""
+    program = Path(which("fleet") or "")
+    return str(program) if program.is_absolute() and program.samefile(sys.argv[0]) else ""
 
 
 def _observing() -> "ModuleType":

@@ -136,9 +136,9 @@ class SessionStart:
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
         rest = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
-        found = workspace.discoveries.newest(workspace.config.recall.discoveries)
+        entries = workspace.discoveries.newest(workspace.config.recall.discoveries)
         fresh = workspace.discoveries.changed(since)
-        short = workspace.discoveries.short([each.id for each in found])
+        short = workspace.discoveries.short([each.id for each in entries])
         short |= finding.short(known, [each.id for each in (*news, *rest, *table)])
         render = partial(
             session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short
@@ -148,7 +148,7 @@ class SessionStart:
             news=news,
             patterns=rest,
             total=sum(source.count() for source in known) - inside - len(news),
-            discoveries=found,
+            discoveries=entries,
             fresh=set(fresh),
             waiting=self._undecided(),
             note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
@@ -156,10 +156,8 @@ class SessionStart:
             by=_authors(workspace, [*news, *rest]),
             standing=STANDING,
         )
-        new_found = [each for each in found if each.id in fresh]
-        again = (
-            render(memory="", news=news, patterns=(), discoveries=new_found, waiting=()) if news or new_found else ""
-        )
+        unseen = [each for each in entries if each.id in fresh]
+        again = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *rest) if short[each.id] in context)]
         return Start(context, again, shown, [each.id for each in news if short[each.id] in again]), short
 
@@ -248,8 +246,8 @@ class SessionStart:
         if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
             lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
-        for each in Journal(workspace, agent).proposals():
-            lines.append(f"{each.code} ({each.name}) worked and is no lesson yet: {each.command}")
+        for proposal in Journal(workspace, agent).proposals():
+            lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines
 
 
@@ -261,8 +259,8 @@ def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
     """
     halves = []
     for is_own in (True, False):
-        found = [each for source in known for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
-        halves.append(sorted(ranked(found, "evidence"), key=lambda each: not each.trigger))
+        lessons = [each for source in known for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
+        halves.append(sorted(ranked(lessons, "evidence"), key=lambda each: not each.trigger))
     return [each for pair in zip_longest(*halves) for each in pair if each]
 
 
@@ -276,24 +274,24 @@ def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str
 def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:
     """Return the authors of lessons from elsewhere: the group of the replica that pushed each, else its agent."""
     groups, brought = evidence.Witnesses(workspace).last_groups(), workspace.trust.brought()
-    found = {}
-    for each in lessons:
-        if each.by and each.by not in each.mine:
-            carrier = brought.get((each.id, each.by), each.by)
-            found[each.id] = groups.get(carrier, names.agent_of(carrier))
-    return found
+    authors = {}
+    for lesson in lessons:
+        if lesson.by and lesson.by not in lesson.mine:
+            carrier = brought.get((lesson.id, lesson.by), lesson.by)
+            authors[lesson.id] = groups.get(carrier, names.agent_of(carrier))
+    return authors
 
 
 def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
     """Return new lessons up to the limit, at most a third of it of each author."""
     by, taken = _authors(workspace, lessons), Counter[str]()
-    found: list[Pattern] = []
-    for each in lessons:
-        who = by.get(each.id, "")
-        taken[who] += 1
-        if not who or taken[who] <= LESSONS_MAX // 3:
-            found.append(each)
-    return found[:LESSONS_MAX]
+    share: list[Pattern] = []
+    for lesson in lessons:
+        author = by.get(lesson.id, "")
+        taken[author] += 1
+        if not author or taken[author] <= LESSONS_MAX // 3:
+            share.append(lesson)
+    return share[:LESSONS_MAX]
 
 
 def is_unasked(workspace: Workspace) -> bool:
@@ -304,10 +302,10 @@ def is_unasked(workspace: Workspace) -> bool:
 
 def make_ready(workspace: Workspace) -> list[str]:
     """Make the outdated texts of the agents here; return these agents."""
-    made = [each for each in workspace.agents_here() if not SessionStart(workspace, each).is_ready()]
-    for each in made:
-        SessionStart(workspace, each).make()
-    return made
+    outdated = [agent for agent in workspace.agents_here() if not SessionStart(workspace, agent).is_ready()]
+    for agent in outdated:
+        SessionStart(workspace, agent).make()
+    return outdated
 
 
 def forget(workspace: Workspace) -> None:

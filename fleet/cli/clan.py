@@ -69,8 +69,8 @@ def _show_outgoing(out: Outgoing) -> None:
     for path, lines in texts.items():
         note(f"{path}: {counted(len(lines), 'line')}")
     output.show({"lines": texts, "withheld": withheld}, chain.from_iterable(texts.values()))
-    for each in out.withheld:
-        note(f"stays here: a line of {each.path} {each.reason}")
+    for line in out.withheld:
+        note(f"stays here: a line of {line.path} {line.reason}")
     note(f"{counted(out.count, 'line')} would go out; nothing was sent")
     if out.withheld:
         raise typer.Exit(EXIT_REFUSED)

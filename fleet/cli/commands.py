@@ -152,10 +152,10 @@ class _Commands(TyperGroup):
         wanted = ctx.meta.get(ALL, "")
         for group, names in GROUPS.items():
             shown = [name for name in names if wanted in ("all", group) or (not wanted and name in FIRST)]
-            found = [(name, self.get_command(ctx, name)) for name in shown]
-            if found:
+            listed = [(name, self.get_command(ctx, name)) for name in shown]
+            if listed:
                 with formatter.section(painted(group.capitalize(), "bold")):
-                    rows = [(name, command.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, command in found]
+                    rows = [(name, command.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, command in listed]
                     formatter.write_dl(rows)
         if not wanted:
             more = len(MODULES) - len(FIRST)
@@ -230,8 +230,8 @@ def _epilog(name: str) -> str:
     """Return what stands below the help of a command: its examples."""
     wanted = ["fleet", *name.split()]
     rows = _EXAMPLES.read_text("utf-8").splitlines()
-    found = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
-    return "\n".join(["\b", "Example:" if len(found) == 1 else "Examples:", *found]) if found else ""
+    examples = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
+    return "\n".join(["\b", "Example:" if len(examples) == 1 else "Examples:", *examples]) if examples else ""
 
 
 class _InterruptedError(FleetError):

@@ -96,9 +96,10 @@ def _inbox(
 def _show_decided(done: list[Decision], failed: list[FleetError]) -> None:
     decided = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in done]
     rows = [] if done or failed else [_CAUGHT_UP]
-    for each in done:
-        undo = f"; `fleet undo {each.run}` takes it back" if each.run and "` undoes it" not in each.did else ""
-        rows.append(f"{each.id} {each.outcome}: {each.did}{undo}")
+    for decision in done:
+        run, did = decision.run, decision.did
+        undo = f"; `fleet undo {run}` takes it back" if run and "` undoes it" not in did else ""
+        rows.append(f"{decision.id} {decision.outcome}: {did}{undo}")
     output.show({"decided": decided, "failed": [str(each) for each in failed]}, rows)
     for error in failed:
         output.hint(str(error))

@@ -56,9 +56,9 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
         try:
             with opened() as workspace:
-                found = [each for each in ask(workspace, incomplete) if each[0].startswith(incomplete)]
+                offers = [offer for offer in ask(workspace, incomplete) if offer[0].startswith(incomplete)]
                 workspace.warnings.clear()
-                return [(word, screening.one_line(cleaned(text))) for word, text in found[:_OFFERED_MAX]]
+                return [(word, screening.one_line(cleaned(text))) for word, text in offers[:_OFFERED_MAX]]
         except (FleetError, OSError, Error):  # a message would stand in the middle of the line that is being typed
             return []
 
@@ -68,10 +68,10 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
 def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     """Return lessons and discoveries; retired lessons only where the beginning of an id was typed."""
     lessons, is_named = workspace.patterns, len(beginning) > len("p-")
-    some = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
-    found = lessons.some(some) if is_named else lessons.best("sight", _OFFERED_MAX)
+    ids = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
+    offered = lessons.some(ids) if is_named else lessons.best("sight", _OFFERED_MAX)
     entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
-    return [*((each.id, each.text) for each in found), *((each.id, each.problem) for each in entries)]
+    return [*((each.id, each.text) for each in offered), *((each.id, each.problem) for each in entries)]
 
 
 COMPLETE_IDS = completing(_offer_ids)

@@ -78,10 +78,10 @@ def _show(pass_: Pass) -> None:
     rows = [_row(pass_), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
     rows += [f"  left out: {record.left_out}"] if record.left_out else []
     rows += [f"  {record.why}"] if record.why and record.why not in record.summary() else []
-    for each in record.writers:
-        ids = f": {', '.join(each.ids)}" if each.ids else ""
-        rows.append(f"  {each.name}: {each.count}{ids}{f'; failed: {each.error}' if each.error else ''}")
-        rows += [f"    not {why}" for why in each.skipped]
+    for writer in record.writers:
+        ids = f": {', '.join(writer.ids)}" if writer.ids else ""
+        rows.append(f"  {writer.name}: {writer.count}{ids}{f'; failed: {writer.error}' if writer.error else ''}")
+        rows += [f"    not {why}" for why in writer.skipped]
     if record.drawn:
         is_there = Path(record.transcript).expanduser().is_file()
         how = ":" if drawn else ", which has none of those lines any more" if is_there else ", which is gone"

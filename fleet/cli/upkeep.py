@@ -142,10 +142,10 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
 
 
 def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[str]:
-    for each in proposals:
-        often = f", {each['times']} times" if each["times"] > 1 else ""
-        yield f"{each['number']:>3}  {each['kind']:<12} {each['text']}"
-        yield f"                  {each['id']}, {each['at'][:10] or 'no date'}{often}: {each['wrong']}"
+    for one in proposals:
+        times = f", {one['times']} times" if one["times"] > 1 else ""
+        yield f"{one['number']:>3}  {one['kind']:<12} {one['text']}"
+        yield f"                  {one['id']}, {one['at'][:10] or 'no date'}{times}: {one['wrong']}"
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
 
 
@@ -267,30 +267,31 @@ def _status_rows(status: dict[str, Any]) -> Iterator[output.Row]:
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    replica = f" ({found['replica']})" if found["replica"] else ""
-    yield "workspace", [found["workspace"]]
-    yield "agent", [f"{found['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
-    yield "remote", [f"{found['remote']}, branch {found['branch']}" if found["remote"] else "none named; works offline"]
-    yield "last sync", [output.when(found["last_sync"]) or _no_sync(found)]
-    yield "failed", [found["sync_failed"]]
-    yield "stale", [found["stale"]]
-    yield "paused", [f"{found['paused']}: nothing is shared" if found["paused"] else ""]
-    known = counted(found["discoveries"], "discovery", "discoveries")
-    yield "known", [f"{counted(found['patterns'], 'lesson')}, {known}"]
-    paths = [f"{number} in {path}" for path, number in found["waiting"]["paths"].items()]
-    yield "to go out", [counted(found["waiting"]["lines"], "line"), *paths]
-    yield "clock", [found["clock"], "set it, best by NTP"] if found["clock"] else []
-    yield "memory", _memory_lines(found["memory"])
-    yield from _decisions(found)
-    yield from _left_out(found)
-    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in found["replicas"]]
+def _sections(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    replica = f" ({status['replica']})" if status["replica"] else ""
+    yield "workspace", [status["workspace"]]
+    yield "agent", [f"{status['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
+    remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
+    yield "remote", [remote or "none named; works offline"]
+    yield "last sync", [output.when(status["last_sync"]) or _no_sync(status)]
+    yield "failed", [status["sync_failed"]]
+    yield "stale", [status["stale"]]
+    yield "paused", [f"{status['paused']}: nothing is shared" if status["paused"] else ""]
+    known = counted(status["discoveries"], "discovery", "discoveries")
+    yield "known", [f"{counted(status['patterns'], 'lesson')}, {known}"]
+    paths = [f"{number} in {path}" for path, number in status["waiting"]["paths"].items()]
+    yield "to go out", [counted(status["waiting"]["lines"], "line"), *paths]
+    yield "clock", [status["clock"], "set it, best by NTP"] if status["clock"] else []
+    yield "memory", _memory_lines(status["memory"])
+    yield from _decisions(status)
+    yield from _left_out(status)
+    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in status["replicas"]]
     yield "replicas", [f"{counted(len(rows), 'replica')} seen", *rows]
 
 
-def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield the decisions of a person here, and what waits for one."""
-    trust, review = found["trust"], found["review"]
+    trust, review = status["trust"], status["review"]
     for block in trust["blocked"]:
         since = f" since {output.when(block['since'])}" if block["since"] else ""
         yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
@@ -298,13 +299,13 @@ def _decisions(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     opposed, pairs = review["contradictions"], review["pairs"]
     yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
-    if found["inbox"]["number"]:
-        yield "inbox", [output.pending_decisions(found["inbox"])]
-    for each in found["guards"]:
-        yield "guard", [f"{each['decision']} at {each['trigger']}: {each['lesson'] or each['id']}"]
+    if status["inbox"]["number"]:
+        yield "inbox", [output.pending_decisions(status["inbox"])]
+    for guard in status["guards"]:
+        yield "guard", [f"{guard['decision']} at {guard['trigger']}: {guard['lesson'] or guard['id']}"]
 
 
-def _left_out(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not counted, not read, or not sent, and why."""
     for key, what in (
         ("unfilled", "without a pattern yet"),
@@ -312,29 +313,29 @@ def _left_out(found: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         ("carried", "carried for a newer version"),
         ("refused", "unreadable in the files as they are"),
     ):
-        yield key, [f"{counted(found[key], 'line')} {what}" if found[key] else ""]
-    for each in found["edited"]:
-        how = f"`fleet edit {each} --set text=...` words its lesson anew"
+        yield key, [f"{counted(status[key], 'line')} {what}" if status[key] else ""]
+    for pattern in status["edited"]:
+        how = f"`fleet edit {pattern} --set text=...` words its lesson anew"
         yield "edited", [f"an entry since it was counted; {how}"]
-    if left := found["not_taken"]:
+    if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         pieces = counted(len(left), "piece")
         yield "not taken", [f"{pieces} of {left[0]['path']}, which hold no instruction", *shown]
-    for each in found["withheld"]:
-        yield "stays here", [f"a line of {each['path']} {each['reason']}"]
-    if kept := found["quarantined"]:
+    for line in status["withheld"]:
+        yield "stays here", [f"a line of {line['path']} {line['reason']}"]
+    if kept := status["quarantined"]:
         shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
         yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
-    if kept := found["held_files"]:
+    if kept := status["held_files"]:
         shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
         yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
 
 
-def _no_sync(found: dict[str, Any]) -> str:
+def _no_sync(status: dict[str, Any]) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
-    if found["fetched"]:
-        return f"never; fetched {output.when(found['fetched'])}, and nothing was sent"
-    return "never: what the clan knows is not here yet; `fleet sync` asks" if found["remote"] else "never"
+    if status["fetched"]:
+        return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
+    return "never: what the clan knows is not here yet; `fleet sync` asks" if status["remote"] else "never"
 
 
 def _memory_lines(memory: dict[str, Any]) -> list[str]:

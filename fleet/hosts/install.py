@@ -160,9 +160,9 @@ def callers(root: Path | None) -> tuple[list[str], set[str]]:
     missing: set[str] = set()
     for path, name in places.items():
         settings = _parsed(_read(path), path)
-        if found := _installed(settings):
+        if events := _installed(settings):
             where.append(f"the {name} settings")
-            missing.update(MATCHERS.keys() - found)
+            missing.update(MATCHERS.keys() - events)
         if _has_plugin(settings):
             where.append(f"the plugin in the {name} settings")
     return where, missing
@@ -175,27 +175,27 @@ def _parsed(data: bytes, path: Path) -> _Settings:
     """Return the settings of a file, none of an empty one; refuse a file that could not be written back as it was."""
     try:
         text = data.decode("utf-8-sig")
-        found = json.loads(text, object_pairs_hook=_once) if text.strip() else {}
-        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+        settings = json.loads(text, object_pairs_hook=_once) if text.strip() else {}
+        json.dumps(settings, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as why:
         raise RefusedError(
             f"{path} is not valid JSON ({str(why)[:200]}). Nothing was changed; mend the file and run this again"
         ) from why
-    hooks = found.get("hooks", {}) if isinstance(found, dict) else None
+    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
         raise RefusedError(
             f"{path} has another shape than Claude Code's settings: an object, with `hooks` an object of lists. "
             "Nothing was changed; mend the file and run this again"
         )
-    return dict(found)
+    return dict(settings)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> _Settings:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for key in found if sum(other == key for other, _ in pairs) > 1)
+    settings = dict(pairs)
+    if len(settings) != len(pairs):
+        twice = next(key for key in settings if sum(other == key for other, _ in pairs) > 1)
         raise ValueError(f"the key {twice[:60]!r} stands twice in one object")
-    return found
+    return settings
 
 
 def _render(settings: _Settings, before: bytes) -> bytes:
@@ -229,7 +229,7 @@ def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
     if not _installed(settings):
         return data
     hooks = {event: _others(event, groups) for event, groups in settings["hooks"].items()}
-    empty = {event for found in (settings, was) for event, groups in found.get("hooks", {}).items() if not groups}
+    empty = {event for each in (settings, was) for event, groups in each.get("hooks", {}).items() if not groups}
     hooks = {event: groups for event, groups in hooks.items() if groups or event in empty}
     rest = {**settings, "hooks": hooks}
     if not hooks and "hooks" not in was:
@@ -245,8 +245,8 @@ def _installed(settings: _Settings) -> set[str]:
 
 def _has_plugin(settings: _Settings) -> bool:
     """Return True where our plugin is switched on, from whichever marketplace it came."""
-    found = settings.get("enabledPlugins")
-    return isinstance(found, dict) and any(name.startswith("fleet@") and found[name] is True for name in found)
+    plugins = settings.get("enabledPlugins")
+    return isinstance(plugins, dict) and any(name.startswith("fleet@") and plugins[name] is True for name in plugins)
 
 
 def _command_line(event: str) -> str:
@@ -281,8 +281,8 @@ def _is_ours(event: str, entry: object) -> bool:
 
 def _pages() -> dict[str, bytes]:
     """Return the skill and the slash commands, by path below ``.claude``, each with a seal as its last line."""
-    found = [*PLUGIN.glob("skills/*/SKILL.md"), *PLUGIN.glob("commands/*.md")]
-    return {str(each.relative_to(PLUGIN)): _sealed(each.read_bytes()) for each in sorted(found)}
+    paths = [*PLUGIN.glob("skills/*/SKILL.md"), *PLUGIN.glob("commands/*.md")]
+    return {str(path.relative_to(PLUGIN)): _sealed(path.read_bytes()) for path in sorted(paths)}
 
 
 def _sealed(page: bytes) -> bytes:
@@ -307,8 +307,8 @@ def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -
         elif after != before and not dry_run:
             path.unlink()
             with suppress(OSError):  # until one that is not empty
-                for each in path.parents[: len(Path(name).parents) - 1]:
-                    each.rmdir()
+                for parent in path.parents[: len(Path(name).parents) - 1]:
+                    parent.rmdir()
         yield Changed(path, before, after, is_theirs)
 
 

@@ -86,28 +86,28 @@ class Payload:
         is_stopping: a stop hook has sent the agent on already.
     """
 
-    def __init__(self, event: str, found: dict[str, object], environment: Mapping[str, str]) -> None:
-        self.name = event or text_in(found, "hook_event_name", "hookName")
-        self.host = _host_of(found, environment)
+    def __init__(self, event: str, fields: dict[str, object], environment: Mapping[str, str]) -> None:
+        self.name = event or text_in(fields, "hook_event_name", "hookName")
+        self.host = _host_of(fields, environment)
         self.event = EVENTS.get(self.name.lower(), "")
-        self.session = text_in(found, "session_id", "sessionId")[:ID_CHARS_MAX]
-        self.subagent = text_in(found, "agent_id")[:ID_CHARS_MAX]
-        self.cwd = text_in(found, "cwd")[:_PATH_CHARS_MAX]
-        self.source = text_in(found, "source")
-        self.prompt = _ends(text_in(found, "prompt"))
-        tool = text_in(found, "tool_name", "toolName")
+        self.session = text_in(fields, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.subagent = text_in(fields, "agent_id")[:ID_CHARS_MAX]
+        self.cwd = text_in(fields, "cwd")[:_PATH_CHARS_MAX]
+        self.source = text_in(fields, "source")
+        self.prompt = _ends(text_in(fields, "prompt"))
+        tool = text_in(fields, "tool_name", "toolName")
         self.tool = TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
-        self.given = given = record_in(found, "tool_input", "toolArgs", "toolInput")
+        self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
-        self.call = text_in(found, "tool_use_id")[:ID_CHARS_MAX]
-        answer = record_in(found, "tool_response")
-        stopped = (found.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
+        self.call = text_in(fields, "tool_use_id")[:ID_CHARS_MAX]
+        answer = record_in(fields, "tool_response")
+        stopped = (fields.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
         self.has_ended = True not in stopped
-        self.is_stopping = found.get("stop_hook_active") is True
-        self.exit_code, self.error = _failure(found)
+        self.is_stopping = fields.get("stop_hook_active") is True
+        self.exit_code, self.error = _failure(fields)
         self.printed = _tail("\n".join(filter(None, (text_in(answer, "stdout"), text_in(answer, "stderr")))))
-        self.transcript = text_in(found, "transcript_path", "transcriptPath")[:_PATH_CHARS_MAX]
+        self.transcript = text_in(fields, "transcript_path", "transcriptPath")[:_PATH_CHARS_MAX]
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
 
@@ -122,10 +122,10 @@ class Payload:
         if len(data) > PAYLOAD_BYTES_MAX:
             raise ValueError(f"over {PAYLOAD_BYTES_MAX:,} bytes")
         # Bytes that are no UTF-8 come from a command's output: no reason to lose the event.
-        found = json.loads(data.decode("utf-8-sig", "replace"))
-        if not isinstance(found, dict):
-            raise ValueError(f"a JSON object belongs there, not {type(found).__name__}")
-        return cls(event, found, environment)
+        fields = json.loads(data.decode("utf-8-sig", "replace"))
+        if not isinstance(fields, dict):
+            raise ValueError(f"a JSON object belongs there, not {type(fields).__name__}")
+        return cls(event, fields, environment)
 
     @property
     def may_have_failed(self) -> bool:
@@ -146,17 +146,17 @@ class Payload:
         return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)
 
 
-def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
+def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
-    transcript = text_in(found, "transcript_path", "transcriptPath").replace("\\", "/")
+    transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
     for part, host in _HOME_OF:
         if part in transcript:
             return host
-    if "prompt_id" in found:
+    if "prompt_id" in fields:
         return CLAUDE_CODE
-    if "turn_id" in found:
+    if "turn_id" in fields:
         return CODEX
-    if "sessionId" in found or "tool_result" in found or ("timestamp" in found and "session_id" in found):
+    if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and "session_id" in fields):
         return COPILOT  # Gemini sends a timestamp, too, but always a transcript
     for name, host in _ENVIRONMENT_OF:
         if environment.get(name):
@@ -164,14 +164,14 @@ def _host_of(found: dict[str, object], environment: Mapping[str, str]) -> str:
     return UNKNOWN
 
 
-def _failure(found: dict[str, object]) -> tuple[int | None, str]:
+def _failure(fields: dict[str, object]) -> tuple[int | None, str]:
     """Return the exit code and the output of a failed command; None and "" where there is no sign of a failure."""
-    error = found.get("error")
+    error = fields.get("error")
     if isinstance(error, str):
         first, _, rest = error.partition("\n")
         code = _number_behind(first, "Exit code")
         return code, _tail(_as_text(rest if code is not None else error))
-    answer = record_in(found, "tool_response", "tool_result", "toolResult")
+    answer = record_in(fields, "tool_response", "tool_result", "toolResult")
     printed = text_in(answer, "llmContent", "text_result_for_llm", "textResultForLlm")
     for mark in ("completed with exit code", "\nExit Code:"):
         if code := _number_behind(printed[-FIELD_CHARS_MAX:], mark):
@@ -181,8 +181,8 @@ def _failure(found: dict[str, object]) -> tuple[int | None, str]:
 
 def _unframed(text: str) -> str:
     """Return a command's output without the frame that Copilot and Gemini add."""
-    printed, found, number = text.rpartition("<shellId:")
-    if found and number.strip().isdigit():
+    printed, frame, number = text.rpartition("<shellId:")
+    if frame and number.strip().isdigit():
         return printed.rstrip("\n")
     printed = text.removeprefix("<untrusted_context>\n").removeprefix("Output: ")
     return "" if printed == "(empty)" else printed
@@ -190,9 +190,9 @@ def _unframed(text: str) -> str:
 
 def _number_behind(text: str, mark: str) -> int | None:
     """Return the number that follows the last of these marks in a text."""
-    _, found, rest = text.rpartition(mark)
+    _, separator, rest = text.rpartition(mark)
     digits = rest.strip()[:4].split(">")[0].split("\n")[0].strip()
-    return int(digits) if found and digits.isascii() and digits.isdigit() else None
+    return int(digits) if separator and digits.isascii() and digits.isdigit() else None
 
 
 def _command(given: dict[str, object]) -> str:
@@ -202,15 +202,15 @@ def _command(given: dict[str, object]) -> str:
     return _as_text(command)[:FIELD_CHARS_MAX]
 
 
-def record_in(found: object, *names: str) -> dict[str, object]:
+def record_in(fields: object, *names: str) -> dict[str, object]:
     """Return the first of some fields that is an object; {} for none."""
-    values = (found.get(name) for name in names) if isinstance(found, dict) else ()
+    values = (fields.get(name) for name in names) if isinstance(fields, dict) else ()
     return next((value for value in values if isinstance(value, dict)), {})
 
 
-def text_in(found: dict[str, object], *names: str) -> str:
+def text_in(fields: dict[str, object], *names: str) -> str:
     """Return the first of some fields that is a text with anything in it; "" for none."""
-    return next((text for name in names if (text := _as_text(found.get(name)))), "")
+    return next((text for name in names if (text := _as_text(fields.get(name)))), "")
 
 
 def joined(content: object) -> str:

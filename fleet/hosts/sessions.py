@@ -279,8 +279,8 @@ def _call(at: str, name: str, tool: str, given: dict[str, Any]) -> Event:
 
 
 def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
-    found = _EXITED.search(text[:400]) or _EXITED.search(text[-400:])
-    is_ok = not is_error and (found is None or int(found[1]) == 0)
+    exited = _EXITED.search(text[:400]) or _EXITED.search(text[-400:])
+    is_ok = not is_error and (exited is None or int(exited[1]) == 0)
     if not is_ok and _DENIED.search(text[:400]):
         return _event("refused", at, name, is_ok=False)
     return _event("result", at, name, text, is_ok=is_ok)

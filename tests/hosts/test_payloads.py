@@ -104,6 +104,17 @@ def test_what_is_no_payload_is_refused(data):
         Payload.parse("Stop", data, {})
 
 
+@pytest.mark.parametrize("printed", ["sh: foo: not found", "3 failed", "Traceback (most recent call last):", "*** 1"])
+def test_a_command_whose_exit_code_is_masked_may_have_failed_by_what_it_printed(printed):
+    def masked(command: str, text: str) -> bool:
+        call = {"tool_name": "Bash", "tool_input": {"command": command}, "tool_response": {"stdout": text}}
+        return Payload.parse("PostToolUse", json.dumps(call).encode(), {}).may_have_failed
+
+    assert masked("foo | tail", printed)
+    assert not masked("foo", printed)
+    assert not masked("foo | tail", "all is well")
+
+
 def output(event: str, reply: payloads.Reply, **found: str) -> dict:
     code, said, _ = reply.output(Payload.parse(event, json.dumps(found).encode(), {}))
     assert code == 0
