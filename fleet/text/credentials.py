@@ -16,7 +16,6 @@ from typing import NamedTuple
 from fleet.text import sections
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
-_MARK = r"\[REDACTED:[a-z0-9-]{1,40}\]"
 _DIGIT = re.compile("[0-9]")
 NAMED = "env-secret"
 """The kind of a value that its name alone makes a secret."""
@@ -97,19 +96,21 @@ def _is_border(before: str, prefix: str) -> bool:
     return not (last.isalnum() and prefix[0].isalnum())
 
 
+_expressions = cache(sections)
+
+
 @cache
 def _expression(name: str) -> re.Pattern[str]:
-    return re.compile("\n".join(sections("expressions.txt")[name]))
+    return re.compile("\n".join(_expressions("expressions.txt")[name]))
 
 
-_SAME = r"([A-Za-z0-9])\1{7}"
 _PUBLISHED_CHARS_MIN = 30  # no hash of the table is that of a shorter token
 
 
 def _is_example(value: str) -> bool:
     """Return whether a value is an example: one character repeated, or a sample of a token."""
     peek = value[:VALUE_PEEK_CHARS]
-    return (re.search(_SAME, peek) is not None and len(set(peek.lower())) < 8) or _is_sample(value)
+    return (_expression("repeated").search(peek) is not None and len(set(peek.lower())) < 8) or _is_sample(value)
 
 
 def _is_sample(token: str) -> bool:
@@ -127,7 +128,6 @@ def _is_sample(token: str) -> bool:
 
 _IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
 """Parts of these names, of which most texts have none."""
-_WORTH_ANY_LENGTH = r"(?:SECRET|PASSWORD|PASSWD|PASSPHRASE)(?:_BASE|_[0-9]{1,2})?$"
 
 
 def is_placeholder(value: str) -> bool:
@@ -135,11 +135,6 @@ def is_placeholder(value: str) -> bool:
     return len(value) <= 2 * VALUE_PEEK_CHARS and _expression("placeholder").match(value) is not None
 
 
-_CALL = r"[A-Za-z_][\w.]{0,60}[(\[]"
-_QUOTED = (
-    r"""(?x)\\"(?P<nested>(?:[^"\\\n]|\\[^"\n])*+)\\" | "(?P<double>(?:[^"\\\n]|\\[^\n])*+)" | '(?P<single>[^'\n]*+)'"""
-)
-_BARE = r"""\\?["']?((?:[^\s`<]|<(?!/))*)"""
 _AFTER_VALUE = ".,;:)}>\"'\\"
 
 
@@ -158,10 +153,10 @@ def _assigned(text: str) -> Iterator[_Span]:
 def _value_span(text: str, start: int, limit: int) -> tuple[int, int]:
     """Return the span of a value: within its quotes, or up to the next blank, without closing punctuation."""
     if text.startswith(("'", '"', "\\"), start):
-        quoted = re.compile(_QUOTED).match(text, start, limit)
+        quoted = _expression("quoted").match(text, start, limit)
         if quoted and quoted.lastgroup:
             return quoted.span(quoted.lastgroup)
-    bare = re.compile(_BARE).match(text, start, limit)
+    bare = _expression("bare").match(text, start, limit)
     start, end = bare.span(1) if bare else (start, start)
     return start, start + len(text[start:end].rstrip(_AFTER_VALUE))
 
@@ -174,9 +169,9 @@ def _is_secret(named: re.Match[str], text: str) -> bool:
     start, end = _value_span(text, position, position + VALUE_PEEK_CHARS)
     value = text[start:end]
     # A redacted part weighs nothing: else a second pass would find more than the first.
-    core = re.sub(_MARK, "", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
+    core = _expression("redacted").sub("", value).strip(_AFTER_VALUE + "[]") if "[" in value else value
     bare = start == position
-    if not core or _is_example(core) or (bare and named["blank"] and re.match(_CALL, value)):
+    if not core or _is_example(core) or (bare and named["blank"] and _expression("call").match(value)):
         return False
     if bare and named["sign"] == ":" and not (len(core) >= 6 and _DIGIT.search(core)):
         return core == value and _is_yaml_line(text, named, end) and not _expression("placeholder").match(value)
@@ -188,9 +183,11 @@ def _is_plausible(name: str, core: str) -> bool:
     word = core.upper().replace("-", "_")
     if name == word or name.endswith("_" + word):
         return False
-    if not re.search(_WORTH_ANY_LENGTH, name) and _ODD_FOR_TOKEN.search(core):
+    if not _expression("password-name").search(name) and _ODD_FOR_TOKEN.search(core):
         return False
-    return bool(re.search(_WORTH_ANY_LENGTH, name)) or (len(core) >= 6 and not (core.isdigit() and len(core) <= 6))
+    return bool(_expression("password-name").search(name)) or (
+        len(core) >= 6 and not (core.isdigit() and len(core) <= 6)
+    )
 
 
 # Characters of no token; behind an operator of a shell or of a URL the value has ended.
@@ -208,22 +205,11 @@ def _is_yaml_line(text: str, named: re.Match[str], end: int) -> bool:
 # --- any name, any quoting --------------------------------------------------------------------------------------------
 
 _STRONG = ("secret", "pass", "pw", "cred")
-_STRONG_KEY = r"(?i:api|private|access|secret)[_-]?$"
-_FLAG = r"(?:^|[\s\"'`])--[\w-]*[ \t]$"
-_RUN = r"[^\s\"'`,;<>(){}\[\]=]{6,512}+={0,3}(?![A-Za-z0-9(\[{<=])"
-_REST = r"[^\s\"'`,;<>(){}\[\]]*"
-_MADE = r"(?=[0-9]{0,64}[A-Za-z])[A-Za-z0-9]{20,128}={0,2}(?![\w./:(=-])"
 _DIGITS_MIN = 4
-_WORD = r"[!-~]{10,512}"
 _AFTER_ODD = ",;'\"`"
 _TOKEN_LIKE = re.compile(r"[\w.+/=~-]+$", re.ASCII)
 _PASSWORD_LIKE = re.compile(r"[!-~]+$")
-_ODD = r"[!#$%^&*{}\[\]()<>?@;]"
-_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ]|$)|[0-9.]+/|sha(?:1|256|384|512)[-:]"
-_UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-_PATH = r"(?a)[a-z]+://|[~.]{0,2}/[a-z]|[A-Za-z_]+(?:\.[A-Za-z_]+)+$|(?:[A-Za-z_-]+/)+[A-Za-z_.-]*$"
 _CHANGES_MIN = 5
-_CHANGE = r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])"
 
 
 class _Words(NamedTuple):
@@ -256,7 +242,7 @@ def _loose(text: str) -> Iterator[_Span]:
         for start, end in spans:
             peek = text[start : min(end, start + VALUE_PEEK_CHARS)]
             if start >= done and _is_random(named, peek, text[start - 1 : start]):
-                rest = None if text[start - 1] in "\"'" else re.compile(_REST).match(text, end)
+                rest = None if text[start - 1] in "\"'" else _expression("rest").match(text, end)
                 done = position = rest.end() if rest else end
                 yield start, position, NAMED
                 break
@@ -291,7 +277,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
     if (
         not named["sign"].strip()
         and text[start : start + 1].isalnum()
-        and not re.search(_FLAG, text[max(0, named.start() - 32) : start])
+        and not _expression("flag").search(text[max(0, named.start() - 32) : start])
         and not (_is_machine_made(text, start) and (named["word"].lower() != "key" or _is_strong(named)))
     ):
         return
@@ -300,7 +286,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
     ):
         return
     if text.startswith(("'", '"', "\\"), start):
-        quoted = re.compile(_QUOTED).match(text, start, start + 1024)
+        quoted = _expression("quoted").match(text, start, start + 1024)
         if quoted and quoted.lastgroup:
             yield quoted.span(quoted.lastgroup)
             return
@@ -308,26 +294,28 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
         # An XML element: any of its words.
         close = text.find("<", start, start + 1024)
         if text[close + 1 : close + 2] == "/":
-            yield from (found.span() for found in re.compile(_RUN).finditer(text, start, close))
+            yield from (found.span() for found in _expression("run").finditer(text, start, close))
         return
     start += text[start : start + 1] in "\"'`\\("
-    if _is_strong(named) and (odd := re.compile(_WORD).match(text, start)):
+    if _is_strong(named) and (odd := _expression("word").match(text, start)):
         yield start, start + len(odd[0].rstrip(_AFTER_ODD))
-    bare = re.compile(_RUN).match(text, start)
+    bare = _expression("run").match(text, start)
     if bare:
         yield start, start + len(bare[0].rstrip(_AFTER_VALUE))
 
 
 def _is_machine_made(text: str, start: int) -> bool:
     """Return whether a word is too long and mixed for prose: the only kind of value behind a blank alone."""
-    word = re.compile(_MADE).match(text, start)
+    word = _expression("machine-made").match(text, start)
     return word is not None and sum(map(str.isdigit, word[0])) >= _DIGITS_MIN
 
 
 def _is_strong(named: re.Match[str]) -> bool:
     """Return whether the name is that of a password, which may have any character."""
     start = named.start()
-    is_key = named["word"].lower() == "key" and re.search(_STRONG_KEY, named.string[max(0, start - 8) : start])
+    is_key = named["word"].lower() == "key" and _expression("key-prefix").search(
+        named.string[max(0, start - 8) : start]
+    )
     return bool(is_key) or named["word"].lower().startswith(_STRONG)
 
 
@@ -344,7 +332,7 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
     word = named["word"].lower()
     if _is_strong(named) and _is_odd(value, before):
         return True
-    if not _TOKEN_LIKE.match(value) or re.match(_PATH, value) or re.match(_DATE, value):
+    if not _TOKEN_LIKE.match(value) or _expression("path").match(value) or _expression("date").match(value):
         return False
     digits, letters = sum(map(str.isdigit, value)), sum(map(str.isalpha, value))
     if not letters:
@@ -352,21 +340,21 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
     least = 16 if not digits else 10 if word == "key" or not _is_strong(named) else 8
     if len(value) < least:
         return False
-    if re.match(_UUID, value):
+    if _expression("uuid").match(value):
         return word != "key" or _is_strong(named)
     if len(value) < 40 and _has_innocent_word(value.lower()):
         return False
     if digits and len(value) >= 12 and word.startswith("p"):
         return True
     return _entropy(value) >= (3.0 if len(value) >= 16 else 2.8) and (
-        digits >= 2 or len(re.findall(_CHANGE, value)) >= _CHANGES_MIN
+        digits >= 2 or len(_expression("change").findall(value)) >= _CHANGES_MIN
     )
 
 
 def _is_odd(value: str, before: str) -> bool:
     """Return whether a value is a password of many symbols, and no code, which closes brackets, and no bare call."""
-    symbols = set(re.findall(_ODD, value))
-    if len(symbols) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or re.match(_CALL, value):
+    symbols = set(_expression("symbol-of-code").findall(value))
+    if len(symbols) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or _expression("call").match(value):
         return False
     balanced = all(value.count(a) == value.count(b) for a, b in ("()", "[]", "{}", "<>"))
     return not balanced or (before in "\"'`" and bool(_DIGIT.search(value)))
@@ -374,8 +362,6 @@ def _is_odd(value: str, before: str) -> bool:
 
 # --- passwords with symbols, and those on a command line -------------------------------------------------------------
 
-_SIGN = r"[!@#$^&*?~]|%(?![0-9A-Fa-f]{2})"
-_OF_CODE = r"(?a)[()\[\]{}<>]|::|^[@$:%&*]\w+$|&\w+=|^[\w.+-]+@[\w-]+\.[\w.-]+$|^\w+://"
 _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login password", "LOGIN PASSWORD")
 
 
@@ -385,8 +371,10 @@ def _signed(text: str) -> Iterator[_Span]:
         group = found.lastgroup or ""
         value = found[group]
         core = value.rstrip("!?.") if group == "bare" else value
-        is_odd = re.search(_SIGN, core) or (found["word"][0] in "Pp" and len(re.findall(_CHANGE, core)) >= _CHANGES_MIN)
-        if is_odd and not re.search(_OF_CODE, value) and _is_chosen(value) and _is_long(found, value):
+        is_odd = _expression("symbol").search(core) or (
+            found["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
+        )
+        if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(found, value):
             yield *found.span(group), NAMED
 
 
@@ -412,7 +400,7 @@ def _is_long(named: re.Match[str], value: str) -> bool:
         return True
     before = named.string[max(0, named.start() - 16) : named.start()].lower()
     # One symbol in a token is a typing error: two are not.
-    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(re.findall(_SIGN, value)) >= 2
+    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(_expression("symbol").findall(value)) >= 2
     return is_random and not before.rstrip(" _-").endswith(_words().no_secret)
 
 

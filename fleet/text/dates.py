@@ -277,7 +277,7 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
 def _is_past(words: Sequence[str]) -> bool:
     """Return whether the last of some words is a verb of the past."""
     known = _language().words
-    return words[-1] in known["told"] or bool(re.fullmatch(_PAST, words[-1]) and known["now"].isdisjoint(words[-3:-1]))
+    return words[-1] in known["past"] or bool(re.fullmatch(_PAST, words[-1]) and known["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:

@@ -187,9 +187,9 @@ def _cut(message: str) -> str:
 
 def _blocks(text: str) -> str:
     """Mask ``<name ...>...</name>``; an open one of a host's making reaches to the end."""
-    kept, at = [], 0
+    pieces, done = [], 0
     for _ in range(_BLOCKS_MAX):
-        start = text.find("<", at)
+        start = text.find("<", done)
         while start >= 0 and not text[start + 1 : start + 2].isalpha():
             start = text.find("<", start + 1)
         if start < 0:
@@ -197,30 +197,30 @@ def _blocks(text: str) -> str:
         end = text.find(">", start, start + 1000)
         name = text[start + 1 : end].split(maxsplit=1)[0] if end >= 0 and text[start + 1 : end].strip() else ""
         if not name or not name.replace("-", "").replace("_", "").isalnum():
-            kept.append(text[at : start + 1])
-            at = start + 1
+            pieces.append(text[done : start + 1])
+            done = start + 1
             continue
         closer = text.find(f"</{name}>", end)
-        kept += [text[at:start], "\n" if "-" in name else f" {_HIDDEN} "]
-        at = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
-    return "".join([*kept, text[at:]])
+        pieces += [text[done:start], "\n" if "-" in name else f" {_HIDDEN} "]
+        done = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
+    return "".join([*pieces, text[done:]])
 
 
 def _lines(text: str) -> str:
     """Mask fenced code, indented code, quoted lines and what looks like the output of a tool."""
-    kept, fence = [], ""
+    unmasked, fence = [], ""
     for line in text.split("\n"):
         bare = line.strip()
         if not bare:
-            kept.append("")
+            unmasked.append("")
         elif bare.startswith(("```", "~~~")) and bare.count(bare[:3]) == 1:
             fence = "" if fence == bare[:3] else fence or bare[:3]
-            kept.append("")
+            unmasked.append("")
         elif fence or line.startswith(("    ", "\t", ">")) or bare.startswith(">") or _is_output(bare):
-            kept.append("")
+            unmasked.append("")
         else:
-            kept.append(line)
-    return "\n".join(kept)
+            unmasked.append(line)
+    return "\n".join(unmasked)
 
 
 def _is_output(bare: str) -> bool:
@@ -247,13 +247,13 @@ def _inline(text: str) -> str:
 def _pairs(text: str, left: str, right: str) -> str:
     if right not in text:
         return text
-    kept, at = [], 0
-    while (start := text.find(left, at)) >= 0:
+    pieces, done = [], 0
+    while (start := text.find(left, done)) >= 0:
         end = text.find(right, start + 1, start + _QUOTE_CHARS_MAX)
         if end < 0 or "\n\n" in text[start:end]:
-            kept.append(text[at : start + 1])
-            at = start + 1
+            pieces.append(text[done : start + 1])
+            done = start + 1
         else:
-            kept += [text[at:start], f" {_HIDDEN} "]
-            at = end + 1
-    return "".join([*kept, text[at:]]) if kept else text
+            pieces += [text[done:start], f" {_HIDDEN} "]
+            done = end + 1
+    return "".join([*pieces, text[done:]]) if pieces else text

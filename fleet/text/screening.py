@@ -87,8 +87,8 @@ def texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list | tuple):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from texts_in(each)
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from texts_in(part)
 
 
 def readable(value: object) -> str:
