@@ -23,6 +23,11 @@ from fleet.store.files import Files
 
 FILE_NAME = "fleet.toml"
 
+# TOML has infinity, and numbers of any length: each number has an upper limit.
+_NUMBER_MAX = 1_000_000_000
+_DAYS_MAX = 36_500
+_DAY_S = 86_400
+
 
 class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of sharing: the remote, and what is sent there."""
@@ -37,16 +42,16 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = ""
     fields: list[Literal["wrong", "source"]] = []
-    attempts: int = 15
-    wait_s: float = 60.0
-    stale_days: int = 14
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 15
+    wait_s: Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)] = 60.0
+    stale_days: Annotated[int, msgspec.Meta(ge=0, le=_DAYS_MAX)] = 14
 
 
 class _Keep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of storage: when an edition is written, and who may read an agent's own files."""
 
-    edition_always_bytes: int = 256 * 1024
-    edition_uncovered_share: float = 0.25
+    edition_always_bytes: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 256 * 1024
+    edition_uncovered_share: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.25
     private: bool = True
 
 
@@ -63,14 +68,14 @@ class _Files(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of what an agent reads when its session starts."""
 
-    start_chars: int = limits.START_REST_CHARS_MAX
-    discoveries: int = 20
+    start_chars: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = limits.START_REST_CHARS_MAX
+    discoveries: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 20
     at_prompts: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
-    page_lessons: int = limits.PAGE_LESSONS_MAX
-    session_idle_minutes: int = 30
+    page_lessons: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = limits.PAGE_LESSONS_MAX
+    session_idle_minutes: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 30
 
 
-_Threshold = Annotated[int, msgspec.Meta(ge=1)]
+_Threshold = Annotated[int, msgspec.Meta(ge=1, le=_NUMBER_MAX)]
 
 
 class Promotion(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -120,7 +125,7 @@ class _Hook(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     sync_at_end: bool = True
     quiet: bool = False
-    ask_days: Annotated[float, msgspec.Meta(gt=0)] = 1
+    ask_days: Annotated[float, msgspec.Meta(gt=0, le=_DAYS_MAX)] = 1
     observe: bool = True
     auto_memory: bool = False
 
@@ -131,9 +136,9 @@ class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     off: bool = False
     dates: Literal["replace", "add"] = "replace"
     zone: str = ""
-    archive_hours: Annotated[float, msgspec.Meta(gt=0)] = 168.0
+    archive_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * _DAYS_MAX)] = 168.0
     changes_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.1
-    changes_min: Annotated[int, msgspec.Meta(ge=0)] = 20
+    changes_min: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 20
 
     def changes_max(self, total: int) -> int:
         """Return how many of a total of entries one run may change."""
@@ -143,9 +148,9 @@ class _Sleep(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Sidecar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of ``fleet sidecar`` and ``fleet poll``."""
 
-    interval_s: Annotated[float, msgspec.Meta(ge=1)] = 300.0
-    quiet_s: Annotated[float, msgspec.Meta(ge=0)] = 3.0
-    rescan_s: Annotated[float, msgspec.Meta(ge=1)] = 600.0
+    interval_s: Annotated[float, msgspec.Meta(ge=1, le=_DAYS_MAX * _DAY_S)] = 300.0
+    quiet_s: Annotated[float, msgspec.Meta(ge=0, le=_DAYS_MAX * _DAY_S)] = 3.0
+    rescan_s: Annotated[float, msgspec.Meta(ge=1, le=_DAYS_MAX * _DAY_S)] = 600.0
     polling: bool = False
     metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
@@ -193,13 +198,13 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     api: Literal["openai", "anthropic"] = "openai"
     model: str = ""
     key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_REFLECT_KEY"
-    usd_per_million_in: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    usd_per_million_out: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    wait_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    usd_per_million_in: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.0
+    usd_per_million_out: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.0
+    wait_s: Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)] = 300.0
     tokens: Annotated[int, msgspec.Meta(ge=1000, le=200_000)] = 24_000
-    idle_min: Annotated[float, msgspec.Meta(gt=0)] = 30.0
-    max_usd: Annotated[float, msgspec.Meta(ge=0)] = 0.50
-    daily_usd: Annotated[float, msgspec.Meta(ge=0)] = 5.00
+    idle_min: Annotated[float, msgspec.Meta(gt=0, le=_DAYS_MAX * 1440)] = 30.0
+    max_usd: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.50
+    daily_usd: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 5.00
     banned: list[str] = msgspec.field(default_factory=lambda: list(BANNED))
     honcho: str = ""
     honcho_url: str = ""

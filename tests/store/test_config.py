@@ -1,8 +1,10 @@
 """The file that ``fleet init`` writes."""
 
 import tomllib
+from pathlib import Path
 
 import msgspec
+import pytest
 
 from fleet.store import config
 from fleet.text import shell
@@ -35,3 +37,21 @@ def test_a_remote_in_a_new_file_is_in_force_and_so_is_the_branch(tmp_path):
     (tmp_path / "fleet.toml").write_text(config.render('git@example.org:a"b.git', "lessons"))
     share = config.load(tmp_path / "fleet.toml").share
     assert (share.remote, share.branch) == ('git@example.org:a"b.git', "lessons")
+
+
+def _numbers() -> list[str]:
+    return [
+        each.name
+        for each in config.settings(Path("none"))
+        if isinstance(each.value, (int, float)) and not isinstance(each.value, bool)
+    ]
+
+
+@pytest.mark.parametrize("name", _numbers())
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e308", "99999999999999999999999", "-1"])
+def test_no_number_is_without_limits(tmp_path, name, value):
+    section, _, key = name.partition(".")
+    (tmp_path / "fleet.toml").write_text(f"[{section}]\n{key} = {value}\n")
+    loaded = config.load(tmp_path / "fleet.toml")
+    assert len(loaded.problems) == 1
+    assert getattr(getattr(loaded, section), key) == getattr(getattr(config.Config(), section), key)
