@@ -100,7 +100,8 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         raise NoError(f"{target} is there already, and stays. Name another file, or pass --yes to replace it")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        temporary.unlink(missing_ok=True)  # whoever guessed its name and made it would own the backup
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
             # Under the lock, so that log and shards are of one moment.
             with workspace.locked():

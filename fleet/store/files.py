@@ -212,7 +212,7 @@ class Files:
 
     def _same(self, path: Path, data: bytes) -> bool:
         try:
-            return not path.is_symlink() and path.stat().st_size == len(data) and path.read_bytes() == data
+            return is_plain(path) and path.stat().st_size == len(data) and path.read_bytes() == data
         except OSError:
             return False
 
@@ -229,7 +229,9 @@ class Files:
         return _PUBLIC
 
     def _write_new(self, path: Path, blocks: Iterable[bytes], mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with suppress(FileNotFoundError):
+            path.unlink()  # its name can be guessed, and whoever made it would own what is written
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if mode != _PUBLIC:  # permissions that a person set hold whatever the umask
                 os.fchmod(handle, mode)

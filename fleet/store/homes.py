@@ -6,7 +6,7 @@ each place on this machine so far, the present one last: a hook, which parses no
 module imports little of the standard library, since hooks import it.
 """
 
-# ruff: noqa: PTH110, PTH113, PTH118, PTH119, PTH120
+# ruff: noqa: PTH110, PTH113, PTH114, PTH118, PTH119, PTH120
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 from __future__ import annotations
 
@@ -173,8 +173,10 @@ def is_root(folder: str) -> bool:
     """Return whether a folder is a workspace's root: it has ``fleet.toml`` or a register of writers.
 
     A branch from before ``fleet init`` has no ``fleet.toml``; corrections are logged all the same while it is checked
-    out.
+    out. Where ``.fleet`` is a link there is none: a cloned repository could show any workspace here as its own.
     """
+    if os.path.islink(os.path.join(folder, ".fleet")):
+        return False
     return os.path.isfile(os.path.join(folder, CONFIG)) or os.path.exists(os.path.join(folder, ".fleet/replica.toml"))
 
 

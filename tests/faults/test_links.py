@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from fleet.store.database import SCHEMA_NUMBER
+from fleet.store.files import Files
 from fleet.store.ingest import clan_sources
+from tests import commands
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
 COMMANDS = {
@@ -188,3 +190,35 @@ def test_a_folder_of_shards_that_is_a_link_holds_none_of_them(tmp_path: Path):
     folder.unlink()
     (tmp_path / "elsewhere").rename(folder)
     assert [source.path for source in clan_sources(tmp_path / "clan")] == [f"patterns.d/{SLOT}.jsonl"]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_written_is_never_in_a_file_that_somebody_made_before(tmp_path: Path, is_link: bool):
+    """The name under which a file is written first can be guessed; its maker would own what stands in it."""
+    guessed, mine = tmp_path / f".memory.md.{os.getpid()}.tmp", tmp_path / "memory.md"
+    guessed.write_text("another's")
+    kept = guessed.open("rb")
+    if is_link:
+        os.link(guessed, tmp_path / "another's own")
+    with kept:
+        Files(tmp_path).write(mine, [b"mine"])
+        assert (mine.read_bytes(), kept.read()) == (b"mine", b"another's")
+    assert not guessed.exists()
+
+
+def test_a_pipe_in_the_place_of_an_empty_file_is_replaced(tmp_path: Path):
+    os.mkfifo(tmp_path / "page.md")
+    assert Files(tmp_path).replace(tmp_path / "page.md", b"")
+    assert (tmp_path / "page.md").is_file()
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_folder_whose_state_is_anothers_is_no_workspace(clan: Bench, tmp_path: Path, is_named: bool):
+    """A repository of links would show a session in it what another workspace on this machine knows."""
+    (tmp_path / "fleet.toml").write_text("")
+    for name in (".fleet", "agents", "clan-learnings"):
+        (tmp_path / name).symlink_to(clan.folder / "velma" / name)
+    words = ["search", "awk", *(["--dir", str(tmp_path)] if is_named else [])]
+    done = commands.here(words, tmp_path, os.environ | {"HOME": str(tmp_path)})
+    assert done.returncode != 0
+    assert LESSON not in done.stdout
