@@ -1,9 +1,9 @@
 """Reader of the Markdown pages in which people and agents keep what they learned, whatever their form.
 
 ``tasks/lessons.md``, ``LEARNINGS.md``, ``gotchas.md``, ``CLAUDE.md``, ``.cursorrules`` and their like: bullets under
-headings, entries with labelled fields in any order, sections of a heading and a paragraph, dated lines, tables. What is
-taken is a sentence that says something; what is not is named with its lines and the reason. Never raises. It is one
-module, since pages mix their forms: a section, a list and an entry hand pieces to each other.
+headings, entries with labelled fields in any order, sections of a heading and a paragraph, dated lines, tables. Only
+sentences are taken; every other piece is named with its line and the reason. Never raises. It is one module, since
+pages mix their forms: a section, a list and an entry hand pieces to each other.
 """
 
 import re
@@ -177,7 +177,7 @@ def _heading(raw: str) -> _Heading:
 
 
 class _Form:
-    """An entry with labelled fields, while it is being read."""
+    """An entry with labelled fields, while it is parsed."""
 
     def __init__(self, line: int, title: str, when: str, category: str) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
@@ -188,7 +188,7 @@ class _Form:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the last field goes on with a list: it has no value yet, or one that ends with a colon."""
+        """Return whether a list belongs to the last field: it has no value yet, or one that ends with a colon."""
         values = self.fields[-1][1] if self.fields else []
         return not values or self._is_listing or values[-1].endswith((":", "："))
 
@@ -273,7 +273,7 @@ class _Form:
 
 
 class _Page:
-    """A page while it is being read."""
+    """A page while it is parsed."""
 
     def __init__(self, page: Section, *, is_log: bool) -> None:
         self.found: list[Note | Left] = []
@@ -378,7 +378,7 @@ class _Page:
         self._read_blocks(section, rest, here)
 
     def _take_section(self, form: _Form, section: Section) -> _Form:
-        """Take a heading that names a field, and what stands under it; return the entry that it went into."""
+        """Add a heading that names a field, with the blocks under it; return the entry that it was added to."""
         role, rank = Label(section.title).role or ("other", 0)
         named = Field(role, rank, Label(section.title).folded, "")
         if any(one.label == named.label for one, _ in form.fields):
@@ -448,7 +448,7 @@ class _Page:
         self._prose(section, prose, here, is_pure=all(block.kind == "paragraph" for block in blocks))
 
     def _intro(self, block: Block, here: _Here) -> str:
-        """Return what leads to the list below it: its last sentence; those before may be a lesson."""
+        """Return the introduction of the list below: its last sentence; those before may be a lesson."""
         begin, last = Passage(Passage(block.text).plain).last_sentence()
         if begin and Passage(begin).is_sentence() and (_is_binding(begin) or (here.is_log and _is_bold_lead(block))):
             self._put(Note(block.line, block.end, begin, category=here.category))
@@ -457,7 +457,7 @@ class _Page:
         return re.sub(r"\s*\([^)]*\)$", "", last.rstrip(":： "))
 
     def _prose(self, section: Section, prose: list[Block], here: _Here, *, is_pure: bool) -> None:
-        """Take what stands under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
+        """Add the blocks under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
         if not prose:
             return
         if section in self._titles or not here.is_log:
@@ -510,7 +510,7 @@ class _Page:
             item = after
 
     def _is_one_sentence(self, items: list[Block], intro: str) -> bool:
-        """Tell whether a list and what leads to it say something only together."""
+        """Return whether a list and its introduction are one sentence."""
         usable = [each for each in items if Passage(each.text).is_sentence() or _fields_of(each) or each.items]
         is_open = _pattern("ends_open").search(intro) is not None
         is_one = len(items) > 1 and (len(usable) * 2 < len(items) or is_open) and not any(e.is_task for e in items)
@@ -571,7 +571,7 @@ class _Page:
             self._say(item, text, here)
 
     def _below(self, item: Block, subs: list[Block], start: str, here: _Here) -> None:
-        """Take what stands below an item that only names it: together where that is short, else each for itself."""
+        """Add the items below one that only names them: together where that is short, else each by itself."""
         whole, when = f"{start}: {_in_one(subs)}", here.head.when
         has_claim = here.is_log and any(
             Passage(each.text).is_claim() and not Passage(each.text).is_done() for each in subs
@@ -700,7 +700,7 @@ def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
 
 
 def _is_lesson(title: str) -> bool:
-    """Tell a heading that is a lesson by itself from a topic or a symptom, whose lesson stands under it."""
+    """Return whether a heading is a lesson by itself, and no topic or symptom with its lesson below."""
     is_long = len(title.split()) >= _LONG_TITLE or not title.isascii()
     return Passage(title).is_sentence() and (_is_binding(title) or (is_long and Passage(title).is_claim()))
 
@@ -757,7 +757,7 @@ def _topic(title: str) -> str:
 
 
 def _needs_title(text: str) -> bool:
-    """Tell a text that does not say of what it speaks: it is short, or begins in the middle."""
+    """Return whether a text needs its heading to be understood: it is short, or begins in the middle."""
     if Passage(text).is_order():
         return len(text.split()) <= _WORDS_MIN and "`" not in text
     return len(text.split()) < _SHORT_WORDS or _pattern("middle").match(text) is not None or text[:1].islower()
