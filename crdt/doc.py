@@ -1,17 +1,16 @@
-"""A shared document: rows of text by key, carried by Yjs, of which nothing but the transport is used.
+"""Shared document: rows of text by key, synchronised by Yjs, of which only the transport is used.
 
-Yjs settles two writes to one key by client id, whatever their time, so nobody may ever need it to: a key ends in its
-writer's name, and only that writer sets it (Nicolaescu et al., "YATA", 2016, is what then merges the rest). What the
-rows say is the reader's to join. Values are text, so that no reader's numbers come between.
+Yjs settles two concurrent writes to one key by client id, whatever their time, so this must never happen: a key ends in
+its writer's name, and only that writer sets it (Nicolaescu et al., "YATA", 2016, merges the rest). Joining the rows is
+the reader's task. Values are text, so that no library's number format comes between.
 
-A document is made anew at each start, under a client id of its own, and never stored: two that write under one client
-id each take the other's rows for rows they have, and differ for ever.
+A document is created anew at each start, under a new client id, and never stored: two replicas with one client id take
+each other's rows for their own, and differ for ever.
 
-What the library does with an update is recursive in some places and quadratic in others: a value nested deeply enough
-ends the process (measured with pycrdt 0.14: 20,000 lists in one another, 40 KB), and so many writes to one key that do
-not know of each other take minutes. So an update is walked first, without recursion, and one that no document of rows
-comes near is refused. The walk knows where each write begins, so it is also what cuts a large state into messages.
-The format is version 1, as Yjs writes it.
+The library applies some updates recursively, some in quadratic time: a deeply nested value ends the process (measured
+with pycrdt 0.14: 20,000 nested lists, 40 KB), and many concurrent writes to one key take minutes. So an update is
+walked first, without recursion, and refused if no document of rows could produce it. The walk knows where each write
+begins, so it also cuts a large state into messages. The format is version 1, as Yjs writes it.
 """
 
 from collections import Counter
@@ -21,20 +20,20 @@ from typing import NamedTuple
 from pycrdt import Doc, Map, TransactionEvent, merge_updates
 
 ROOT = "lines"
-"""The name of the map, for any Yjs client that wants to look on."""
+"""Name of the map, for any Yjs client that wants to watch."""
 CLIENT_ID_BITS = 32
-"""As JavaScript's Yjs draws them; a larger number than 53 bits it could not read."""
+"""Size of a client id, as in JavaScript's Yjs, which reads at most 53 bits."""
 _SEPARATOR = "|"
 _PANIC = "PanicException"
-"""Panic of the library, where it did not foresee something. Known by name alone, and no ``Exception``."""
+"""Name of the library's panic, which is no ``Exception``."""
 
 
 class BadUpdateError(ValueError):
-    """Bytes that are no update, or one that leads nowhere. The document may hold a part of it, and still works.
+    """Bytes that are no update, or an update that is refused. A part of it may be applied; the document still works.
 
     Attributes:
-        changes: the keys whose rows are other ones now all the same.
-        is_broken: the document holds it, and nobody can tell what it changed: it must be given up for a new one.
+        changes: the keys whose rows changed all the same.
+        is_broken: True if it was applied with unknown changes: the document must be replaced by a new one.
     """
 
     def __init__(self, message: str, changes: "Changes | None" = None, *, is_broken: bool = False) -> None:
@@ -44,14 +43,14 @@ class BadUpdateError(ValueError):
 
 
 class Change(NamedTuple):
-    """Change of one key, its value before and now: text; None for no row; ``NOT_TEXT`` for anything else."""
+    """Change of one key, its value before and after: text; None for no row; ``NOT_TEXT`` for anything else."""
 
     before: str | None
     after: str | None
 
 
 NOT_TEXT = "\0"
-"""Stands for a value that is no text: a number, bytes, another shared type. No row of ours has a zero character."""
+"""Value in place of one that is no text: a number, bytes, another shared type. No row has a zero character."""
 
 Changes = dict[str, Change]
 
@@ -60,9 +59,9 @@ class Applied(NamedTuple):
     """Effect of an update.
 
     Attributes:
-        changes: the keys whose rows are other ones now.
-        update: what of it was news, for others; b"" for nothing.
-        is_cloned: somebody else writes under our client id: this document must be given up for a new one.
+        changes: the keys whose rows changed.
+        update: the new part of the update, for others; b"" for none.
+        is_cloned: True if another document writes under this client id: this one must be replaced.
     """
 
     changes: Changes
@@ -71,12 +70,12 @@ class Applied(NamedTuple):
 
 
 def key_of(name: str, writer: str) -> str:
-    """Return the key under which a writer says something of a name."""
+    """Return the key of a writer's row of a name."""
     return f"{name}{_SEPARATOR}{writer}"
 
 
 def parts_of(key: str) -> tuple[str, str]:
-    """Return (name, writer) of a key; of one without a writer, ("", "")."""
+    """Return (name, writer) of a key; ("", "") for one without a writer."""
     name, separator, writer = key.rpartition(_SEPARATOR)
     return (name, writer) if separator else ("", "")
 
@@ -85,7 +84,7 @@ class Document:
     """One replica's copy of a shared document.
 
     Args:
-        client_id: drawn at random for this one start, ``CLIENT_ID_BITS`` long.
+        client_id: random, ``CLIENT_ID_BITS`` long, never used before.
     """
 
     def __init__(self, client_id: int) -> None:
@@ -94,7 +93,7 @@ class Document:
         self._map: Map[object] = self._doc.get(ROOT, type=Map)
         self._changes: Changes = {}
         self._updates: list[bytes] = []
-        # Held, since a subscription ends with its handle.
+        # Referenced, since a subscription ends with its handle.
         self._subscriptions = (self._doc.observe(self._note_update), self._map.observe(self._note_changes))
         self._is_filling = False
 
@@ -122,7 +121,7 @@ class Document:
         return len(self._map)
 
     def put(self, rows: Mapping[str, str | None]) -> bytes:
-        """Set rows, or take away those that are None; return the update that tells others, b"" for no change."""
+        """Set rows, or delete those that are None; return the update for others, b"" for no change."""
 
         def write() -> None:
             for key, text in rows.items():
@@ -134,11 +133,11 @@ class Document:
         return self._during(write)[1]
 
     def state(self) -> bytes:
-        """Return the state vector: what is here, in short."""
+        """Return the state vector."""
         return self._doc.get_state()
 
     def since(self, state: bytes = b"\0") -> bytes:
-        """Return an update with all that is here and that a state vector lacks.
+        """Return an update with all that a state vector lacks.
 
         Raises:
             BadUpdateError: it is no state vector.
@@ -150,7 +149,7 @@ class Document:
             raise BadUpdateError(f"no state vector: {why}") from why
 
     def pieces_since(self, state: bytes, bytes_max: int) -> Iterator[bytes]:
-        """Yield what ``since`` returns in updates of about a size, to be taken in in this order.
+        """Yield the update of ``since`` in updates of about a size, to be applied in this order.
 
         Raises:
             BadUpdateError: it is no state vector.
@@ -158,43 +157,43 @@ class Document:
         return _pieces(self.since(state), bytes_max)
 
     def apply(self, update: bytes) -> Applied:
-        """Take in an update: any order, any number of times.
+        """Apply an update: in any order, any number of times.
 
         Raises:
-            BadUpdateError: it is none, or one that the library could not live through.
+            BadUpdateError: it is no update, or one that would harm the library.
         """
         try:
             _check(update)
         except TruncatedError as why:
             raise BadUpdateError(f"no update: {why}") from why
         clock = _clocks(self.state()).get(self.client_id, 0)
-        is_in = False
+        is_applied = False
 
         def take_in() -> None:
-            nonlocal is_in
+            nonlocal is_applied
             self._doc.apply_update(update)
-            is_in = True
+            is_applied = True
 
-        # All that an empty document gets is new. To be told of it row by row takes as much memory again as the rows.
+        # In an empty document all is new; events for each row would take as much memory again as the rows.
         self._is_filling = not len(self)
         try:
-            changes, news = self._during(take_in)
+            changes, new = self._during(take_in)
         except BaseException as why:
             if not isinstance(why, Exception) and type(why).__name__ != _PANIC:
                 raise
             changes, self._changes, self._updates = self._changes or self._filled(), {}, []
-            raise BadUpdateError(f"no update: {str(why)[:200]}", changes, is_broken=is_in) from why
+            raise BadUpdateError(f"no update: {str(why)[:200]}", changes, is_broken=is_applied) from why
         else:
             changes = changes or self._filled()
         finally:
             self._is_filling = False
-        return Applied(changes, news, _clocks(self.state()).get(self.client_id, 0) > clock)
+        return Applied(changes, new, _clocks(self.state()).get(self.client_id, 0) > clock)
 
     def _filled(self) -> Changes:
         return {key: Change(None, _as_text(value)) for key, value in self._map.items()} if self._is_filling else {}
 
     def _during(self, act: Callable[[], None]) -> tuple[Changes, bytes]:
-        """Act in one transaction; return what changed, and the update of it."""
+        """Act in one transaction; return its changes and its update."""
         with self._doc.transaction():
             act()
         changes, updates, self._changes, self._updates = self._changes, self._updates, {}, []
@@ -207,7 +206,7 @@ def _merged(updates: list[bytes]) -> bytes:
 
 
 def _clocks(state: bytes) -> dict[int, int]:
-    """Return how far each client's writes go, from a state vector."""
+    """Return the clock of each client in a state vector."""
     reader = Reader(state)
     return {reader.number(): reader.number() for _ in range(reader.number())}
 
@@ -224,17 +223,17 @@ def _as_text(value: object) -> str:
 
 # --- lib0, the encoding of Yjs: numbers of variable length, seven bits a byte, lowest first; and updates -------------
 
-_BITS_MAX = 63  # no count that means anything is larger; a longer one is somebody's attempt
+_BITS_MAX = 63  # no honest count is larger
 DEPTH_MAX = 32
-"""Lists and maps in one another, in one value."""
+"""Limit of nested lists and maps in one value."""
 STRUCTS_MAX = 300_000
-"""Writes in one update: each costs a few microseconds here, and packed they are hardly a byte."""
+"""Limit of writes in one update: each costs a few microseconds, and takes hardly a byte."""
 CLIENTS_MAX = 20_000
-"""Clients of which one update holds writes."""
+"""Limit of clients with writes in one update."""
 RIVALS_MAX = 10_000
-"""Writes in one update at the same place that do not know of each other."""
+"""Limit of concurrent writes at one place in one update."""
 NESTED_MAX = 10_000
-"""Shared types in one update that may lie in one another."""
+"""Limit of nested shared types in one update."""
 
 _GC, _DELETED, _JSON, _BINARY, _STRING, _EMBED, _FORMAT, _TYPE, _ANY, _DOC, _SKIP = range(11)
 _HAS_ORIGIN, _HAS_RIGHT, _HAS_SUB = 0x80, 0x40, 0x20
@@ -246,17 +245,17 @@ _Place = tuple[object, ...]
 
 
 class TruncatedError(ValueError):
-    """The bytes end, or go wrong, before what they announce."""
+    """The bytes end, or are invalid, before their announced end."""
 
 
 def encode(number: int) -> bytes:
-    """Return the bytes of a number that is not negative."""
-    found = bytearray()
+    """Return the encoding of a number that is not negative."""
+    data = bytearray()
     while number > 0x7F:
-        found.append(0x80 | (number & 0x7F))
+        data.append(0x80 | (number & 0x7F))
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    data.append(number)
+    return bytes(data)
 
 
 def encode_bytes(data: bytes) -> bytes:
@@ -265,53 +264,53 @@ def encode_bytes(data: bytes) -> bytes:
 
 
 class Reader:
-    """Numbers and bytes of a message, one after the other. Each read raises ``TruncatedError`` where there is none.
+    """Reader of the numbers and bytes in a message. Each read raises ``TruncatedError`` at the end.
 
     Attributes:
-        at: how far it is read.
+        position: offset of the next byte.
     """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self.at = 0
+        self.position = 0
 
     def byte(self) -> int:
         """Read one byte."""
-        if self.at >= len(self._data):
+        if self.position >= len(self._data):
             raise TruncatedError("it ends too early")
-        self.at += 1
-        return self._data[self.at - 1]
+        self.position += 1
+        return self._data[self.position - 1]
 
     def number(self) -> int:
         """Read a number."""
-        data, at, number, shift = self._data, self.at, 0, 0
-        while at < len(data) and shift < _BITS_MAX:
-            byte = data[at]
+        data, position, number, shift = self._data, self.position, 0, 0
+        while position < len(data) and shift < _BITS_MAX:
+            byte = data[position]
             number |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
+            position, shift = position + 1, shift + 7
             if byte < 0x80:
-                self.at = at
+                self.position = position
                 return number
         raise TruncatedError("no whole number here")
 
     def chunk(self) -> bytes:
         """Read bytes with their length before them."""
         length = self.number()
-        if self.at + length > len(self._data):
+        if self.position + length > len(self._data):
             raise TruncatedError("fewer bytes than announced")
-        self.at += length
-        return self._data[self.at - length : self.at]
+        self.position += length
+        return self._data[self.position - length : self.position]
 
     def counted(self, bytes_each: int) -> int:
-        """Read how many things are announced, each of so many bytes at least."""
+        """Read a count of things that take at least ``bytes_each`` each."""
         count = self.number()
-        if count * bytes_each > len(self._data) - self.at:
+        if count * bytes_each > len(self._data) - self.position:
             raise TruncatedError("more is announced than there are bytes")
         return count
 
 
 class _Struct(NamedTuple):
-    """One write: where it stands, how many clocks it takes, and the writes (client, clock) that it must follow."""
+    """One write: its bytes, the number of clocks it takes, and the writes (client, clock) that it refers to."""
 
     start: int
     end: int
@@ -320,7 +319,7 @@ class _Struct(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Writes of one client, the first of them at a clock."""
+    """Consecutive writes of one client, the first of them at ``clock``."""
 
     client: int
     clock: int
@@ -328,10 +327,10 @@ class _Run(NamedTuple):
 
 
 def _check(update: bytes) -> None:
-    """Look an update over.
+    """Check an update.
 
     Raises:
-        TruncatedError: it is none, or none that may be taken in.
+        TruncatedError: it is no update, or one that must not be applied.
     """
     walk = _Walk(update)
     walk.runs(is_kept=False)
@@ -339,10 +338,10 @@ def _check(update: bytes) -> None:
 
 
 def _check_state(state: bytes) -> None:
-    """Look a state vector over: the library makes room for as many clients as it announces, whatever follows.
+    """Check a state vector: the library allocates as many clients as it announces, whatever follows.
 
     Raises:
-        TruncatedError: it is none, or says more than its bytes hold.
+        TruncatedError: it is no state vector, or announces more than its bytes have.
     """
     reader = Reader(state)
     count = reader.counted(2)
@@ -353,33 +352,33 @@ def _check_state(state: bytes) -> None:
 
 
 def _pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Cut an update into smaller ones of about a size, to be taken in in this order. A small one stays as it is.
+    """Yield an update in updates of about a size, to be applied in this order. A small one stays as it is.
 
     Raises:
-        TruncatedError: it is none.
+        TruncatedError: it is no update.
     """
     if len(update) <= bytes_max:
         yield update
         return
     walk = _Walk(update)
     runs = walk.runs()
-    deleted = update[walk.at :]
+    deleted = update[walk.position :]
     piece: list[bytes] = []
     size = 0
     for client, clock, structs in _in_order(runs):
-        at, known = 0, clock
-        while at < len(structs):
-            begin, first = at, known
-            while at < len(structs) and (at == begin or size < bytes_max):
-                size += structs[at].end - structs[at].start
-                known += structs[at].length
-                at += 1
-            data = update[structs[begin].start : structs[at - 1].end]
-            piece.append(b"".join(map(encode, (at - begin, client, first))) + data)
+        index, known = 0, clock
+        while index < len(structs):
+            begin, first = index, known
+            while index < len(structs) and (index == begin or size < bytes_max):
+                size += structs[index].end - structs[index].start
+                known += structs[index].length
+                index += 1
+            data = update[structs[begin].start : structs[index - 1].end]
+            piece.append(b"".join(map(encode, (index - begin, client, first))) + data)
             if size >= bytes_max:
                 yield _update(piece, b"\0")
                 piece, size = [], 0
-    yield _update(piece, deleted)  # last, since what is deleted must be there
+    yield _update(piece, deleted)  # last: deletions refer to writes
 
 
 def _update(runs: list[bytes], deleted: bytes) -> bytes:
@@ -387,34 +386,34 @@ def _update(runs: list[bytes], deleted: bytes) -> bytes:
 
 
 def _in_order(runs: list[_Run]) -> Iterator[_Run]:
-    """Yield runs, cut where they must wait for another client's: what comes first needs nothing that comes later."""
+    """Yield the runs in pieces, in topological order: no write refers to a later one."""
     ends = {run.client: run.clock + sum(struct.length for struct in run.structs) for run in runs}
     done = {run.client: run.clock for run in runs}
-    left = {run.client: (run, 0) for run in runs}
-    while left:
+    pending = {run.client: (run, 0) for run in runs}
+    while pending:
         is_stuck = True
-        for client, (run, begin) in list(left.items()):
-            at, clock = begin, done[client]
-            while at < len(run.structs) and all(
+        for client, (run, begin) in list(pending.items()):
+            index, clock = begin, done[client]
+            while index < len(run.structs) and all(
                 done.get(other, known + 1) > known or ends[other] <= known or other == client
-                for other, known in run.structs[at].after
+                for other, known in run.structs[index].after
             ):
-                clock += run.structs[at].length
-                at += 1
-            if at > begin:
-                yield _Run(client, done[client], run.structs[begin:at])
+                clock += run.structs[index].length
+                index += 1
+            if index > begin:
+                yield _Run(client, done[client], run.structs[begin:index])
                 done[client], is_stuck = clock, False
-            if at == len(run.structs):
-                del left[client]
+            if index == len(run.structs):
+                del pending[client]
             else:
-                left[client] = (run, at)
-        if is_stuck:  # they wait for each other: nobody wrote that, and no order is the right one
-            yield from (_Run(client, done[client], run.structs[at:]) for client, (run, at) in left.items())
+                pending[client] = (run, index)
+        if is_stuck:  # a cycle, which no document has: any order will do
+            yield from (_Run(client, done[client], run.structs[index:]) for client, (run, index) in pending.items())
             return
 
 
 class _Walk(Reader):
-    """One walk over an update. After ``runs`` it is where the deletions begin."""
+    """Walk over an update: the runs first, then the deletions."""
 
     def __init__(self, update: bytes) -> None:
         super().__init__(update)
@@ -422,10 +421,10 @@ class _Walk(Reader):
         self._nested = self._structs = 0
 
     def runs(self, *, is_kept: bool = True) -> list[_Run]:
-        """Return the writes of each client; unless they are kept, none, after a look at all.
+        """Return the writes of each client; unless ``is_kept``, only check them against the limits.
 
         Raises:
-            TruncatedError: it is no update, or none that may be taken in.
+            TruncatedError: it is no update, or one that must not be applied.
         """
         count = self.number()
         if count > CLIENTS_MAX and not is_kept:
@@ -433,10 +432,10 @@ class _Walk(Reader):
         return [self._run(is_kept=is_kept) for _ in range(count)]
 
     def deletions(self) -> None:
-        """Pass over what an update deletes, which stands behind its writes.
+        """Skip the deletions.
 
         Raises:
-            TruncatedError: it announces more than its bytes hold.
+            TruncatedError: they announce more than their bytes have.
         """
         for _ in range(self.counted(2)):
             self.number()
@@ -456,7 +455,7 @@ class _Walk(Reader):
         return _Run(client, clock, structs)
 
     def _struct(self) -> _Struct:
-        start = self.at
+        start = self.position
         info = self.byte()
         kind = info & 0x1F
         after: list[tuple[int, int]] = []
@@ -465,10 +464,10 @@ class _Walk(Reader):
         else:
             after = self._place(info, kind)
             length = self._content(kind)
-        return _Struct(start, self.at, length, tuple(after))
+        return _Struct(start, self.position, length, tuple(after))
 
     def _place(self, info: int, kind: int) -> list[tuple[int, int]]:
-        """Pass over where a write stands; return the writes that it refers to."""
+        """Skip the place of a write; return the writes that it refers to."""
         after: list[tuple[int, int]] = []
         place: _Place
         if info & _HAS_ORIGIN:
@@ -497,7 +496,7 @@ class _Walk(Reader):
         return after
 
     def _content(self, kind: int) -> int:
-        """Pass over what a write says; return how many clocks it takes."""
+        """Skip the content of a write; return the number of clocks it takes."""
         if kind == _DELETED:
             return self.number()
         if kind == _STRING:
@@ -522,8 +521,8 @@ class _Walk(Reader):
         return 1
 
     def _any(self) -> None:
-        """Pass over one value, however it is nested."""
-        open_: list[list[int]] = [[1, 0]]  # of each list or map: values to come, whether they have keys
+        """Skip one value, with the values nested in it."""
+        open_: list[list[int]] = [[1, 0]]  # for each open list or map: values left, whether they have keys
         while open_:
             if not open_[-1][0]:
                 open_.pop()
@@ -542,6 +541,6 @@ class _Walk(Reader):
                     raise TruncatedError("a value that is nested too deeply")
                 open_.append([self.number(), kind == _MAP])
             elif kind in _FIXED:
-                self.at += _FIXED[kind]
+                self.position += _FIXED[kind]
             else:
                 raise TruncatedError("a kind of value that is not known")

@@ -186,7 +186,7 @@ def test_an_update_that_was_tampered_with_never_breaks_the_document(data: st.Dat
 @given(st.integers(0, 2**63 - 1))
 def test_a_number_comes_back(number: int):
     reader = doc.Reader(doc.encode(number))
-    assert (reader.number(), reader.at) == (number, len(doc.encode(number)))
+    assert (reader.number(), reader.position) == (number, len(doc.encode(number)))
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\xff" * 20])
@@ -197,7 +197,7 @@ def test_half_a_number_is_none(data: bytes):
 
 def test_bytes_carry_their_length():
     reader = doc.Reader(doc.encode_bytes(b"abc") + b"y")
-    assert (reader.chunk(), reader.at) == (b"abc", 4)
+    assert (reader.chunk(), reader.position) == (b"abc", 4)
     with pytest.raises(doc.TruncatedError):
         doc.Reader(b"\x05abc").chunk()
 

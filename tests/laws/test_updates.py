@@ -100,7 +100,7 @@ def test_what_any_client_may_well_write_is_taken():
     del other[doc.ROOT]["b|x"]
     walk = doc._Walk(other.get_update())
     walk.runs()
-    assert walk.at < len(other.get_update())  # the deletions are left
+    assert walk.position < len(other.get_update())  # the deletions are left
     assert Document(1).apply(other.get_update()).changes.keys() == {"a|x", "c|x", "d|x", "e|x"}
 
 
