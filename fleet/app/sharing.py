@@ -246,9 +246,8 @@ def _result(workspace: Workspace, remote: Remote | None, done: Exchanged, promot
 def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
     """Return the number of unreadable lines that an earlier sync has reported, and note those of this one.
 
-    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, and then as
-    known, here and by ``fleet status``. With a remote, a line of ours leaves its file; without, it stays there to be
-    mended, and is reported each time.
+    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
+    known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
     """
     here = [] if is_shared else workspace.replicas().replicas
     ours = {kind.shard(each.name) for kind in KINDS for each in here}
@@ -410,26 +409,20 @@ class Membership:
             UsageError: the address or the branch is not safe to hand to git.
         """
         share = self._workspace.config.share
-        url = self._url()
-        if not url:
+        if not (named := self._url()):
             return None
-        url, branch = Address.checked(url), check_branch(share.branch)
-        bare = Address(url).bare
-        if share.remote and bare != url:
+        address, branch = Address.checked(named), check_branch(share.branch)
+        if share.remote and address.bare != address:
             self._workspace.warn(
                 f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
                 f"`fleet init --remote` with that address keeps it on this machine alone"
             )
-        if not self._state.agrees(consent.REMOTE, self._consented(bare)):
+        if not self._state.agrees(consent.REMOTE, self._consented(address.bare)):
             if not yes:
-                origin = (
-                    "named in fleet.toml, perhaps by somebody else"
-                    if share.remote
-                    else "the origin of the repository around"
-                )
-                raise ConsentNeededError(f"{Address(url).redacted}, branch {branch}", origin)
-            self.agree(bare)
-        url = self._state.get(_LOGIN + url) or url
+                guess, given = "the origin of the repository around", "named in fleet.toml, perhaps by somebody else"
+                raise ConsentNeededError(f"{address.redacted}, branch {branch}", given if share.remote else guess)
+            self.agree(address.bare)
+        url = self._state.get(_LOGIN + address) or address
         mirror = self._workspace.tree if isinstance(self._workspace.tree, GitTree) else None
         return GitRemote(
             self._workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=self._author(url)

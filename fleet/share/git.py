@@ -169,8 +169,8 @@ class GitRemote:
             self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}")
         for path in large:
             is_one = now[path].size > tree.BLOB_BYTES_MAX
-            what, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
-            self.warnings.append(f"{self.name}: {path} {what} larger than {limit // 2**20} MiB: not read")
+            verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
+            self.warnings.append(f"{self.name}: {path} {verb} larger than {limit // 2**20} MiB: not read")
         if refused:
             named = _listed(refused)
             self.warnings.append(f"{self.name}: refused {len(refused)} tree entries that are no plain files: {named}")
@@ -282,15 +282,15 @@ class GitRemote:
             [*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local
         )
 
-    def _unavailable(self, what: str) -> RemoteUnavailable:
-        return RemoteUnavailable(f"{self.name}: {what}; {_SAFE}. `git ls-remote` shows whether git gets there")
+    def _unavailable(self, reason: str) -> RemoteUnavailable:
+        return RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. `git ls-remote` shows whether git gets there")
 
-    def _refused(self, what: str) -> RemoteRefused:
-        then = "has put that right" if re.search(_SERVER_FAULT, what) else "allows that"
+    def _refused(self, reason: str) -> RemoteRefused:
+        then = "has put that right" if re.search(_SERVER_FAULT, reason) else "allows that"
         hint = (
             "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
         )
-        return RemoteRefused(f"{self.name} refused the push: {what}; {_SAFE} once whoever runs it {then}{hint}")
+        return RemoteRefused(f"{self.name} refused the push: {reason}; {_SAFE} once whoever runs it {then}{hint}")
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -52,8 +52,7 @@ class Hooks(msgspec.Struct, frozen=True):
     Attributes:
         settle: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
-            before, by id; called under the write lock, before the fetched tree is taken in. A folder that was put back
-            from a snapshot, or runs on two machines, gives up its replicas' names; purge marks are applied.
+            before, by id; called under the write lock, before the fetched tree is taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
@@ -66,12 +65,12 @@ class Exchanged(msgspec.Struct):
     """Outcome of an exchange.
 
     Attributes:
-        out: how many lines went out that the remote did not have.
-        withheld: how many lines stay here.
+        out: number of lines that were sent.
+        withheld: number of lines that the gate kept here.
         changed_ids: of the records and discoveries that are new or changed here.
-        lost: what the remote had lost, and was sent again.
-        put_back: paths of files here that lacked what the fetched tree held.
-        refused: how many lines here could not be read before the exchange: some go to quarantine on the way.
+        lost: entries that the remote had lost, and that were sent again.
+        put_back: paths of files here that lacked lines of the fetched tree.
+        refused: number of unreadable lines before the exchange, which moves some to quarantine.
         edition: whether a new edition was pushed.
     """
 
@@ -106,14 +105,14 @@ class Exchange:
         self._attempts_max = workspace.config.share.attempts
 
     def run(self, *, compact: bool = False) -> Exchanged:
-        """Bring this machine and the remote together.
+        """Exchange lines with the remote.
 
         With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
 
         Raises:
-            RemoteUnavailable: no answer; everything waits here.
-            RemoteRefused: the far side said no; everything waits here.
-            BusyError: others were faster as often as we may try.
+            RemoteUnavailable: no answer; the lines stay in the outbox.
+            RemoteRefused: the far side refused; the lines stay in the outbox.
+            BusyError: others were faster in every attempt.
             RefusedError: the clan's lines have a newer format.
             NoError: the clan's lines have the format of fleet 0.1.
         """
@@ -129,7 +128,7 @@ class Exchange:
             return self.done
 
     def fetch(self) -> Exchanged:
-        """Take in what the remote has, and send nothing. Raises as ``run`` does."""
+        """Take in the remote's tree, and send nothing. Raises as ``run`` does."""
         with self.workspace.tree.reading():
             self._put_back()
             self._pull()
@@ -166,9 +165,8 @@ class Exchange:
             _check_format(tree, commit)  # even if it is known: fleet 0.1 may have fetched it
             self._take(commit)
         if workspace.lease() and not workspace.state.get("pulled"):
-            workspace.state.put(
-                pulled=workspace.lease()
-            )  # what earlier jobs wrote under the lease is known from now on
+            # What earlier jobs wrote under the lease is known from now on.
+            workspace.state.put(pulled=workspace.lease())
         return commit
 
     def _take(self, commit: Mark) -> None:
@@ -203,8 +201,8 @@ class Exchange:
     # --- going out --------------------------------------------------------------------------------------------------
 
     def _push_lines(self, *, drop_alone: bool = False) -> Outgoing:
-        """Pull, and push what waits here, until nobody was faster; return what went out."""
-        at, still = None, 0
+        """Pull, and push the outbox, until nobody is faster; return what was sent."""
+        last_mark, unmoved = None, 0
         for attempt in range(self._attempts_max):
             began_s = self._clock()
             mark = self._pull()
@@ -219,10 +217,10 @@ class Exchange:
                 self._confirm(pushed)
                 self.done.out += out.count
                 return out
-            at, still = mark, still + 1 if mark == at else 1
-            if still == STILL_MAX:
+            last_mark, unmoved = mark, unmoved + 1 if mark == last_mark else 1
+            if unmoved == STILL_MAX:
                 raise RemoteRefused(
-                    f"{self.remote.name} did not take the push {still} times though nobody was faster: "
+                    f"{self.remote.name} did not take the push {unmoved} times though nobody was faster: "
                     f"{pushed.reason}; nothing is lost: what waits here goes out with the next `fleet sync` once "
                     "whoever runs it has looked whether the branch is hidden from pushes or locked there"
                 )
@@ -267,12 +265,7 @@ class Exchange:
 
 
 def _check_format(tree: GitTree, commit: str) -> None:
-    """Check that a fetched tree is one that this version of fleet may join and write to.
-
-    Raises:
-        RefusedError: a newer fleet wrote it.
-        NoError: it has lines of version 1, which are converted once.
-    """
+    """Check that a fetched tree is one that this version of fleet may join and write to."""
     paths = tree.paths(commit)
     if FORMAT in paths:
         oid, size = paths[FORMAT]

@@ -240,7 +240,7 @@ def changed_files(root: Path, wait_s: float) -> list[str]:
 
 
 class Entry(NamedTuple):
-    """One path of a commit's tree. Its size is -1 for what is no blob."""
+    """Entry of a tree; the size of a link or submodule is -1."""
 
     mode: str
     oid: str
@@ -612,7 +612,7 @@ class Bare:
 
     def _fast_import(self, script: Iterable[bytes]) -> list[str]:
         """Run a script of fast-import; return the ids that it prints."""
-        with self.scratch() as stdin:
+        with tempfile.TemporaryFile(dir=self.folder) as stdin:
             stdin.writelines(script)
             # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
             done = self.git("fast-import", "--quiet", "--force", stdin=stdin)
@@ -629,7 +629,7 @@ class Bare:
         settings = (f"user.name={name}", f"user.email={email}", *(author.signing or ()))
         options = [part for each in settings for part in ("-c", each)]
         parent = ["-p", on] if on else []
-        with self.scratch() as message:
+        with tempfile.TemporaryFile(dir=self.folder) as message:
             message.write(text)
             self._check()
             done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
@@ -668,13 +668,6 @@ class Bare:
         done = self._run(command, arguments, is_tied=True)
         # The user's configuration may rewrite any address (url.<base>.insteadOf).
         return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
-
-    def scratch(self) -> IO[bytes]:
-        """Return an empty temporary file without a name, for a command's stdin."""
-        try:
-            return tempfile.TemporaryFile(dir=self.folder)
-        except OSError:  # read-only, or full: the system's own folder may do
-            return tempfile.TemporaryFile()
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""
@@ -780,7 +773,7 @@ def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mappi
 
 
 def _laid_over(before: Mapping[str, Entry], files: Mapping[str, bytes], oids: Mapping[str, str]) -> dict[str, Entry]:
-    """Return the entries of a tree after files were laid over it: what stood in the place of one, or above it, is gone.
+    """Return the entries of a tree after files were laid over it: entries below or above one of them are gone.
 
     ``oids``: the ids of those files that were written; the others were removed.
     """
@@ -792,7 +785,6 @@ def _laid_over(before: Mapping[str, Entry], files: Mapping[str, bytes], oids: Ma
 
 
 def _folders(path: str) -> list[str]:
-    """Return the folders above a path of a tree."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
 

@@ -218,7 +218,6 @@ class Bridge:
         return is_cloned
 
     def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
-        """Take in some changed rows."""
         here = self.workspace.db.entries([parts_of(key)[0] for key in keys])
         refused: list[Refused] = []
         for key in keys:
@@ -277,11 +276,7 @@ class Bridge:
         return any(_news(now, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
-        """Write arrived lines to the disk, each to the shard of its writer.
-
-        Raises:
-            FleetError: some were not written; the next call writes them.
-        """
+        """Write arrived lines to the disk, each to the shard of its writer; lines are kept until they are written."""
         if not self._unwritten:
             return
         with self.workspace.locked(LOCK_WAIT_S):
@@ -351,7 +346,6 @@ def _rendered(entry: Entry) -> str:
 
 
 def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
-    """Return the join of the entries of two rows of one name."""
     if mine is None or theirs is None:
         return theirs if mine is None else mine
     if isinstance(mine, Line) and isinstance(theirs, Line):

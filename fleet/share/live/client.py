@@ -369,7 +369,6 @@ async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
 
 
 def _online(presence: Presence) -> list[Online]:
-    """Return the present clients with a valid state, sorted."""
     found = set()
     for state in presence.states().values():
         agent, replica = state.get("agent"), state.get("replica")
