@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
+from fleet.serve import room as rooms
 from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import wire
 from tests.sim.virtual import Conductor
@@ -84,6 +85,8 @@ class Socket:
 
 class _Guest:
     """A socket, as the server sees it."""
+
+    is_same = rooms._Guest.is_same
 
     def __init__(self, socket: Socket) -> None:
         self.socket, self.visitor, self.clients = socket, socket.visitor, set[int]()
