@@ -92,8 +92,8 @@ def test_feedback_on_a_merged_lesson_tells_the_whole_of_it(stage, velma):
     ("words", "code", "told"),
     [
         (["p-zzz", "--hurt"], 1, "no pattern"),
-        (["PATTERN"], 2, "say one of"),
-        (["PATTERN", "--hurt", "--helped"], 2, "say one of"),
+        (["PATTERN"], 2, "give one of"),
+        (["PATTERN", "--hurt", "--helped"], 2, "give one of"),
     ],
 )
 def test_feedback_that_says_nothing_is_none(stage, velma, words, code, told):
