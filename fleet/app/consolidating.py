@@ -195,7 +195,7 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
     return workspace.files.lock(workspace.local / "locks" / "scratchpad.lock", _LOCK_WAIT_S)
 
 
-# --- what several sessions said -------------------------------------------------------------------------------------
+# --- recurrences ------------------------------------------------------------------------------------------------------
 
 
 def suggest(workspace: Workspace, agent: str) -> _Suggested:
@@ -241,7 +241,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
         each.item.body.get("item", "") for each in Inboxes(workspace).entries() if each.item.body.get("what") == WHAT
     ]
     fresh, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *asked])
-    of_rows = [(row, Recurrence.among(matched.get(len(rules) + at, ()))[0]) for at, row in enumerate(rows)]
+    of_rows = [(row, Recurrence.among(matched.get(len(rules) + index, ()))[0]) for index, row in enumerate(rows)]
     waiting = [(row, group[0]) for row, group in of_rows if group and len(group[0].sessions) >= SESSIONS_MIN]
     return [each for each in fresh if len(each.sessions) >= SESSIONS_MIN], waiting
 
@@ -487,7 +487,7 @@ def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, 
 
 
 def _absolute(text: str, at: str) -> str:
-    """Return a text with its relative dates made absolute, from the moment it was said."""
+    """Return a text with its relative dates made absolute, from its time."""
     ms = dates.to_ms(at)
     return text if ms is None else dates.absolutize(text, datetime.fromtimestamp(ms / 1000, UTC))
 

@@ -321,7 +321,7 @@ def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
     above = PurePosixPath(workspace.own_path(entry.agent, "skills")).parts
     if parts[: len(above)] != above or ".." in parts or parts[-1] != _SKILL:
         return b""
-    paths = [workspace.root.joinpath(*parts[: at + 1]) for at in range(len(parts))]
+    paths = [workspace.root.joinpath(*parts[: index + 1]) for index in range(len(parts))]
     return b"" if any(path.is_symlink() for path in paths) else workspace.files.read(paths[-1])
 
 
@@ -497,7 +497,7 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
 def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
     page = workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
-    rows = [(str(at), row.lstrip("-*0123456789: ")) for at, row in enumerate(page.splitlines()) if row.strip()]
+    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in enumerate(page.splitlines()) if row.strip()]
     if (close := near(note, rows, 1)) and close[0].score >= ALIKE_MIN and not close[0].differs:
         return path, (), []
     row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page or page.endswith("\n") else "\n"

@@ -460,9 +460,9 @@ def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list
 def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
     """Return an edit of a file; raise DiskError where it, or one of its folders, is a link."""
     parts = PurePosixPath(path).parts
-    for at in range(len(parts)):
-        if workspace.root.joinpath(*parts[: at + 1]).is_symlink():
-            raise DiskError(f"{'/'.join(parts[: at + 1])} is a link; it was left alone")
+    for index in range(len(parts)):
+        if workspace.root.joinpath(*parts[: index + 1]).is_symlink():
+            raise DiskError(f"{'/'.join(parts[: index + 1])} is a link; it was left alone")
     return Runs(workspace).edit(path, after)
 
 
@@ -488,6 +488,6 @@ def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
 
 
 def honcho_consented(workspace: Workspace) -> str:
-    """Return the text that a person agrees to before anything is told to Honcho."""
+    """Return the text that a person agrees to before observations go to Honcho."""
     settings = workspace.config.reflect
     return f"honcho {settings.honcho} {settings.honcho_url} {settings.honcho_key_env}"

@@ -83,12 +83,12 @@ class Entry(NamedTuple):
         category = ""
         parts = (page.inside(section) for title in titles for section in page.named(title))
         candidates = [row for part in parts for row in part] if titles else page.rows
-        for at, row in enumerate(candidates):
+        for index, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
                 category = _NAMED.get(re.sub(r"[^a-z]+", "", heading[2].casefold()).rstrip("s"), "")
                 continue
-            after = candidates[at + 1].text.strip() if at + 1 < len(candidates) else ""
+            after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
             if (
                 not text
                 or text.startswith(("```", "~~~"))

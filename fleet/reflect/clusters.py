@@ -94,7 +94,7 @@ class Clusters(NamedTuple):
         ``known``: the last comparison; afterwards this one.
         """
         ids = sorted(words)
-        number = {each: at for at, each in enumerate(ids)}
+        number = {each: index for index, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
         for close in alike([words[id_] for id_ in ids], also, known=known):
@@ -157,7 +157,7 @@ NOT_COMPARED = Clusters()
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by words alone; None for none."""
-    pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((at, len(texts)) for at in range(len(texts))))
+    pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((index, len(texts)) for index in range(len(texts))))
     sure = [each for each in pairs if _say_the_same(each, 0.0)]
     return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, says
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, has_phrase
 from fleet.store import homes
 from fleet.text import dates, similarity
 from fleet.text.markdown import Page, Part, rows
@@ -263,7 +263,9 @@ def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
     lines = text.splitlines()
     if not lines or lines[0].rstrip() != "---":
         return {}, text
-    end = next((at for at, line in enumerate(lines[1:_FRONT_LINES_MAX], 1) if line.rstrip() in ("---", "...")), None)
+    end = next(
+        (index for index, line in enumerate(lines[1:_FRONT_LINES_MAX], 1) if line.rstrip() in ("---", "...")), None
+    )
     if end is None:
         return None, text
     fields = {m["key"]: m["value"] for line in lines[1:end] if (m := _FIELD.fullmatch(line.strip()))}
@@ -303,7 +305,7 @@ def _title_of(text: str) -> str:
 def _type_of(recurrence: Recurrence) -> str:
     """Return the type of a recurrence's topic."""
     kinds = {each.kind for each in recurrence.statements}
-    likes = says(recurrence.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
+    likes = has_phrase(recurrence.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
     if "decided" in kinds or likes:
         return "preference"
     return "gotcha" if recurrence.category in (GOTCHA, BOUNDARY) else "pattern"
@@ -526,9 +528,11 @@ def _skip_reason(statement: Statement) -> str:
     """Return why an entry of a daily log becomes no topic; "" for one that may."""
     if statement.has_secret:
         return "a secret"
-    if statement.kind in ("done", "commit") or (says(statement.text, "once") and not says(statement.text, "transient")):
+    if statement.kind in ("done", "commit") or (
+        has_phrase(statement.text, "once") and not has_phrase(statement.text, "transient")
+    ):
         return "a one-time event"
-    if says(statement.text, "transient"):
+    if has_phrase(statement.text, "transient"):
         return "a transient state"
     if _is_snippet(statement.text):
         return "a code snippet"
@@ -626,9 +630,9 @@ def _by_entry(lines: list[str]) -> _Parted:
     """Return the lines of a session log that belong to no entry, and its entries, each with its day."""
     begins = {row.number - 1: entry[0] for row in rows("\n".join(lines)) if (entry := auto_reflect.session_entry(row))}
     rest, entries = list[str](), list[tuple[str, list[str]]]()
-    for at, line in enumerate(lines):
-        if at in begins:
-            entries.append((begins[at], []))
+    for index, line in enumerate(lines):
+        if index in begins:
+            entries.append((begins[index], []))
         (entries[-1][1] if entries else rest).append(line)
     return rest, entries
 

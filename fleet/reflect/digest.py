@@ -296,8 +296,8 @@ def _windows(text: str) -> Iterator[set[str]]:
     """Yield overlapping windows of the words of a text."""
     words = list(_stems(text))
     step = _WINDOW_WORDS // 2
-    for at in range(0, max(1, len(words) - step), step):
-        yield set(words[at : at + _WINDOW_WORDS])
+    for index in range(0, max(1, len(words) - step), step):
+        yield set(words[index : index + _WINDOW_WORDS])
 
 
 def _share(words: set[str], among: Iterable[str]) -> float:
@@ -316,4 +316,4 @@ def _stems(text: str) -> Iterator[str]:
             if len(word) > 2 and not is_stop(word):
                 yield word[:6]
         else:
-            yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
+            yield from (word[index : index + 2] for index in range(max(1, len(word) - 1)))

@@ -333,7 +333,7 @@ class _Pass:
         likely = (each for each in likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group)
         close = alike(tuple(texts), among=tuple(likely))
         by_meaning = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
-        place = {each.id: at for at, each in enumerate(notes)}
+        place = {each.id: index for index, each in enumerate(notes)}
         pairs = []
         for pair in close:
             one, other = notes[pair.one], notes[pair.other]

@@ -315,7 +315,7 @@ def _why_known(entry: Entry | None) -> str:
     if entry.decision is None:
         return f"it waits already, as {entry.item.id}"
     if _is_mirrored(entry.item):
-        return ""  # it waits again where it arose: somebody took the answer back
+        return ""  # it waits where it arose again: the answer was taken back
     if entry.decision.outcome == REJECTED:
         return f"a person rejected it as {entry.item.id}{f' ({entry.decision.why})' if entry.decision.why else ''}"
     if entry.decision.outcome == APPROVED:

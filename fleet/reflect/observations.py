@@ -203,19 +203,19 @@ def _again() -> re.Pattern[str]:
 def is_directive(text: str) -> bool:
     """Return whether a text tells an agent to do something; such a text is never promoted by itself."""
     lower, words = _lower(text), _words("directives")
-    return says(text, "directives") or any(mark in lower for mark in (*words["marks"], *words["unspaced"]))
+    return has_phrase(text, "directives") or any(mark in lower for mark in (*words["marks"], *words["unspaced"]))
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
     """Return the category of a statement: by its words, else by the kinds of its occurrences."""
     for category in (BOUNDARY, GOTCHA):
-        if says(text, "categories", category.casefold()):
+        if has_phrase(text, "categories", category.casefold()):
             return category
     counted = Counter(kind in _GOTCHA_KINDS for kind in kinds)
     return GOTCHA if counted[True] > counted[False] else PATTERN
 
 
-def says(text: str, table: str, phrases: str = "phrases") -> bool:
+def has_phrase(text: str, table: str, phrases: str = "phrases") -> bool:
     """Return whether a text has a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
     lower = _lower(text)
     return _phrases(table, phrases).search(lower) is not None or any(each.search(lower) for each in _patterns(table))

@@ -70,7 +70,7 @@ class Lessons:
         return memory.released(retired) if retired else memory
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
-        """Return the lessons of a lesson's cluster, itself among them; none of one that was said in one way."""
+        """Return the wordings of a lesson, itself among them; none of a lesson with a single one."""
         group = self.clusters.of(pattern_id)
         lessons = (self.lesson(each) for each in group if len(group) > 1)
         return [each for each in lessons if each is not None]

@@ -15,7 +15,7 @@ from fleet.reflect.exposure import Exposure, promoted_ms
 from fleet.text.screening import counted, shortened
 
 SHOWN_MIN = 20
-"""Showings from which on a lesson can be said to fail."""
+"""Showings from which on a lesson may be called failing."""
 
 _DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
