@@ -19,8 +19,7 @@ _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
 """Greatest length of a quotation."""
-_HEAD_CHARS_MAX = 1_000
-"""Greatest length of the opening tag of an envelope."""
+
 SAID_CHARS_MAX = 8_000
 """Greatest length of an event's text; a longer one is cut."""
 _NAME_CHARS_MAX = 32
@@ -154,8 +153,7 @@ def _addressed(message: str) -> tuple[str, str]:
     for tag, *attributes in map(str.split, _KNOWN["envelopes"]):
         if body.startswith((f"<{tag} ", f"<{tag}>")):
             head, _, rest = body[len(tag) + 1 :].partition(">")
-            if len(head) > _HEAD_CHARS_MAX:
-                break
+
             names = [value for name in attributes if (value := _attribute(head, name))]
             return _agent_name(names[0] if names else "agent"), rest.partition(f"</{tag}>")[0]
     for prefix in _KNOWN["prefixes"]:
@@ -211,9 +209,7 @@ def _lines(text: str) -> str:
     unmasked, fence = [], ""
     for line in text.split("\n"):
         bare = line.strip()
-        if not bare:
-            unmasked.append("")
-        elif bare.startswith(("```", "~~~")) and bare.count(bare[:3]) == 1:
+        if bare.startswith(("```", "~~~")) and bare.count(bare[:3]) == 1:
             fence = "" if fence == bare[:3] else fence or bare[:3]
             unmasked.append("")
         elif fence or line.startswith(("    ", "\t", ">")) or bare.startswith(">") or _is_output(bare):
@@ -229,10 +225,7 @@ def _is_output(bare: str) -> bool:
     first, _, rest = bare.partition(" ")
     if first.endswith(_EXCEPTIONS):
         return True
-    if first[:4].isdigit() and first[4:5] == "-" and first[7:8] == "-":
-        return True  # 2026-01-31T12:00:00 ...
-    if first[:2].isdigit() and first[2:3] == ":" and first[5:6] == ":":
-        return True  # 12:00:00 ...
+
     return first.count(":") >= 2 and any(c.isdigit() for c in first) and bool(rest)  # file.py:12:5: error
 
 

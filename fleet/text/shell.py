@@ -277,9 +277,6 @@ def _inside(words: list[str]) -> list[str] | None:
     missing = list(required)
     while index < len(words):
         word = words[index]
-        if word == "--":
-            index += 1
-            break
         if word.startswith("-"):
             index += 2 if word in valued else 1
         elif missing and word == missing[0]:
