@@ -396,8 +396,8 @@ def _words(value: object) -> list[str]:
     return [word.replace(_BLANK, " ") for word in escaped.split()]
 
 
-def _whole(found: re.Match[str]) -> str:
-    return found[0].replace(" ", _BLANK) if found[1] else found[0]
+def _whole(match: re.Match[str]) -> str:
+    return match[0].replace(" ", _BLANK) if match[1] else match[0]
 
 
 def _wrapped(words: list[str], first: str) -> list[str]:

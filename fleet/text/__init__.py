@@ -10,11 +10,11 @@ def sections(name: str) -> dict[str, list[str]]:
     ``# `` begins a comment; ``␣`` is a blank, which an editor would take from the end of a row.
     """
     rows: list[str] = []
-    found = {"": rows}
+    parsed = {"": rows}
     with open(f"{__file__.rpartition('/')[0]}/data/{name}", encoding="utf-8") as file:  # noqa: PTH123 - hooks read one
         for row in file.read().splitlines():
             if row.startswith("[") and row.endswith("]"):
-                rows = found.setdefault(row[1:-1], [])
+                rows = parsed.setdefault(row[1:-1], [])
             elif row and not row.startswith("# "):
                 rows.append(row.replace("␣", " "))
-    return found
+    return parsed

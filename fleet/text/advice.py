@@ -239,12 +239,12 @@ def _without_marks(text: str) -> str:
 
 def _field(text: str) -> Field | None:
     """Return the field of a text that begins with its label."""
-    found = pattern(_NOTES, "bold-label").match(text)
-    if found is None:
+    match = pattern(_NOTES, "bold-label").match(text)
+    if match is None:
         return None
-    label = Label(found["bold"] or found["box"] or found["plain"])
+    label = Label(match["bold"] or match["box"] or match["plain"])
     role = label.role
-    return Field(role[0], role[1], label.folded, found["value"].strip()) if role else None
+    return Field(role[0], role[1], label.folded, match["value"].strip()) if role else None
 
 
 def fields(text: str) -> list[Field]:
@@ -253,11 +253,11 @@ def fields(text: str) -> list[Field]:
     Text before the first label is a field with the role "".
     """
     cuts: list[tuple[int, int]] = []
-    for found in pattern(_NOTES, "inner").finditer(text):
-        role = Label(found["bold"] or found["plain"]).role
-        if role and role[0] in SAID and not _is_in_code(text, found.start()):
-            start = found.start("mark") if found["mark"] else found.start("plain")
-            cuts.append((found.start(), start))
+    for match in pattern(_NOTES, "inner").finditer(text):
+        role = Label(match["bold"] or match["plain"]).role
+        if role and role[0] in SAID and not _is_in_code(text, match.start()):
+            start = match.start("mark") if match["mark"] else match.start("plain")
+            cuts.append((match.start(), start))
     starts = [0, *(start for at, start in cuts if at > 0)]
     ends = [*(at for at, _ in cuts if at > 0), len(text)]
     pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, ends, strict=True)]

@@ -72,20 +72,20 @@ def _provided(text: str) -> Iterator[_Span]:
         start = text.find(prefix) if prefix in words else -1
         while start >= 0:
             end = start + len(prefix)
-            found = _compiled(rest).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
+            match = _compiled(rest).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
             if (
-                found
-                and not text[found.end() : found.end() + 1].isalnum()
-                and not _is_sample(text[start : found.end()])
+                match
+                and not text[match.end() : match.end() + 1].isalnum()
+                and not _is_sample(text[start : match.end()])
             ):
-                yield start, found.end(), kind
-                end = found.end()
+                yield start, match.end(), kind
+                end = match.end()
             start = text.find(prefix, end)
     for kind, infix, whole in _forms("amid"):
         for word in _LONG_WORD.finditer(text) if infix in words else ():
-            for found in _compiled(whole).finditer(text, *word.span()):
-                if not _is_sample(found[0]):
-                    yield *found.span(), kind
+            for match in _compiled(whole).finditer(text, *word.span()):
+                if not _is_sample(match[0]):
+                    yield *match.span(), kind
 
 
 def _is_border(before: str, prefix: str) -> bool:
@@ -249,9 +249,9 @@ def _loose(text: str) -> Iterator[_Span]:
 
 
 def _compared(text: str) -> Iterator[_Span]:
-    for found in _expression("compared").finditer(text) if "=" in text else ():
-        if _is_odd(found["value"], "'") and not _is_example(found["value"]):
-            yield *found.span("value"), NAMED
+    for match in _expression("compared").finditer(text) if "=" in text else ():
+        if _is_odd(match["value"], "'") and not _is_example(match["value"]):
+            yield *match.span("value"), NAMED
 
 
 def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
@@ -294,7 +294,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
         # An XML element: any of its words.
         close = text.find("<", start, start + 1024)
         if text[close + 1 : close + 2] == "/":
-            yield from (found.span() for found in _expression("run").finditer(text, start, close))
+            yield from (match.span() for match in _expression("run").finditer(text, start, close))
         return
     start += text[start : start + 1] in "\"'`\\("
     if _is_strong(named) and (odd := _expression("word").match(text, start)):
@@ -367,23 +367,23 @@ _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "l
 
 def _signed(text: str) -> Iterator[_Span]:
     """Yield values with a symbol among letters and digits, or of mixed case, behind the whole name of a password."""
-    for found in _expression("signed").finditer(text):
-        group = found.lastgroup or ""
-        value = found[group]
+    for match in _expression("signed").finditer(text):
+        group = match.lastgroup or ""
+        value = match[group]
         core = value.rstrip("!?.") if group == "bare" else value
         is_odd = _expression("symbol").search(core) or (
-            found["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
+            match["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
         )
-        if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(found, value):
-            yield *found.span(group), NAMED
+        if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(match, value):
+            yield *match.span(group), NAMED
 
 
 def _typed(text: str) -> Iterator[_Span]:
     """Yield passwords in options: ``mysql -p…``, ``sshpass -p …``, ``curl -u user:…``."""
-    for found in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
-        group = found.lastgroup or ""
-        if _is_chosen(found[group]):
-            yield *found.span(group), NAMED
+    for match in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
+        group = match.lastgroup or ""
+        if _is_chosen(match[group]):
+            yield *match.span(group), NAMED
 
 
 def _is_chosen(value: str) -> bool:

@@ -165,17 +165,17 @@ def _split_comments(line: str, start: int) -> tuple[str, list[str], int | None]:
     pieces: list[str] = []
     comments: list[str] = []
     done, indent = start, _indent(line)
-    for found in _PIECE.finditer(line, start):
-        if found["inside"] is None:
+    for match in _PIECE.finditer(line, start):
+        if match["inside"] is None:
             continue  # a code span
-        pieces.append(line[done : found.start()])
-        done = found.end()
-        if found["end"]:
-            comments.append(found["inside"])
+        pieces.append(line[done : match.start()])
+        done = match.end()
+        if match["end"]:
+            comments.append(match["inside"])
         elif done == len(line):
-            return "".join(pieces), comments, found.start()
-        elif not _is_torn(line, found.start(), indent):
-            pieces.append(found[0])
+            return "".join(pieces), comments, match.start()
+        elif not _is_torn(line, match.start(), indent):
+            pieces.append(match[0])
     return "".join(pieces) + line[done:], comments, None
 
 
@@ -273,7 +273,7 @@ class Page(NamedTuple):
     def cells(line: str) -> list[str]:
         """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, is text."""
         text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
-        hidden = re.sub(r"`[^`]*`|\\\|", lambda found: "x" * len(found[0]), text)
+        hidden = re.sub(r"`[^`]*`|\\\|", lambda match: "x" * len(match[0]), text)
         cuts = [-1, *(index for index, char in enumerate(hidden) if char == "|"), len(text)]
         return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
@@ -464,8 +464,8 @@ class _Reader:
         if not item.lines and (task := re.match(_TASK, lines[0])):
             item.is_task, lines = True, [lines[0][task.end() :], *lines[1:]]
         for number, text in enumerate(lines, line):
-            if (found := re.fullmatch(_ITEM, text)) and item.lines:
-                item.items.append(Block("item", number, found["text"]))
+            if (match := re.fullmatch(_ITEM, text)) and item.lines:
+                item.items.append(Block("item", number, match["text"]))
             elif item.items and item.items[-1].line == number - 1:
                 item.items[-1].lines.append(text)
             else:
@@ -475,8 +475,8 @@ class _Reader:
     def _paragraph(self, kind: BlockKind, lines: list[str], line: int) -> None:
         block: Block | None = None
         for number, text in enumerate(lines, line):
-            if kind == "paragraph" and (found := re.fullmatch(_ITEM, text)):
-                block = Block("item", number, found["text"])
+            if kind == "paragraph" and (match := re.fullmatch(_ITEM, text)):
+                block = Block("item", number, match["text"])
                 self._add(block)
             elif block is None or re.match(_DATED_LINE, text) or re.match(_LABELLED_LINE, text):
                 block = Block(kind, number, text)

@@ -138,7 +138,7 @@ def _warnings(text: str) -> Iterator[re.Match[str]]:
 
 def _right_commands(text: str, correct: str) -> list[str]:
     """Return the commands and files of the right way: those in ``correct``, and behind "use" and the like."""
-    rests = [text[found.end() :] for found in re.finditer(_RIGHT, text[:_CHARS_MAX])]
+    rests = [text[match.end() :] for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
     clauses = [clause[0] for rest in rests if (clause := re.match(_CLAUSE, rest)) and next(_steps_at(rest, 0), "")]
     return [command for part in (correct, *clauses) for command in _commands(_without_warnings(part))]
 
@@ -225,8 +225,8 @@ def _steps_in(text: str) -> Iterator[str]:
         for piece in re.split(_PIECES, span):
             yield from _in_code(piece)
     if "folder" in text or "directory" in text:
-        for found in re.finditer(_FOLDER, text):
-            yield f"Edit:{found[1] or found[2]}/*"
+        for match in re.finditer(_FOLDER, text):
+            yield f"Edit:{match[1] or match[2]}/*"
     for word, following in pairwise([*_words(_SPAN.sub(" @ ", text)), ""]):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
@@ -277,10 +277,10 @@ def _file(word: str, endings: frozenset[str]) -> str:
     word = word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"
-    found = re.fullmatch(_PATH, word) if "." in word else None
-    if found is None or re.fullmatch(_NO_FILES, word) or found["ending"] not in endings:
+    match = re.fullmatch(_PATH, word) if "." in word else None
+    if match is None or re.fullmatch(_NO_FILES, word) or match["ending"] not in endings:
         return ""
-    path = found["path"].removeprefix("**/")
+    path = match["path"].removeprefix("**/")
     return f"Edit:{path}" if path.count("*") <= 2 and ".." not in path else ""
 
 

@@ -288,32 +288,32 @@ def _redact_each(
 ) -> str:
     """Redact the group ``secret`` of each probable match."""
 
-    def marked(found: re.Match[str]) -> str:
-        if probable and not probable(found):
-            return found[0]
+    def marked(match: re.Match[str]) -> str:
+        if probable and not probable(match):
+            return match[0]
         kinds.add(kind)
-        start, end = found.span("secret")
-        return f"{text[found.start() : start]}[REDACTED:{kind}]{text[end : found.end()]}"
+        start, end = match.span("secret")
+        return f"{text[match.start() : start]}[REDACTED:{kind}]{text[end : match.end()]}"
 
     return re.sub(pattern, marked, text)
 
 
-def _is_mixed(found: re.Match[str]) -> bool:
+def _is_mixed(match: re.Match[str]) -> bool:
     """Return whether a value is random, and no hash or path: capitals, small letters and digits, and no hex."""
-    value = found["secret"]
+    value = match["secret"]
     return all(re.search(letters, value) for letters in ("[A-Z]", "[g-z]", "[0-9]")) and value.count("/") < 4
 
 
-def _is_password(found: re.Match[str]) -> bool:
+def _is_password(match: re.Match[str]) -> bool:
     """Return whether a password is neither a placeholder nor the user's own name."""
-    return found["secret"] != found["user"] and not _is_placeholder(found["secret"])
+    return match["secret"] != match["user"] and not _is_placeholder(match["secret"])
 
 
-def _is_bearer(found: re.Match[str]) -> bool:
+def _is_bearer(match: re.Match[str]) -> bool:
     """Return whether a value is a token, and no word of prose: "Authorization: Bearer authentication is ..."."""
-    value, scheme = found["secret"], found["scheme"].lower()
-    if not found["header"] or scheme not in ("bearer", "basic", "token"):
-        is_usual = found["header"] or scheme == "bearer"
+    value, scheme = match["secret"], match["scheme"].lower()
+    if not match["header"] or scheme not in ("bearer", "basic", "token"):
+        is_usual = match["header"] or scheme == "bearer"
         return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
     return not _is_placeholder(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
 
@@ -331,7 +331,7 @@ def _credentials() -> ModuleType:
 
 def _redact_key_blocks(text: str, kinds: set[str]) -> str:
     """Redact private keys, truncated ones too; a header without a key stays."""
-    ends = [found.span() for found in re.finditer(_KEY_END, text)]
+    ends = [match.span() for match in re.finditer(_KEY_END, text)]
     out: list[str] = []
     done = number = 0
     for begin in re.finditer(_KEY_BEGIN, text):
@@ -478,7 +478,7 @@ def _without_host_frames(text: str) -> str:
     first, *blocks = re.split(_HOST_OPENS, text)
     pieces = [first]
     for block in blocks:
-        ends = [found.end() for found in re.finditer(_HOST_CLOSES, block)]
+        ends = [match.end() for match in re.finditer(_HOST_CLOSES, block)]
         pieces.append(block[ends[-1] :] if ends else "")
     return "".join(pieces)
 
@@ -509,7 +509,7 @@ def _without_lines(text: str) -> str:
 
 def _without_evidence(row: str) -> str | None:
     """Return the rest of a line behind its last evidence; None when there is none."""
-    ends = [found.end() for found in re.finditer(_EVIDENCE, row)]
+    ends = [match.end() for match in re.finditer(_EVIDENCE, row)]
     if not ends:
         return row
     rest = row[ends[-1] :]
@@ -520,5 +520,5 @@ def injected_id(text: str) -> str:
     """Return the id at the end of a copy of a shown lesson; "" for any other text."""
     if "-" not in text or "(" not in text:
         return ""
-    ids = [found["id"] for found in re.finditer(_EVIDENCE, text)]
+    ids = [match["id"] for match in re.finditer(_EVIDENCE, text)]
     return str(ids[-1]) if ids and not strip_injected(text).strip(_AFTER + "\n") else ""

@@ -272,7 +272,7 @@ def _hits(low: str, table: _Table) -> list[_Hit]:
     words = {"", *words_of(low)}
     for text, cue in table.hidden:
         if cue in words and text in low:
-            low = _whole(text).sub(lambda found: "\x00" * len(found[0]), low, count=_HITS_MAX)
+            low = _whole(text).sub(lambda match: "\x00" * len(match[0]), low, count=_HITS_MAX)
     opening = _opening(low)
     hits = [
         hit
@@ -291,7 +291,7 @@ def _hits(low: str, table: _Table) -> list[_Hit]:
 
 def _sign(low: str, opening: int, signs: _Signs) -> _Hit | None:
     """Return a hit at the sign with the greatest weight, where the sum of all is enough."""
-    tokens = [(found.start(), found[0]) for found in islice(re.finditer(_LEXEME, low), _TOKENS_MAX)]
+    tokens = [(match.start(), match[0]) for match in islice(re.finditer(_LEXEME, low), _TOKENS_MAX)]
     if not signs.words[0] <= sum(token[0].isalnum() for _, token in tokens) <= signs.words[1]:
         return None
     tokens.insert(sum(start < opening for start, _ in tokens), (opening, "~"))
@@ -325,7 +325,7 @@ def _best(low: str, phrase: _Phrase, opening: int) -> _Hit | None:
 def _starts(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
     pattern = _whole(phrase.text, is_gerund=phrase.is_gerund)
     matches = pattern.finditer(low) if phrase.where != "^" else filter(None, [pattern.match(low, opening)])
-    for start in (found.start() for found in islice(matches, _HITS_MAX)):
+    for start in (match.start() for match in islice(matches, _HITS_MAX)):
         if phrase.where != "~" or start == opening or (" \n" + low[:start].rstrip(" "))[-1] in _ENDS:
             yield start
 
@@ -351,8 +351,8 @@ def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
     begin = max([floor, *(position + 1 for position in range(floor, start) if low[position] in _BREAKS)])
     before = low[begin:start]
     for negator in words.get("negators", ()):
-        found = _whole(negator).search(before) if negator in before else None
-        if found and not (negator == "no" and not before[: found.start()].strip()):  # else it is an answer
+        match = _whole(negator).search(before) if negator in before else None
+        if match and not (negator == "no" and not before[: match.start()].strip()):  # else it is an answer
             return True
     return low.startswith(tuple(words.get("negated_after", ())), end)
 

@@ -115,9 +115,9 @@ def _tokens(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the words of a text, and each run of symbols with the word right behind it."""
     text = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
     symbols: list[tuple[str, str]] = []
-    for found in _SYMBOLS.finditer(text):
-        run, after = found["run"], found["after"]
-        if after and run in _JOINERS and re.match(_SPACED, text[found.start() - 1 : found.start()]):
+    for match in _SYMBOLS.finditer(text):
+        run, after = match["run"], match["after"]
+        if after and run in _JOINERS and re.match(_SPACED, text[match.start() - 1 : match.start()]):
             continue
         *alone, last = _PUNCTUATION.split(run)
         if last and after:
@@ -477,7 +477,7 @@ def _lists() -> _Lists:
         clauses=clauses,
         names=names,
         numbers={name: int(value) for name, value in map(str.split, known["numbers"])},
-        poles={stem: frozenset(found) for stem, found in poles.items()},
+        poles={stem: frozenset(sides) for stem, sides in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),
         negators_unspaced="|".join(sorted(words["negators_unspaced"], key=len, reverse=True)),
     )
@@ -536,8 +536,8 @@ def _lexeme() -> re.Pattern[str]:
 
 
 def _lexemes(text: str) -> Iterator[tuple[str, str]]:
-    for found in _lexeme().finditer(text):
-        kind, lexeme = str(found.lastgroup), found[0].replace("’", "'")
+    for match in _lexeme().finditer(text):
+        kind, lexeme = str(match.lastgroup), match[0].replace("’", "'")
         if kind == "word" and lexeme.casefold().endswith("n't"):
             yield kind, lexeme[:-3]
             yield kind, "not"
@@ -555,8 +555,8 @@ def _lexemes(text: str) -> Iterator[tuple[str, str]]:
 
 def _cjk(run: str) -> Iterator[tuple[str, str]]:
     """Yield the bigrams of a run, behind its negators: there are no blanks between words."""
-    for found in re.finditer(_CJK_NUMBER, run):
-        yield "number", found[1].translate(_CJK_DIGITS)
+    for match in re.finditer(_CJK_NUMBER, run):
+        yield "number", match[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):
         yield "word", "then"
     bare, negators = re.subn(_lists().negators_unspaced, "", run)
