@@ -198,13 +198,13 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     path = workspace.db.database.path
     if path is None or not path.exists():
         yield _Finding("state", "ok", "no database yet; it is made when it is needed")
-    elif trouble := workspace.db.database.examined():
+    elif trouble := workspace.db.database.integrity_error():
         if fix:
             _make_anew(workspace)
         yield _trouble("state", f"{path.name} is damaged: {trouble}", fixed=fix)
     else:
         yield _Finding("state", "ok", f"{path.name} is whole")
-    if trouble := Database(workspace.state.path).examined():
+    if trouble := Database(workspace.state.path).integrity_error():
         yield _trouble("local", f"local.db is damaged: {trouble}")
 
 
@@ -268,7 +268,7 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("lines", f"{counted(refused, 'line')} cannot be read")
     else:
         yield _Finding("lines", "ok", "every line can be read")
-    for each, size in workspace.patterns.wide(_WIDE_BYTES)[:_SHOWN_MAX]:
+    for each, size in workspace.patterns.larger_than(_WIDE_BYTES)[:_SHOWN_MAX]:
         yield _trouble("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := Outbox(workspace).waiting().withheld:
         many, first = counted(len(withheld), "line"), withheld[0]

@@ -237,7 +237,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
     The record that stands for a merged set is the merged lesson, the others are as they were logged.
     """
     lessons: dict[str, Pattern] = {}
-    for group in Merges(patterns.pointing()).groups():
+    for group in Merges(patterns.merge_targets()).groups():
         if members := patterns.some(group):
             lessons |= dict.fromkeys([member.id for member in members], merged(members))
     for record in patterns.records():

@@ -257,7 +257,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
         before = _members(workspace, first)
-        pointing = workspace.patterns.pointing()
+        pointing = workspace.patterns.merge_targets()
         here = (each.id for each in workspace.patterns.some(sorted(pointing)))
         source, into = Merges(pointing).merging({first.id, second.id, *here}, first.id, second.id)
         if not force:
@@ -326,7 +326,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         known = find(workspace, prefix)
         before = workspace.patterns.group(known.id)
         stamp, cut = writer.tick(), workspace.policy().cut
-        pointing = workspace.patterns.pointing()
+        pointing = workspace.patterns.merge_targets()
         cleared = Merges(pointing).unmerging(known.id)
         with Runs(workspace).recording(agent, "unmerge") as draft:
             writer.write([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])

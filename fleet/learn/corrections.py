@@ -302,7 +302,7 @@ class Corrections:
         patterns = self._workspace.patterns
         with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
-            meaning = self._by_meaning(text) if patterns.has_meanings() else {}
+            meaning = self._by_meaning(text) if patterns.has_embeddings() else {}
             known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         return near(text, [each for each in known.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
 

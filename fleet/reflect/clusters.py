@@ -286,7 +286,7 @@ def _read(cached: str) -> tuple[str, Clusters]:
 
 def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return the texts of the lessons that are compared: all, or of a large clan the own newest and the best."""
-    best = patterns.worded(LESSONS_MAX)
+    best = patterns.best_texts(LESSONS_MAX)
     if len(best) < LESSONS_MAX:
         return best
     texts, grouped = dict[str, str](), patterns.groups()

@@ -60,7 +60,7 @@ class Exposures:
         if not rows or not agent:
             return False
         try:
-            self._state.in_one_go(lambda: self._state.connection().executemany(_INSERT, rows))
+            self._state.transact(lambda: self._state.connection().executemany(_INSERT, rows))
         except (sqlite3.Error, FleetError):
             return False
         return True
@@ -119,7 +119,7 @@ class Exposures:
             return line.total_of(me, "shown") if line is not None else 0
 
         today = _today(workspace.world.wall_ms())
-        self._state.in_one_go(lambda: _count(connection, agent, me, today, own_total))
+        self._state.transact(lambda: _count(connection, agent, me, today, own_total))
         query = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
         deltas = []
         for pattern, total in connection.execute(query, (agent, me)).fetchall():
@@ -129,7 +129,7 @@ class Exposures:
         writer.append(PATTERNS, deltas)
         connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
         old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
-        self._state.in_one_go(lambda: _compact(connection, agent, old, workspace.patterns.get))
+        self._state.transact(lambda: _compact(connection, agent, old, workspace.patterns.get))
         return len(deltas)
 
 

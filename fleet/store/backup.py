@@ -237,7 +237,7 @@ def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
                 bump = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
                 connection.execute(bump)
 
-    state.in_one_go(write)
+    state.transact(write)
 
 
 def _is_storable(value: object) -> bool:

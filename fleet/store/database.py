@@ -183,7 +183,7 @@ class Database:
             self._connection.close()
             self._connection = None
 
-    def examined(self) -> str:
+    def integrity_error(self) -> str:
         """Return the first error that SQLite finds in the file, "" for none, or for no file. Changes nothing."""
         if not self.exists:
             return ""
@@ -350,7 +350,7 @@ class Local:
         except OSError:
             return False
 
-    def in_one_go(self, act: Callable[[], object]) -> None:
+    def transact(self, act: Callable[[], object]) -> None:
         """Write in one transaction: all of it or nothing."""
         connection = self.connection()
         connection.execute("BEGIN IMMEDIATE")
@@ -450,7 +450,7 @@ class Local:
             for statement, rows in statements:
                 self.connection().executemany(statement, rows)
 
-        self._done(lambda: self.in_one_go(write))
+        self._done(lambda: self.transact(write))
 
     def _done(self, act: Callable[[], T]) -> T:
         try:

@@ -150,9 +150,9 @@ class Patterns(_Table):
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of merged records, each with those of all that are one lesson with it, sorted."""
-        return {member: group for group in Merges(self.pointing()).groups() for member in group}
+        return {member: group for group in Merges(self.merge_targets()).groups() for member in group}
 
-    def pointing(self) -> dict[str, str]:
+    def merge_targets(self) -> dict[str, str]:
         """Return which record is merged into which."""
         return dict(self._rows("SELECT id, into_id FROM pattern WHERE into_id != ''"))
 
@@ -174,7 +174,7 @@ class Patterns(_Table):
             lessons = ranked(lessons, order)
         return lessons[:count]
 
-    def worded(self, count: int) -> dict[str, str]:
+    def best_texts(self, count: int) -> dict[str, str]:
         """Return id and words of the best-evidenced lessons: those of ``best``, and no record is decoded for it."""
         grouped = self.groups()
         query = f"SELECT id, text FROM pattern WHERE {_BEST['evidence']} LIMIT ?"
@@ -196,7 +196,7 @@ class Patterns(_Table):
         return list({each.id: each for each in lessons if each is not None}.values())
 
     def _united(self, order: Order) -> Iterator[Pattern]:
-        for group in Merges(self.pointing()).groups():
+        for group in Merges(self.merge_targets()).groups():
             members = self.some(group)
             if members and _is_listed(lesson := merged(members), order):
                 yield lesson
@@ -249,7 +249,7 @@ class Patterns(_Table):
         """Return the best lessons that have a trigger, of those logged here or of all others; given ones first."""
         return self._folded(f"{_LINE} WHERE triggered {'>' if is_own else '<='} 2 AND {_TRIGGERED} LIMIT ?", count)
 
-    def wide(self, bytes_min: int) -> list[tuple[str, int]]:
+    def larger_than(self, bytes_min: int) -> list[tuple[str, int]]:
         """Return the lessons whose record is longer than so many bytes, each with its length."""
         query = "SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id"
         return [(each, size) for each, size in self._rows(query, bytes_min)]
@@ -262,7 +262,7 @@ class Patterns(_Table):
         """Return id and words of the listed records that share most of the rare words of a text, best first."""
         return self._ingest.ask(lambda it: _candidates(it, Words(text).terms()))
 
-    def has_meanings(self) -> bool:
+    def has_embeddings(self) -> bool:
         """Return whether any lesson has an embedding."""
         return bool(self._rows("SELECT 1 FROM vector LIMIT 1"))
 

@@ -141,7 +141,7 @@ class Trust:
         rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in owners.items()]
         if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
             connection = self._state.connection()  # no fold depends on it: nothing is decided
-            self._state.in_one_go(lambda: connection.executemany(_PUT.format("IGNORE"), news))
+            self._state.transact(lambda: connection.executemany(_PUT.format("IGNORE"), news))
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Trust:
             mark = int(self._state.get(DECIDED) or 0) + 1
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (DECIDED, str(mark)))
 
-        self._state.in_one_go(write)
+        self._state.transact(write)
 
 
 _PUT = "INSERT OR {} INTO trust VALUES (?, ?, ?, ?, ?)"

@@ -315,7 +315,7 @@ class Wider(Simulation):
     def unmerge(self, machine: Machine) -> bool:
         """Part what was called one lesson."""
         workspace = self.open(machine)
-        pointing = sorted(workspace.patterns.pointing())
+        pointing = sorted(workspace.patterns.merge_targets())
         if not pointing:
             return False
         purged = self._purged_here(machine)
