@@ -46,6 +46,8 @@ _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is l
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _NO_HASH = b""
+_PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)"
+_PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
 
 
 class Source(msgspec.Struct, frozen=True, order=True):
@@ -428,7 +430,7 @@ class Ingest:
             if plan.path in fold.joined:
                 query = "SELECT size, hash FROM tree WHERE path = ?"
                 size, hash_ = fold.connection.execute(query, (plan.path,)).fetchone()
-                _note_file(fold.connection, plan.path, "", size, 0, hash_, plan.oid)
+                fold.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
                 fold.forget_refused(plan.path)
 
     def _open(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Reader | None":
@@ -461,7 +463,7 @@ class Ingest:
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
                     fold.join(_kind(path), [Unread(path, [data[start:]])], in_tree=True)
-                    _note_blob(connection, path, paths[path], len(data), _hash(data))
+                    connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
             else:
                 old = get_meta(connection, "head")
                 lost = fold.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
@@ -774,7 +776,8 @@ class _Reader:
 
     def note(self, connection: Connection) -> None:
         """Record how far the file is read."""
-        _note_file(connection, self._path, self._look, self.size, self.rows, self.hash, self._oid)
+        values = (self._path, self._look, self.size, self.rows, self.hash, self._oid)
+        connection.execute(_PUT_FILE, values)
 
     def read_whole(self) -> tuple[int, bytes]:
         """Return size and hash of all that was read, a last line without an end included."""
@@ -824,7 +827,7 @@ def _contents(
         with tree.open(oid) as content:
             reader = _Reader(content)
             yield _kind(path), path, reader.chunks()
-            _note_blob(connection, path, oid, *reader.read_whole())
+            connection.execute(_PUT_BLOB, (path, oid, *reader.read_whole()))
 
 
 def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
@@ -870,14 +873,6 @@ def _size(file: Path) -> int:
 
 def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
-
-
-def _note_file(connection: Connection, *values: str | int | bytes) -> None:
-    connection.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)", values)
-
-
-def _note_blob(connection: Connection, *values: str | int | bytes) -> None:
-    connection.execute("INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)", values)
 
 
 def _raws(file: IO[bytes]) -> Iterator[bytes]:

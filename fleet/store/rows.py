@@ -195,8 +195,9 @@ class Rows:
         record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
-            for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
-                self._note(path, before, part, after, in_tree=in_tree)
+            if self.is_watched:
+                for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
+                    self._note(path, before, part, after, in_tree=in_tree)
             batch.new_rows.append(self._row(record, data, row))
         if in_tree and record_id in batch.bases:
             base = batch.base(record_id)
@@ -212,7 +213,7 @@ class Rows:
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
         """Note changes of others' columns, for a person to be query about."""
-        if self.is_watched and (in_tree or not part.is_only_by(self._policy.mine)):
+        if in_tree or not part.is_only_by(self._policy.mine):
             self._watched().note(path, before, part, after, in_tree=in_tree)
 
     def _watched(self) -> Arrivals:
