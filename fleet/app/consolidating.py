@@ -476,7 +476,7 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
     """Return the Markdown files of a folder, path to how they begin."""
     paths = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
-    return {f"{folder}/{path.name}": _head_of(path, bytes_max) for path in paths}
+    return {f"{folder}/{path.name}": _head_of(workspace, path, bytes_max) for path in paths}
 
 
 def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, ...]:
@@ -492,12 +492,12 @@ def _absolute(text: str, at: str) -> str:
     return text if ms is None else dates.absolutize(text, datetime.fromtimestamp(ms / 1000, UTC))
 
 
-def _head_of(path: Path, bytes_max: int) -> bytes:
-    """Return the beginning of a file; what cannot be read is no text."""
+def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:
+    """Return the beginning of a file; what cannot be read is no text. Pipes and links are empty."""
     try:
-        with path.open("rb") as file:
-            return file.read(bytes_max)
-    except OSError:
+        with workspace.files.open(path) as file:
+            return file.read(bytes_max) or b""
+    except (OSError, DiskError):
         return b"\0"
 
 
@@ -508,7 +508,7 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
     listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
         if not path.is_symlink():
-            text = _head_of(path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
+            text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
             blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
     return blocks
 

@@ -28,6 +28,7 @@ from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
 from fleet.reflect.reflection import Answer
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
+from fleet.store.config import Reflect
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -137,12 +138,20 @@ class Choice:
         return fresh
 
     def _consented(self, reflector: str) -> str:
-        """Return the text that a person agrees to: the reflector, and all that decides where a session goes."""
+        """Return the text that a person agrees to: where a session goes, and its cost where that was raised."""
+        cost = self._raised_cost()
         if reflector == "command":
-            return f"command {json.dumps(self.settings.command)}"
+            return f"command {json.dumps(self.settings.command)}{cost}"
         if reflector == "endpoint":
-            return f"endpoint {self.settings.api} {self.settings.url} {self.settings.key_env}"
-        return reflector
+            return f"endpoint {self.settings.api} {self.settings.url} {self.settings.key_env}{cost}"
+        return f"{reflector}{cost}"
+
+    def _raised_cost(self) -> str:
+        """Return the caps of ``fleet.toml`` where one is above its default; "" otherwise."""
+        caps, usual = self._workspace.config.reflect, Reflect()
+        if caps.max_usd <= usual.max_usd and caps.daily_usd <= usual.daily_usd:
+            return ""
+        return f" for at most ${caps.max_usd:g} a session and ${caps.daily_usd:g} a day"
 
 
 def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:

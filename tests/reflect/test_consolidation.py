@@ -236,6 +236,18 @@ def test_a_lock_is_stale_after_strictly_more_than_30_minutes(project, age_ms, pi
         assert project.consolidate().run
 
 
+def test_what_is_no_page_or_lies_behind_a_link_is_not_read(project, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    os.mkfifo(tmp_path / "elsewhere" / "a-pipe.md")
+    (project.folder / ".agents").symlink_to(tmp_path)
+    (tmp_path / "topics").symlink_to(tmp_path / "elsewhere")
+    workspace = project.workspace()
+    assert consolidating._pages(workspace, ".agents/topics", 100) == {".agents/topics/a-pipe.md": b""}
+    (tmp_path / "elsewhere" / "a-page.md").write_text("another project's")
+    assert set(consolidating._pages(workspace, ".agents/topics", 100).values()) == {b""}
+    workspace.close()
+
+
 def test_check_outside_a_workspace_is_an_error_and_no_closed_gate(project, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     project.fleet("consolidate", "--check", where="../elsewhere", expect=2)

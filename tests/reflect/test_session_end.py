@@ -424,6 +424,18 @@ def test_nothing_that_is_named_by_a_tracked_file_is_asked_without_a_yes_on_this_
     assert session_end.Choice(w).unagreed(), "another command is another question"
 
 
+def test_a_cap_that_a_pull_raises_is_asked_about_and_one_that_it_lowers_is_not(w, tmp_path):
+    scripted(w, tmp_path, answer())
+    command = w.config.reflect.command
+    for raised in ({"daily_usd": 500.0}, {"max_usd": 1.0}):
+        settings(w, reflector="command", command=command, **raised)
+        assert "for at most $" in session_end.Choice(w).unagreed()
+        session_end.Choice(w).agree()
+        assert not session_end.Choice(w).unagreed()
+    settings(w, reflector="command", command=command, max_usd=0.1, daily_usd=1.0)
+    assert not session_end.Choice(w).unagreed()
+
+
 # --- money, days and crashes ----------------------------------------------------------------------------------------
 
 
