@@ -266,10 +266,11 @@ class Rooms:
         if not self._is_who_it_says(visitor):
             return _Turned(403, "somebody else came under this replica's name before")
         if visitor.room not in self.rooms and len(self.rooms) >= ROOMS_MAX:
-            empty = [name for name, room in self.rooms.items() if not room.guests and not len(room.document)]
-            if not empty:
+            left = [name for name, room in self.rooms.items() if not room.guests]
+            if not left:
                 return _Turned(503, "there are too many rooms")
-            del self.rooms[empty[0]]
+            # Whoever comes back brings its lines again; one member could else fill all rooms, and leave.
+            del self.rooms[min(left, key=lambda name: len(self.rooms[name].document))]
         return visitor
 
     def _is_who_it_says(self, visitor: _Visitor) -> bool:

@@ -427,6 +427,23 @@ def test_rooms_are_not_made_without_end(monkeypatch: pytest.MonkeyPatch):
             assert turned.value.response.status_code == 503
 
 
+def test_rooms_that_one_member_filled_and_left_keep_nobody_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(room, "ROOMS_MAX", 3)
+    with served() as server:
+        with Guest(server) as tank:
+            tank.say({KEY: "one", f"p-{1:016x}|{TANK}": "two"})
+            tank.exchange()
+        document = Document(7)
+        update = wire.Message(wire.SYNC, wire.UPDATE, document.put({KEY: "junk"})).encode()
+        for number in range(2):
+            with entered(server.where(f"junk{number}").of("", TANK)) as vandal:
+                vandal.send(update)
+                assert until(lambda: server.rows(f"junk{number}"))  # noqa: B023
+        assert until(lambda: not any(each.guests for each in server.rooms.rooms.values()))
+        entered(server.where("honest").of("", VELMA)).close()
+        assert server.rows()[KEY] == "one"  # the room with most in it goes last
+
+
 def test_too_many_connections_are_turned_away(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(room, "CONNECTIONS_MAX", 2)
     with served() as server, Guest(server), Guest(server, VELMA):
