@@ -224,7 +224,7 @@ class Files:
                 return mode & 0o777
         with suppress(ValueError):
             below = path.relative_to(self.root)
-            is_own = self.is_private and below.is_relative_to(self.homes)
+            is_own = self.is_private and (below.is_relative_to(self.homes) or any(map(below.match, homes.NOTES)))
             return 0o600 if is_own or below.parts[:1] == (_PRIVATE,) else _PUBLIC
         return _PUBLIC
 

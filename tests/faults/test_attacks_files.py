@@ -12,6 +12,7 @@ import pytest
 
 from fleet.model import limits
 from fleet.store.database import SCHEMA_NUMBER
+from fleet.store.files import Files
 from tests.cli.conftest import Stage
 from tests.faults.test_log_and_shard import MEMORY_MB_MAX, peak_mb
 from tests.faults.test_sync import LESSON, SLOT, TOKEN, Bench, line
@@ -599,6 +600,18 @@ def test_what_an_agent_writes_is_for_its_user_alone_unless_the_project_says_othe
     for name in ("corrections.md", "JOURNAL.md"):
         assert (memory.parent / name).stat().st_mode & 0o777 == wanted, name
     assert memory.stat().st_mode & 0o777 == 0o640  # a person's choice stays
+
+
+@pytest.mark.parametrize(
+    "name", [".agents.local.md", ".agents/local.md", ".agents/logs/2026-11-24.md", ".agents/topics/x.md"]
+)
+@pytest.mark.parametrize("is_private", [True, False])
+def test_the_notes_at_the_root_are_for_their_user_alone_too(tmp_path, name, is_private):
+    files, before = Files(tmp_path), os.umask(0o022)
+    files.is_private = is_private
+    files.append(tmp_path / name, b"what was said")
+    os.umask(before)
+    assert bool((tmp_path / name).stat().st_mode & 0o077) is not is_private
 
 
 def test_a_memory_that_is_a_link_is_not_read_through(tmp_path):
