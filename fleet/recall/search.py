@@ -18,6 +18,7 @@ from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
+from fleet.store.files import is_plain
 from fleet.store.query import Passages, Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -356,7 +357,7 @@ class _Pages(_Source):
 
 def _bytes(path: Path) -> bytes:
     try:
-        return b"" if path.is_symlink() else path.read_bytes()
+        return path.read_bytes() if is_plain(path) else b""
     except OSError:
         return b""
 

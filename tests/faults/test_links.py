@@ -212,6 +212,13 @@ def test_a_pipe_in_the_place_of_an_empty_file_is_replaced(tmp_path: Path):
     assert (tmp_path / "page.md").is_file()
 
 
+def test_a_search_waits_for_no_pipe(bench: Bench):
+    log = bench.folder / "velma/agents/velma/corrections.md"
+    log.unlink()
+    os.mkfifo(log)
+    assert LESSON in bench.run("velma", "search", "awk").stdout
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_folder_whose_state_is_anothers_is_no_workspace(clan: Bench, tmp_path: Path, is_named: bool):
     """A repository of links would show a session in it what another workspace on this machine knows."""
