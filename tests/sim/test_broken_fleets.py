@@ -290,7 +290,7 @@ def only_the_named_record_is_purged(patch: pytest.MonkeyPatch) -> None:
 
 def what_helped_is_forgotten_with_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
     """Totals of which no log tells leave with the lesson that is made private."""
-    patch.setattr(workspace, "_NOT_LOGGED", ())
+    patch.setattr(workspace, "_NOT_IN_LOGS", ())
 
 
 def each_import_counts(patch: pytest.MonkeyPatch) -> None:
