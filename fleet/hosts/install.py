@@ -98,12 +98,13 @@ class SettingsFile(NamedTuple):
     """A settings file of Claude Code's, to which our hooks are added and from which they are removed."""
 
     path: Path
+    root: Path | None = None
 
     @classmethod
     def of(cls, root: Path | None) -> "SettingsFile":
         """Return a project's settings file; for None, a person's own."""
         if root is not None:
-            return cls(root / ".claude" / "settings.json")
+            return cls(root / ".claude" / "settings.json", root)
         named = os.environ.get("CLAUDE_CONFIG_DIR", "")
         return cls((Path(named) if named else Path.home() / ".claude") / "settings.json")
 
@@ -111,9 +112,10 @@ class SettingsFile(NamedTuple):
         """Add our hooks to the file, and the skill and slash commands beside it.
 
         Raises:
-            RefusedError: the file is invalid; nothing was changed.
+            RefusedError: the file is invalid, or outside of the project; nothing was changed.
         """
         path = self.path
+        self._check_inside()
         before = _read(path)
         settings = _parsed(before, path)
         wanted = _with_hooks(settings)
@@ -128,9 +130,10 @@ class SettingsFile(NamedTuple):
         """Remove our hooks and pages, and nothing else; a file that was ours alone is deleted.
 
         Raises:
-            RefusedError: the file is invalid; nothing was changed.
+            RefusedError: the file is invalid, or outside of the project; nothing was changed.
         """
         path = self.path
+        self._check_inside()
         before, kept = _read(path), path.with_name(_KEPT)
         after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None)
         if not dry_run:
@@ -144,6 +147,16 @@ class SettingsFile(NamedTuple):
             with suppress(OSError):  # a folder that holds anything stays
                 path.parent.rmdir()
         return [Changed(path, before, after or b""), *pages]
+
+    def _check_inside(self) -> None:
+        """Refuse links that lead out of a project: a repository may hold them; a person's own settings may be any."""
+        if self.root is None:
+            return
+        for path in (self.path, *(self.path.parent / name for name in _pages())):
+            if not _real(path).is_relative_to(_real(self.root)):
+                raise RefusedError(
+                    f"{path} leads out of the project. Nothing was changed; --user names your own settings"
+                )
 
 
 def callers(root: Path | None) -> tuple[list[str], set[str]]:

@@ -181,6 +181,20 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
     assert sorted(path.name for path in bare.home.iterdir()) == [".claude", "dotfiles.json"]
 
 
+@pytest.mark.parametrize("link", [".claude", ".claude/settings.json", ".claude/skills"])
+@pytest.mark.parametrize("command", ["install", "uninstall"])
+def test_a_projects_link_that_leads_out_of_it_is_not_followed(place, tmp_path, link, command):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if link.endswith("json"):
+        (outside / "settings.json").write_text("{}")
+    (place.folder / link).parent.mkdir(exist_ok=True)
+    (place.folder / link).symlink_to(outside / Path(link).name if link.endswith("json") else outside)
+    done = place.fleet(command, "claude-code", expect=3)
+    assert "leads out of the project" in done.stderr
+    assert [path.read_text() for path in outside.rglob("*")] == ["{}"] * link.endswith("json")
+
+
 def test_the_plugin_says_what_the_settings_say(place):
     folder, said = PLUGIN, "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
