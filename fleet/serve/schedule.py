@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -100,6 +100,10 @@ class Now(NamedTuple):
     changed_ms: int = 0
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=253_370_764_800_000)]
+"""A number of ``.fleet/poll.json``: no time is in a year that no calendar has."""
+
+
 class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The content of ``.fleet/poll.json``. Times are milliseconds since 1970; 0: never.
 
@@ -111,13 +115,13 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     work: str = msgspec.field(name="worked", default="")
-    worked_ms: int = 0
+    worked_ms: _Number = 0
     sent: str = ""
-    synced_ms: int = 0
-    next_ms: int = 0
-    failures: int = 0
+    synced_ms: _Number = 0
+    next_ms: _Number = 0
+    failures: _Number = 0
     error: str = ""
-    slept_ms: int = 0
+    slept_ms: _Number = 0
 
     @staticmethod
     def parsed(data: bytes) -> "Marks":

@@ -104,7 +104,19 @@ def test_a_file_from_the_future_does_not_hold_up_a_sync():
     assert marks.sync_in_s(now(looked="b", changed_ms=NOW + 10**9), SETTINGS) == 0
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"failures":"x"}', b'{"next_ms":1e400}', b"\xff"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"failures":"x"}',
+        b'{"next_ms":1e400}',
+        b'{"next_ms":9223372036854775807}',
+        b'{"failures":-1}',
+        b"\xff",
+    ],
+)
 def test_damaged_marks_make_everything_due(data):
     assert Marks.parsed(data) == Marks()
 
