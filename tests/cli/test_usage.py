@@ -455,7 +455,8 @@ def test_a_damaged_identity_is_told_and_its_advice_loses_nothing(bench, harm):
     bench.correct("velma", "Not sent yet")
     path = bench.folder / "velma/.fleet/replica.toml"
     path.write_bytes(harm)
-    for words, code in ((CORRECT, 0), (("sync",), 6), (("status",), 6), ((), 6)):  # what is logged is logged first
+    again = ("correct", "--wrong", "another time", *CORRECT[3:])  # an entry of its own in any minute
+    for words, code in ((again, 0), (("sync",), 6), (("status",), 6), ((), 6)):  # what is logged is logged first
         done = bench.run("velma", *words, expect=code)
         assert "replica.toml is damaged" in done.stderr
         assert "No lesson is lost" in done.stderr
@@ -466,7 +467,7 @@ def test_a_damaged_identity_is_told_and_its_advice_loses_nothing(bench, harm):
     bench.sync("velma")
     bench.correct("velma", LESSON)
     bench.sync("velma")
-    assert {p["text"]: p["seen"] for p in bench.patterns("velma")["patterns"]} == {LESSON: 2, "Not sent yet": 1}
+    assert {p["text"]: p["seen"] for p in bench.patterns("velma")["patterns"]} == {LESSON: 3, "Not sent yet": 1}
     assert {each.text: each.count("seen") for each in bench.edition()} == bench.seen("velma")
 
 
