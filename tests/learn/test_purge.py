@@ -309,7 +309,7 @@ def push_raw(clan, count):
 
 def test_many_are_dropped_by_and_by_and_none_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.setattr("fleet.learn.purge.SECRETS_AT_ONCE_MAX", 2)
-    monkeypatch.setattr("fleet.app.sharing._LOOKED_AT_MAX", 3)
+    monkeypatch.setattr("fleet.app.sharing._SCREENED_MAX", 3)
     clan = Clan(tmp_path)
     clan.correct("velma", OTHER)
     clan.sync("velma", "tank")
