@@ -228,7 +228,7 @@ def _run_alone(which: str, *words: str) -> int:
     try:
         from fleet.app import sleeping
 
-        call.log(sleeping.work_at_the_end(call) if which == AT_THE_END else sleeping.make_ready(call))
+        call.log(sleeping.end_session(call) if which == AT_THE_END else sleeping.make_ready(call))
     except BaseException as why:  # noqa: BLE001 - the log is all there is
         call.log(explained(why))
     return 0

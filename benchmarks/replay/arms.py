@@ -139,7 +139,7 @@ class Fleet(Nothing):
             root = self.folder / who
             root.mkdir()
             remote = str(self._remote) if self._is_synced else ""
-            made = setup.found(root, who, remote, "", ephemeral=False)
+            made = setup.join(root, who, remote, "", ephemeral=False)
             if remote:
                 sharing.sync(made.workspace, who, yes=True)
             made.workspace.close()

@@ -40,18 +40,18 @@ _ONLINE_BYTES_MAX = 1024 * 1024
 _LOOKED = "looked"
 
 
-def look(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
+def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
     """Return what ``fleet`` alone shows, as in ``--json``. ``is_seen``: a person sees it; it is not new any more."""
     with workspace.snapshot():  # what comes meanwhile is new the next time
         state = _state(workspace, agent)
         if is_seen:
-            _note_looked(workspace)
+            _note_look(workspace)
     command, why = _next(state)
     return state | {"next": {"command": command, "why": why}}
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
-    generation, since = _looked(workspace)
+    generation, since = _last_look(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last = _last(workspace)
@@ -60,11 +60,11 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "agent": "" if workspace.is_guest(agent) else agent,
         "known": {"lessons": workspace.patterns.count(), "discoveries": workspace.discoveries.count()},
         "looked": since,
-        "new": _new(workspace, generation, since),
+        "new": _news_since(workspace, generation, since),
         "promoted": list(_promoted(workspace, since)) if since else [],
-        "waits": _waits(workspace),
+        "waits": _pending_decisions(workspace),
         "online": _online_now(workspace),
-        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _is_called(workspace)},
+        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _has_hooks(workspace)},
         "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
@@ -72,18 +72,18 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     }
 
 
-def _note_looked(workspace: Workspace) -> None:
+def _note_look(workspace: Workspace) -> None:
     with suppress(FleetError):  # in a read-only workspace the same is shown again
         workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
-def _looked(workspace: Workspace) -> tuple[int, str]:
+def _last_look(workspace: Workspace) -> tuple[int, str]:
     """Return the generation of the rows and the time of a person's last look; "" for never."""
     generation, _, at = workspace.state.get(_LOOKED).partition(" ")
     return (int(generation), at) if generation.isdigit() and clock.is_stamp(at) else (0, "")
 
 
-def _new(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
+def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
     """Return the lessons and discoveries that came, or were met again, since a person looked; none at first."""
     lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
     ids = workspace.discoveries.changed(generation) if since else []
@@ -117,7 +117,7 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
                 yield {"agent": agent, "id": each, "text": readable(lesson.text)}
 
 
-def _waits(workspace: Workspace) -> dict[str, Any]:
+def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
     agents = workspace.agents_here()
     compared, decisions = _compared(workspace), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
@@ -131,7 +131,7 @@ def _waits(workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def _is_called(workspace: Workspace) -> bool:
+def _has_hooks(workspace: Workspace) -> bool:
     """Return whether settings have our hooks; ``fleet doctor`` reports a file that cannot be read."""
     try:
         return bool(callers(workspace.root)[0])

@@ -84,7 +84,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "memory": AgentMemory(workspace, agent).standing().as_json() if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
-        "trust": reviewing.standing(workspace),
+        "trust": reviewing.trust_status(workspace),
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": len(workspace.db.refused()),
         "quarantined": quarantined,

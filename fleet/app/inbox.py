@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
-from fleet.app.reviewing import Asked
+from fleet.app.reviewing import Pair
 from fleet.app.writing import archive_edits
 from fleet.learn.corrections import Correction
 from fleet.model import names
@@ -79,7 +79,7 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired: list[Entry] = []
     try:
-        expired = [] if workspace.is_read_only else gather(workspace)
+        expired = [] if workspace.is_read_only else refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
     agents = [agent] if agent else Inboxes(workspace).agents
@@ -96,23 +96,23 @@ def diff_of(workspace: Workspace, entry: Entry) -> str:
     return handler.diff(workspace, entry) if handler is not None and handler.diff is not None else entry.item.diff
 
 
-def gather(workspace: Workspace) -> list[Entry]:
+def refresh(workspace: Workspace) -> list[Entry]:
     """Bring the inbox up to date with what waits elsewhere; drop what is overdue, and return it."""
     here = workspace.agents_here()
     if not here:
         return []
-    _finish(workspace)
+    _record_interrupted_decisions(workspace)
     owner = workspace.replicas().default_agent or here[0]
     items_waiting = Inboxes(workspace).waiting()
 
     with workspace.snapshot():
         table = [
-            (owner, PAIRS, [_of_pair(each) for each in reviewing.asked(workspace)]),
-            (owner, {"bulk"}, [_of_held(each) for each in reviewing.waiting(workspace)]),
+            (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
+            (owner, {"bulk"}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
         ]
         for agent in here:
             pending = AgentMemory(workspace, agent).standing().waiting
-            table.append((agent, {"promotion"}, [_of_promotion(workspace, each) for each in pending]))
+            table.append((agent, {"promotion"}, [_promotion_item(workspace, each) for each in pending]))
     for agent, kinds, items in table:
         mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
@@ -125,10 +125,10 @@ def gather(workspace: Workspace) -> list[Entry]:
     return expired
 
 
-def keep_up(workspace: Workspace) -> list[Entry]:
+def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     """Bring the inbox up to date, and notify subscribers of what is new; return what was dropped."""
     before = Inboxes(workspace).count().number
-    expired = gather(workspace)
+    expired = refresh(workspace)
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
@@ -136,7 +136,7 @@ def keep_up(workspace: Workspace) -> list[Entry]:
     return expired
 
 
-def _finish(workspace: Workspace) -> None:
+def _record_interrupted_decisions(workspace: Workspace) -> None:
     """Record the decisions of runs whose process crashed before the inbox had them: a run holds its decision."""
     Runs(workspace).recover()
     waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
@@ -164,23 +164,23 @@ def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iter
             Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
 
 
-def _of_pair(asked: Asked) -> Item:
-    one, other = sorted((asked.one, asked.other), key=lambda each: each.id)
-    is_opposed = asked.kind == reviewing.CONTRADICTION
+def _pair_item(pair: Pair) -> Item:
+    one, other = sorted((pair.one, pair.other), key=lambda each: each.id)
+    is_opposed = pair.kind == reviewing.CONTRADICTION
     wordings = [f"{each.text} (seen {each.count('seen'):,}; {each.id})" for each in (one, other)]
     corrections = [f"= {each.id}: {each.correct}" for each in (one, other) if each.correct]
     return Item(
         kind="contradiction" if is_opposed else "merge",
         key=f"{one.id}:{other.id}",
         title=f"{'which holds' if is_opposed else 'one lesson'}? {one_line(one.text)} / {one_line(other.text)}",
-        evidence=(*wordings, *([f"differs in {', '.join(asked.differs)}"] if asked.differs else ())),
+        evidence=(*wordings, *([f"differs in {', '.join(pair.differs)}"] if pair.differs else ())),
         weight=float(one.count("seen") + other.count("seen")),
         diff="\n".join(corrections),
         body={"pair": f"{one.id}:{other.id}"},
     )
 
 
-def _of_held(question: reviewing.Waiting) -> Item:
+def _left_out_item(question: reviewing.Question) -> Item:
     ids = " ".join(each for each, _ in question.lessons)  # the same writer may do as much another time
     return Item(
         kind="bulk",
@@ -193,7 +193,7 @@ def _of_held(question: reviewing.Waiting) -> Item:
     )
 
 
-def _of_promotion(workspace: Workspace, waiting: promotion.Waiting) -> Item:
+def _promotion_item(workspace: Workspace, waiting: promotion.Waiting) -> Item:
     lesson = workspace.patterns.lesson(waiting.id)
     return Item(
         kind="promotion",
@@ -223,10 +223,10 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 
 
 @contextmanager
-def _deciding(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
+def _locked_entry(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
     """Hold the lock of decisions and yield an item with its handler: two answers at once must not act twice."""
     with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
-        _finish(workspace)
+        _record_interrupted_decisions(workspace)
         entry = _find(workspace, prefix)
         yield entry, _handler(entry.item)
 
@@ -240,7 +240,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
         UsageError: an answer is missing.
     """
-    with _deciding(workspace, prefix) as (entry, handler):
+    with _locked_entry(workspace, prefix) as (entry, handler):
         id_, box = entry.item.id, Inbox(workspace, entry.agent)
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
@@ -259,7 +259,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
     Raises:
         NoError: there is no such item.
     """
-    with _deciding(workspace, prefix) as (entry, handler):
+    with _locked_entry(workspace, prefix) as (entry, handler):
         summary, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
             summary, run = handler.reject(workspace, entry)
@@ -407,12 +407,12 @@ def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[st
 
 def _pair_check(workspace: Workspace, entry: Entry) -> str:
     ids = set(_body(entry, "pair").split(":"))
-    if any({each.one.id, each.other.id} == ids for each in reviewing.asked(workspace)):
+    if any({each.one.id, each.other.id} == ids for each in reviewing.undecided_pairs(workspace)):
         return ""
     return "it is no pair any more: it was decided, or one of the lessons changed"
 
 
-def _saying(answer: str) -> Callable[..., tuple[str, str]]:
+def _answering(answer: str) -> Callable[..., tuple[str, str]]:
     """Return a handler that gives this answer to a pair, or to a question about what is left out here."""
 
     def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
@@ -429,13 +429,13 @@ def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> t
             "both do, each in its own context. Nothing was changed"
         )
     ids = _body(entry, "pair").split(":")
-    pair = next(each for each in reviewing.asked(workspace) if {each.one.id, each.other.id} == set(ids))
+    pair = next(each for each in reviewing.undecided_pairs(workspace) if {each.one.id, each.other.id} == set(ids))
     is_first = (answer == reviewing.FIRST) == (pair.one.id == ids[0])  # as it is shown, whatever the order there
-    return _saying(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
+    return _answering(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
 
 
 def _bulk_check(workspace: Workspace, entry: Entry) -> str:
-    is_there = any(each.name == _body(entry, "pair") for each in reviewing.waiting(workspace))
+    is_there = any(each.name == _body(entry, "pair") for each in reviewing.questions(workspace))
     return "" if is_there else "nothing of it waits any more"
 
 
@@ -516,9 +516,9 @@ HANDLERS: dict[str, _Handler] = {
     "persona": _Handler(_note_check, _note_approve),
     "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject),
     "guard": _Handler(_lesson_check, _guard_approve),
-    "bulk": _Handler(_bulk_check, _saying(reviewing.TAKE), _saying(reviewing.LEAVE)),
-    "merge": _Handler(_pair_check, _saying(reviewing.SAME), _saying(reviewing.DIFFERENT)),
-    "contradiction": _Handler(_pair_check, _contradiction_approve, _saying(reviewing.BOTH)),
+    "bulk": _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
+    "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
+    "contradiction": _Handler(_pair_check, _contradiction_approve, _answering(reviewing.BOTH)),
     "candidate": _Handler(_candidate_check, _candidate_approve),
     "promotion:agents-md": _Handler(_row_check, _row_decide, _row_decide),
     "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),

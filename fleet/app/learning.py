@@ -29,33 +29,33 @@ def correct(workspace: Workspace, agent: str, correction: Correction, *, session
         DiskError: it did not reach the disk.
     """
     _check_trigger(correction.trigger)
-    known = ""
+    lesson_id = ""
     if same:
         lesson = _find(workspace, same)
-        known, pattern = lesson.id, correction.pattern or lesson.text
+        lesson_id, pattern = lesson.id, correction.pattern or lesson.text
         correction = msgspec.structs.replace(correction, pattern=pattern)
     with Runs(workspace).recording(agent, "correct", [workspace.home(agent) / MEMORY]) as draft:
-        return _log(workspace, agent, correction, draft, session=session, same=known)
+        return _log(workspace, agent, correction, draft, session=session, same=lesson_id)
 
 
-def correct_all(workspace: Workspace, agent: str, given: Iterable[tuple[Correction, str]]) -> list[Logged]:
+def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correction, str]]) -> list[Logged]:
     """Log corrections, each with its session, as one run that one ``fleet undo`` takes back.
 
     Raises:
         RefusedError, DiskError: as ``correct``; those before are logged, and the run has them.
     """
-    done: list[Logged] = []
+    logged: list[Logged] = []
     error: FleetError | None = None
     with Runs(workspace).recording(agent, "import", [workspace.home(agent) / MEMORY]) as draft:
         try:
-            for correction, session in given:
-                done.append(_log(workspace, agent, correction, draft, session=session))
+            for correction, session in entries:
+                logged.append(_log(workspace, agent, correction, draft, session=session))
         except FleetError as why:
             error = why
-        draft.summary = f"logged {len(done):,} proposal{'s' * (len(done) != 1)} of past sessions"
+        draft.summary = f"logged {len(logged):,} proposal{'s' * (len(logged) != 1)} of past sessions"
     if error is not None:
         raise error
-    return done
+    return logged
 
 
 def _log(
@@ -122,10 +122,10 @@ def state_lesson(
     flagged comes before the one that is named.
     """
     _check_trigger(trigger)
-    known = _find(workspace, same).id if same else ""
+    lesson_id = _find(workspace, same).id if same else ""
     with Runs(workspace).recording(agent, "learn", [workspace.home(agent) / MEMORY]) as draft:
         logged = corrections.Corrections(workspace, agent).state(
-            entry, pattern, right, trigger=trigger, same=known, session=session, is_own=True
+            entry, pattern, right, trigger=trigger, same=lesson_id, session=session, is_own=True
         )
         _promote(workspace, agent, logged)
         _note_logged(draft, logged)

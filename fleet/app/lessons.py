@@ -25,7 +25,7 @@ from fleet.text.similarity import ALIKE_MIN, near
 
 
 class _Changed(NamedTuple):
-    """A lesson and its change.
+    """Result of a change of a lesson.
 
     Attributes:
         pattern: the lesson.
@@ -76,8 +76,8 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
     """
     record = find(workspace, prefix)
     members = _members(workspace, record)
-    whole = merged(members)
-    return record.id, whole, [each for each in members if each.id != whole.id]
+    lesson = merged(members)
+    return record.id, lesson, [each for each in members if each.id != lesson.id]
 
 
 def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
@@ -125,14 +125,14 @@ def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str,
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
-    known = find(workspace, prefix)
-    return known.id, _history(known)
+    record = find(workspace, prefix)
+    return record.id, _history(record)
 
 
-def _members(workspace: Workspace, known: Pattern) -> list[Pattern]:
+def _members(workspace: Workspace, record: Pattern) -> list[Pattern]:
     """Return the records merged with this one, itself included."""
-    group = workspace.patterns.some(workspace.patterns.group(known.id))
-    return [known if each.id == known.id else each for each in group] or [known]
+    group = workspace.patterns.some(workspace.patterns.group(record.id))
+    return [record if each.id == record.id else each for each in group] or [record]
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -146,14 +146,14 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """
     agents = workspace.agents_here()
     with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
-        done = _edit_records(workspace, agent, prefix, lambda line, writer: edits.retire(line, writer.name), is_in=True)
-        draft.summary = f"retired {done.pattern.id}"
-        draft.retired = [done.pattern.id, *done.others]
+        changed = _edit_records(workspace, agent, prefix, lambda line, me: edits.retire(line, me.name), is_in=True)
+        draft.summary = f"retired {changed.pattern.id}"
+        draft.retired = [changed.pattern.id, *changed.others]
         from fleet.app import reflecting
 
         for each in agents:
             reflecting.take_out_retired(workspace, each)
-    return done
+    return changed
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
@@ -163,30 +163,30 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
         NoError: there is no such lesson, or it is not retired.
     """
     with Runs(workspace).recording(agent, "restore") as draft:
-        done = _edit_records(
+        changed = _edit_records(
             workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
         )
-        draft.summary, draft.lessons = f"restored {done.pattern.id}", [done.pattern.id, *done.others]
-    return done
+        draft.summary, draft.lessons = f"restored {changed.pattern.id}", [changed.pattern.id, *changed.others]
+    return changed
 
 
 def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
 ) -> _Changed:
-    """Edit each record of a lesson that is present (``is_in``) or is not; a lesson is while any of its records is."""
+    """Edit those records of a lesson that are present (``is_in``), or those that are not; one present record counts."""
     # The logs are counted first: an add that is still pending must not undo this edit later.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         members = _members(workspace, find(workspace, prefix))
-        whole = merged(members)
-        if whole.is_present is not is_in:
-            raise NoError(f"{whole.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
-        changing = [each.id for each in members if each.is_present is is_in]
-        writer.write([change(writer.line(each), writer) for each in changing])
+        lesson = merged(members)
+        if lesson.is_present is not is_in:
+            raise NoError(f"{lesson.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
+        ids = [each.id for each in members if each.is_present is is_in]
+        writer.write([change(writer.line(each), writer) for each in ids])
     from fleet.app.starting import Guards
 
     Guards(workspace).make_ready()  # a hook reads the prepared table and no database
-    return _Changed(whole, [each for each in changing if each != whole.id], whole.id)
+    return _Changed(lesson, [each for each in ids if each != lesson.id], lesson.id)
 
 
 def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]) -> _Edited:
@@ -204,37 +204,37 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     # The logs are counted first: the stamp of this edit is then larger than all that was read.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        known = find(workspace, prefix)
+        lesson = find(workspace, prefix)
         for each in changes:
-            each.check_known(known)
-        wanted = [each for each in changes if each.differs(known)]
+            each.check_known(lesson)
+        changed = [each for each in changes if each.differs(lesson)]
         with Runs(workspace).recording(agent, "edit") as draft:
-            if wanted:
-                _apply(writer, known, wanted)
-            draft.summary = f"edited {known.id}: {', '.join(each.field for each in wanted)}"
-            draft.fields = [Field(known.id, each.field, known.fields.get(each.field), each.value) for each in wanted]
-    after = find(workspace, known.id)
+            if changed:
+                _apply(writer, lesson, changed)
+            draft.summary = f"edited {lesson.id}: {', '.join(each.field for each in changed)}"
+            draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
+    after = find(workspace, lesson.id)
     return _Edited(
         after.id,
         _history(after),
-        sorted({each.field for each in wanted}),
+        sorted({each.field for each in changed}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         _twins(workspace, after.id, changes),
         any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
-        any(each.field in ("text", "correct") for each in wanted)
+        any(each.field in ("text", "correct") for each in changed)
         and after.id in AgentMemory(workspace, agent).standing().lessons,
     )
 
 
-def _apply(writer: Writer, known: Pattern, wanted: Sequence[Change]) -> None:
+def _apply(writer: Writer, lesson: Pattern, changes: Sequence[Change]) -> None:
     """Write the changes, and move the lesson to its scope's file."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
-    scope = next((each.value for each in wanted if each.field == SCOPE), None)
+    scope = next((each.value for each in changes if each.field == SCOPE), None)
     if scope is not None:
-        counting.CountedLog(workspace, writer.agent).move(known.id, str(scope))
-    rest = [each for each in wanted if each.field != SCOPE or scope != PRIVATE]
-    line, stamp = writer.line(known.id), writer.tick()
-    writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in rest])
+        counting.CountedLog(workspace, writer.agent).move(lesson.id, str(scope))
+    fields = [each for each in changes if each.field != SCOPE or scope != PRIVATE]
+    line, stamp = writer.line(lesson.id), writer.tick()
+    writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in fields])
 
 
 def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:
@@ -257,9 +257,9 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
         before = _members(workspace, first)
-        pointing = workspace.patterns.merge_targets()
-        here = (each.id for each in workspace.patterns.some(sorted(pointing)))
-        source, into = Merges(pointing).merging({first.id, second.id, *here}, first.id, second.id)
+        targets = workspace.patterns.merge_targets()
+        existing = (each.id for each in workspace.patterns.some(sorted(targets)))
+        source, into = Merges(targets).merging({first.id, second.id, *existing}, first.id, second.id)
         if not force:
             _check_alike(first, second)
         stamp, cut = writer.tick(), workspace.policy().cut
@@ -269,25 +269,25 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             draft.fields = [Field(source, MERGED_INTO, "", into)]
             draft.fields += _keep_words(writer, merged(before), first.id)
     members = _members(workspace, find(workspace, first.id))
-    whole = merged(members)
-    return _Changed(whole, [each.id for each in members if each.id != whole.id], source)
+    lesson = merged(members)
+    return _Changed(lesson, [each.id for each in members if each.id != lesson.id], source)
 
 
 _WORDS = ("text", "correct")
 
 
 def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:
-    """Give a merged lesson text and right way of the first one; return the fields that changed."""
-    known = merged(_members(writer.workspace, find(writer.workspace, id_)))
-    cut, line = writer.workspace.policy().cut, writer.line(known.id)
-    wanted = {name: first.fields[name] for name in _WORDS if first.fields.get(name)}
-    changes = {name: value for name, value in wanted.items() if known.fields.get(name) != value}
+    """Set the text and the right way of a merged lesson to those of ``first``; return the fields that changed."""
+    lesson = merged(_members(writer.workspace, find(writer.workspace, id_)))
+    cut, line = writer.workspace.policy().cut, writer.line(lesson.id)
+    words = {name: first.fields[name] for name in _WORDS if first.fields.get(name)}
+    changes = {name: value for name, value in words.items() if lesson.fields.get(name) != value}
     writer.write([edits.set_field(line, name, changes[name], writer.name, writer.tick(), cut) for name in changes])
-    return [Field(known.id, name, known.fields.get(name), value) for name, value in changes.items()]
+    return [Field(lesson.id, name, lesson.fields.get(name), value) for name, value in changes.items()]
 
 
 def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
-    """Set text and right way back to the first wording in each record that reads like another one of the merge."""
+    """Restore the first wording of each record that reads like another one of the merge; return the changed fields."""
     restored: list[Field] = []
     for lesson in parted:
         has_twin = any(other.id != lesson.id and other.text == lesson.text for other in parted)
@@ -323,23 +323,23 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        known = find(workspace, prefix)
-        before = workspace.patterns.group(known.id)
+        record = find(workspace, prefix)
+        before = workspace.patterns.group(record.id)
         stamp, cut = writer.tick(), workspace.policy().cut
-        pointing = workspace.patterns.merge_targets()
-        cleared = Merges(pointing).unmerging(known.id)
+        targets = workspace.patterns.merge_targets()
+        cleared = Merges(targets).unmerging(record.id)
         with Runs(workspace).recording(agent, "unmerge") as draft:
             writer.write([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
             changed = _restore_first_words(writer, workspace.patterns.some(before))
-            members = _members(workspace, find(workspace, known.id))
-            mine = [each.id for each in members]
-            apart = [(one, other) for one in mine for other in before if other not in mine]
-            Weighing(workspace).keep_apart(apart)
-            draft.summary = f"unmerged {known.id}"
-            draft.fields = [Field(each, MERGED_INTO, pointing.get(each, ""), "") for each in cleared]
+            members = _members(workspace, find(workspace, record.id))
+            member_ids = [each.id for each in members]
+            pairs = [(one, other) for one in member_ids for other in before if other not in member_ids]
+            Weighing(workspace).keep_apart(pairs)
+            draft.summary = f"unmerged {record.id}"
+            draft.fields = [Field(each, MERGED_INTO, targets.get(each, ""), "") for each in cleared]
             draft.fields += changed
-            draft.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in apart]
-    return _Changed(merged(members), [each.id for each in members if each.id != known.id], known.id)
+            draft.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in pairs]
+    return _Changed(merged(members), [each.id for each in members if each.id != record.id], record.id)
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:
@@ -348,20 +348,20 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     with workspace.writing(agent) as writer:
         line = writer.line(find(workspace, prefix).id)
         writer.write([edits.count(line, "helped" if is_helped else "hurt", writer.name)])
-    known = merged(_members(workspace, find(workspace, line.id)))
+    lesson = merged(_members(workspace, find(workspace, line.id)))
     if is_helped:
-        observing.try_observe(workspace, agent, session, "reuse", f"Reused: {known.text}")
-    return known
+        observing.try_observe(workspace, agent, session, "reuse", f"Reused: {lesson.text}")
+    return lesson
 
 
-def _history(known: Pattern) -> dict[str, dict[str, Any]]:
+def _history(lesson: Pattern) -> dict[str, dict[str, Any]]:
     """Return each field's value, and when and by whom it was edited, None for a field as first logged."""
     return {
         field: {
             "value": value,
-            "at": known.edited[field][0] if field in known.edited else None,
-            "by": known.edited[field][1] if field in known.edited else None,
+            "at": lesson.edited[field][0] if field in lesson.edited else None,
+            "by": lesson.edited[field][1] if field in lesson.edited else None,
         }
-        for field, value in sorted(known.fields.items())
+        for field, value in sorted(lesson.fields.items())
         if value != "" or field in KNOWN  # an unknown field is unset by an empty value
     }

@@ -47,26 +47,26 @@ def rendered_page(workspace: Workspace) -> bytes:
     """Return ``patterns.md`` of this machine: the best lessons, and the number of others."""
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
     with workspace.snapshot():
-        found = reflecting.current_clusters(workspace)
-        spare = sum(map(len, found.groups)) + 2 * len(found.opposed)  # at most so many are no item of the list
+        clusters = reflecting.current_clusters(workspace)
+        spare = sum(map(len, clusters.groups)) + 2 * len(clusters.opposed)  # at most so many are no item of the list
         best = patterns.best("sight", min(count + spare, _SPARE * count))
-        inside = {each.id for each in best}
-        more = (patterns.lesson(group[0]) for group in found.groups if inside.isdisjoint(group))
-        best += [each for each in more if each is not None]  # a cluster as a whole may be among the best
-        return _page(best, found, patterns.lesson, patterns.count() - _inside(found), workspace.emoji(), count)
+        best_ids = {each.id for each in best}
+        others = (patterns.lesson(group[0]) for group in clusters.groups if best_ids.isdisjoint(group))
+        best += [each for each in others if each is not None]  # a cluster as a whole may be among the best
+        return _page(best, clusters, patterns.lesson, patterns.count() - _inside(clusters), workspace.emoji(), count)
 
 
 def write_page(workspace: Workspace) -> bool:
     """Render ``patterns.md`` here unless it is of this generation; return whether it changed."""
     file = workspace.clan / PAGE
-    now, noted, data = _cache_key(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
-    if noted != f"{now} {_hash(data)}":
+    new_key, cached, data = _cache_key(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
+    if cached != f"{new_key} {_hash(data)}":
         data = rendered_page(workspace)
     with workspace.locked():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # missing where the folder was deleted
         has_changed = workspace.files.replace(file, data, is_durable=False)
-    if noted != (key := f"{now} {_hash(data)}"):
-        workspace.db.note(_RENDERED, key)
+    if cached != (new_key := f"{new_key} {_hash(data)}"):
+        workspace.db.note(_RENDERED, new_key)
     return has_changed
 
 
@@ -82,19 +82,19 @@ def _hash(data: bytes) -> str:
 
 def everything(workspace: Workspace) -> str:
     """Return a page with every lesson and every discovery of the clan."""
-    lessons, found = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return Pages(workspace.emoji()).everything(lessons, found)
+    lessons, discoveries = list(workspace.patterns.lessons()), workspace.discoveries.shown()
+    return Pages(workspace.emoji()).everything(lessons, discoveries)
 
 
 def _page(
     best: Sequence[Pattern],
-    found: Clusters,
+    clusters: Clusters,
     lookup: Callable[[str], Pattern | None],
     total: int,
     members: Mapping[str, str],
     count: int,
 ) -> bytes:
-    shown, opposed = found.grouped(best, lookup), _opposed(found, lookup)
+    shown, opposed = clusters.grouped(best, lookup), _opposed(clusters, lookup)
     page = Pages(members).lessons(
         [each.lesson for each in shown],
         lessons_max=count,
@@ -105,41 +105,41 @@ def _page(
     return page.encode()
 
 
-def _inside(found: Clusters) -> int:
+def _inside(clusters: Clusters) -> int:
     """Return the number of wordings that are shown below others."""
-    return sum(len(group) - 1 for group in found.groups)
+    return sum(len(group) - 1 for group in clusters.groups)
 
 
-def _opposed(found: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
-    pairs = ((lookup(one), lookup(other)) for one, other, *_ in found.opposed)
+def _opposed(clusters: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
+    pairs = ((lookup(one), lookup(other)) for one, other, *_ in clusters.opposed)
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
 # --- of the branch ----------------------------------------------------------------------------------------------------
 
 
-def of_branch(read: Callable[[str], bytes], known: Compared | None = None) -> Files:
+def of_branch(read: Callable[[str], bytes], comparisons: Compared | None = None) -> Files:
     """Return the pages of a branch, made of its files alone: ``read`` returns the file at a path, ``b""`` for none.
 
-    ``known``: the results of earlier comparisons of texts.
+    ``comparisons``: the results of earlier comparisons of texts.
     """
     lessons, log = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not log:
         return {}
     members = Members.parse(read(MEMBERS)).emoji
     clan = _Clan(lessons)
-    found = _discoveries(log)
+    discoveries = _discoveries(log)
     best = {each.id: each for each in clan.best}
-    words = {each.id: each.text for each in clan.best if each.state != "retired"}
-    alike = Clusters.among(words, best.get, known=known)
-    total = clan.total - _inside(alike)
+    texts = {each.id: each.text for each in clan.best if each.state != "retired"}
+    clusters = Clusters.among(texts, best.get, known=comparisons)
+    total = clan.total - _inside(clusters)
     pages: Files = {}
     if lessons:
-        pages[PAGE] = _page(clan.best, alike, best.get, total, members, limits.PAGE_LESSONS_MAX)
+        pages[PAGE] = _page(clan.best, clusters, best.get, total, members, limits.PAGE_LESSONS_MAX)
     if log:
-        pages[DISCOVERIES_PAGE] = Pages(members).discoveries(found).encode()
-    opposed, shares = _opposed(alike, best.get), _shares(clan, found)
-    pages[FRONT_PAGE] = Pages(members).front(clan.newest, found, shares, total=total, opposed=opposed).encode()
+        pages[DISCOVERIES_PAGE] = Pages(members).discoveries(discoveries).encode()
+    opposed, shares = _opposed(clusters, best.get), _shares(clan, discoveries)
+    pages[FRONT_PAGE] = Pages(members).front(clan.newest, discoveries, shares, total=total, opposed=opposed).encode()
     return pages
 
 
@@ -179,15 +179,15 @@ class _Clan:
 def _listed(lessons: bytes) -> Iterator[Pattern]:
     """Yield the listed lessons of an edition, merged records as one."""
     has_merged = b'"merged_into"' in lessons
-    pointing = {each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {}
-    sets = Merges(pointing).groups()
+    targets = {each.id: each.merged_into for each in _folded(lessons) if each.merged_into} if has_merged else {}
+    sets = Merges(targets).groups()
     members: dict[str, Pattern | None] = dict.fromkeys(member for group in sets for member in group)
     for lesson in _folded(lessons):
         if lesson.id in members:
             members[lesson.id] = lesson
         elif lesson.is_listed:
             yield lesson
-    groups = ([known for member in group if (known := members[member])] for group in sets)
+    groups = ([member_lesson for member in group if (member_lesson := members[member])] for group in sets)
     yield from (lesson for group in groups if group and (lesson := merged(group)).is_listed)
 
 
@@ -201,9 +201,9 @@ def _folded(lessons: bytes) -> Iterator[Pattern]:
 
 def _discoveries(log: bytes) -> list[Discovery]:
     """Return the discoveries of an edition that are not retracted."""
-    found = [entry for _, entry in Read().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
-    retracted = {each.retracts for each in found}
-    return [each for each in found if not each.retracts and each.id not in retracted]
+    entries = [entry for _, entry in Read().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
+    retracted = {each.retracts for each in entries}
+    return [each for each in entries if not each.retracts and each.id not in retracted]
 
 
 def _shares(clan: _Clan, discoveries: Sequence[Discovery]) -> dict[str, Share]:

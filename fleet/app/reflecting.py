@@ -79,14 +79,15 @@ def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequen
     with workspace.writing(agent) as writer:
         inside = AgentMemory(workspace, agent).standing().lessons
         leaving = tuple(_in_memory(each, inside) for each in instead_of)
-        lessons, asked = records_of(workspace, agent), find(workspace, prefix)
-        lesson = lessons.lesson(asked.id) or asked
+        lessons, record = records_of(workspace, agent), find(workspace, prefix)
+        lesson = lessons.lesson(record.id) or record
         with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).path]) as draft:
-            done = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
-            draft.summary = f"promoted {done.id} into {agent}'s memory"
+            due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
+            draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
-    Inboxes(workspace, [agent]).settle("promotion", done.id, f"{done.id} was promoted")
-    return _Decided(done.id, AgentMemory(workspace, agent).standing(), done.text, done.reason, done.evidence, leaving)
+    Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted")
+    memory = AgentMemory(workspace, agent).standing()
+    return _Decided(due.id, memory, due.text, due.reason, due.evidence, leaving)
 
 
 def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
@@ -140,12 +141,12 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
         return ""
     try:
         with workspace.writing(agent) as writer:
-            again = _whole(lessons, pattern_id, agent)
-            done = _promote_due(writer, [again] if again is not None else [], lessons)
+            current = _whole(lessons, pattern_id, agent)
+            outcome = _promote_due(writer, [current] if current is not None else [], lessons)
     except FleetError as why:
         workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
         return ""
-    return workspace.own_path(agent, FILE_NAME) if done.promoted else ""
+    return workspace.own_path(agent, FILE_NAME) if outcome.promoted else ""
 
 
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:
@@ -192,10 +193,10 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
     changed = workspace.patterns.changed(int(last)) if last.isdigit() and not is_all else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
-    done = _promote_due(writer, lessons_due, lessons, is_all=is_all)
+    outcome = _promote_due(writer, lessons_due, lessons, is_all=is_all)
     if str(generation) != last:
         workspace.state.put(**{key: str(generation)})
-    return done
+    return outcome
 
 
 def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
@@ -232,8 +233,8 @@ def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
     """Take the lessons that the clan retired out of an agent's memory, with a warning; a failure is one, too."""
-    lessons, stands = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
-    if not lessons.retired(stands.lessons):
+    lessons, standing = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
+    if not lessons.retired(standing.lessons):
         return
     try:
         with workspace.locked(wait_s):
@@ -247,8 +248,8 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
     if not after.is_listed:
         return before.is_listed
     settings, who = workspace.config.promotion, evidence.Witnesses(workspace).witness()
-    stood, stands = (bool(Evidence(agent, settings, who).due([each])) for each in (before, after))
-    return stood and not stands
+    was_due, is_due = (bool(Evidence(agent, settings, who).due([each])) for each in (before, after))
+    return was_due and not is_due
 
 
 def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:
@@ -283,8 +284,8 @@ def stats(workspace: Workspace) -> Stats:
         return patterns.lesson(each) if each in groups else patterns.get(each)
 
     shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
-    here = (record for each in shown if (record := lesson(each)) is not None and record.is_listed)
-    listed = {each.id: each for each in (*patterns.used(), *here)}
+    listed_here = (record for each in shown if (record := lesson(each)) is not None and record.is_listed)
+    listed = {each.id: each for each in (*patterns.used(), *listed_here)}
     grouped = compared.grouped((listed[each] for each in sorted(listed)), lesson)
     wordings = {each.lesson.id: each.ids for each in grouped}
     return measure(

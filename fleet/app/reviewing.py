@@ -86,8 +86,8 @@ def block(
         UsageError: that is nobody's name, or no time.
         NoError: it is a replica of this folder, or nothing here is of it.
     """
-    _check(workspace, name)
-    at = _stamp(since)
+    _check_writer(workspace, name)
+    at = _stamp_of(since)
     if not dry_run and not workspace.is_read_only:
         reconcile_all(workspace)
     earlier = _as_of(workspace, at, name) if at else {}
@@ -106,7 +106,7 @@ def block(
     workspace.trust.block(name, at, earlier.values(), workspace.wall())
     alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
     retired = _retire(workspace, agent, alone) if retire else ()
-    _take_out(workspace, leaving)
+    _release_entries(workspace, leaving)
     _refresh_derived(workspace)
     return changes._replace(left=leaving, kept=kept, retired=retired)
 
@@ -130,7 +130,7 @@ def unblock(workspace: Workspace, name: str) -> Changes:
     return changes
 
 
-def _check(workspace: Workspace, name: str) -> None:
+def _check_writer(workspace: Workspace, name: str) -> None:
     if not names.is_agent(name) and not (names.is_replica(name) and names.is_agent(names.agent_of(name))):
         raise UsageError(
             f"{name[:60]!r} is neither an agent nor a replica (<agent>.<8 hex digits>); nothing was changed"
@@ -139,7 +139,7 @@ def _check(workspace: Workspace, name: str) -> None:
         raise NoError(f"{name} writes in this folder: block one of its other replicas by name. Nothing was changed")
 
 
-def _stamp(text: str) -> str:
+def _stamp_of(text: str) -> str:
     """Return the stamp of a time, "" for none."""
     if not text:
         return ""
@@ -197,7 +197,7 @@ def _in_memories(
     return tuple(left), tuple(kept)
 
 
-def _take_out(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
+def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
     for agent in workspace.agents_here():
         if ids := [each.id for each in leaving if each.agent == agent]:
             with workspace.locked():
@@ -234,7 +234,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
-    at = _stamp(since)
+    at = _stamp_of(since)
     reconcile_all(workspace)
     earlier = _as_of(workspace, at, removed_by) if at else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
@@ -260,7 +260,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
 # --- what waits for a yes -------------------------------------------------------------------------------------------
 
 
-class Waiting(NamedTuple):
+class Question(NamedTuple):
     """Part of others' words that is left out here until a person decides.
 
     Attributes:
@@ -304,7 +304,7 @@ class Waiting(NamedTuple):
         return fields | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
 
-def waiting(workspace: Workspace) -> list[Waiting]:
+def questions(workspace: Workspace) -> list[Question]:
     """Return the parts that are left out and not decided yet, those of blocked writers apart."""
     groups: dict[tuple[str, str], list[Held]] = {}
     for part in workspace.trust.held():
@@ -319,7 +319,7 @@ def waiting(workspace: Workspace) -> list[Waiting]:
     ]
 
 
-def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Waiting:
+def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Question:
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
     theirs = sorted({one.writer for one in parts})
@@ -335,7 +335,7 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
         retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
         changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
         lessons.append((id_, readable(now.text or then.text)))
-    return Waiting(kind, group, theirs, lessons, retires, changes)
+    return Question(kind, group, theirs, lessons, retires, changes)
 
 
 def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
@@ -361,18 +361,18 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
     return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{hint}"
 
 
-def standing(workspace: Workspace) -> dict[str, Any]:
+def trust_status(workspace: Workspace) -> dict[str, Any]:
     """Return the blocked writers and the open questions, as ``fleet status --json`` has them."""
     return {
         "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
-        "waiting": [each.as_json() for each in waiting(workspace)],
+        "waiting": [each.as_json() for each in questions(workspace)],
     }
 
 
 # --- pairs of lessons -----------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class Pair(NamedTuple):
     """Pair of lessons to decide, of a kind in ``ANSWERS``, and the differences between them."""
 
     kind: str
@@ -381,7 +381,7 @@ class Asked(NamedTuple):
     differs: tuple[str, ...]
 
     @property
-    def pair(self) -> str:
+    def name(self) -> str:
         """Name of the pair, as an answer takes it: both ids."""
         return f"{self.one.id}{_SEPARATOR}{self.other.id}"
 
@@ -395,13 +395,13 @@ class Asked(NamedTuple):
         return rows
 
 
-def asked(workspace: Workspace) -> list[Asked]:
+def undecided_pairs(workspace: Workspace) -> list[Pair]:
     """Return the undecided pairs: contradictions first, then the closest."""
     with workspace.snapshot():
         clusters, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
         pairs = [*((CONTRADICTION, each) for each in clusters.opposed), *((LIKELY, each) for each in clusters.likely)]
         known = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
-        return [Asked(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
+        return [Pair(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
 
 
 def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[str, str]:
@@ -416,20 +416,20 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
         return pair, _answer_left_out(workspace, pair, choice)
-    one, other = _ids(workspace, pair)
-    pair_asked = next((each for each in asked(workspace) if {each.one.id, each.other.id} == {one, other}), None)
-    if pair_asked is None:
+    one, other = _pair_ids(workspace, pair)
+    pending = next((each for each in undecided_pairs(workspace) if {each.one.id, each.other.id} == {one, other}), None)
+    if pending is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
-    if choice not in ANSWERS[pair_asked.kind]:
-        known = ", ".join(ANSWERS[pair_asked.kind])
-        raise UsageError(f"{choice[:20]!r} is no answer to a {pair_asked.kind} pair: {known}; nothing was changed")
+    if choice not in ANSWERS[pending.kind]:
+        known = ", ".join(ANSWERS[pending.kind])
+        raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {known}; nothing was changed")
     summary = _decide(workspace, agent, one, other, choice)
-    kind = CONTRADICTION if pair_asked.kind == CONTRADICTION else "merge"
+    kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
-    return pair_asked.pair, summary
+    return pending.name, summary
 
 
-def _ids(workspace: Workspace, pair: str) -> tuple[str, str]:
+def _pair_ids(workspace: Workspace, pair: str) -> tuple[str, str]:
     one, separator, other = pair.partition(_SEPARATOR)
     if not separator or not one or not other:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")

@@ -102,10 +102,10 @@ def declare(
     """
     # The search comes first: else the declaration itself would be its best hit.
     is_oracle = bool(failed) and Journal(workspace, agent).strategy(code).code == _ORACLE
-    known = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None
+    answer = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None
     declared = Journal(workspace, agent).declare(session, code, failed, switch, why)
     observing.try_observe(workspace, agent, session, "dead-end", f"Dead end: {declared.failed} — {switch}")
-    return declared, known
+    return declared, answer
 
 
 def handover(workspace: Workspace, agent: str, session: str) -> dict[str, Any]:

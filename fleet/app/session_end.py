@@ -70,7 +70,7 @@ class Reflected(NamedTuple):
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
-class _Old(NamedTuple):
+class _PastSession(NamedTuple):
     """Session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
     path: Path
@@ -85,7 +85,7 @@ class _History(NamedTuple):
     ``usd``: maximal cost of those without one; 0 for the rules.
     """
 
-    waiting: list[_Old]
+    waiting: list[_PastSession]
     done: int
     usd: float
     troubles: list[str]
@@ -417,7 +417,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
-    waiting, troubles, done = list[_Old](), list[str](), 0
+    waiting, troubles, done = list[_PastSession](), list[str](), 0
     for session in sessions.found(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
@@ -429,13 +429,13 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
             done += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
-            waiting.append(_Old(Path(session.path), session.id, session_digest.tokens, at))
+            waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, at))
     choice = Choice(workspace)
     usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
     return _History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
 
 
-def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> Iterator[Reflected]:
+def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession]) -> Iterator[Reflected]:
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for old in waiting:
         try:
@@ -447,7 +447,7 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_Old]) -> It
             return
 
 
-def drawn(record: Record) -> list[tuple[int, str]]:
+def cited_lines(record: Record) -> list[tuple[int, str]]:
     """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone."""
     events = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
     texts = {each.line: each.text or each.about for each in events}

@@ -1,4 +1,4 @@
-"""Setting up: a workspace made or joined, its files kept out of a project's git, and the hooks of agent hosts."""
+"""Use cases of setup: make or join a workspace, change a setting, and keep fleet's files out of a project's git."""
 
 import os
 import tomllib
@@ -30,16 +30,16 @@ _CLAN_IGNORES = (
 _GIT_S = 20.0
 
 
-class _Founded(NamedTuple):
-    """A workspace that was made or joined, messages of what was done, and whether it was made now."""
+class _Joined(NamedTuple):
+    """Result of a join: the workspace, messages about what was done, and whether the workspace is new."""
 
     workspace: Workspace
     done: list[str]
     is_new: bool
 
 
-def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _Founded:
-    """Make the workspace, or join the one that is there. ``home``: the folder of the agents' own files.
+def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _Joined:
+    """Join the workspace in a folder, or make one there. ``home``: the folder of the agents' own files.
 
     Raises:
         UsageError: a name, remote or branch that cannot be one; nothing was made.
@@ -60,7 +60,7 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     root.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     if is_new:
-        Files(root).replace(path, _with(config.render("", "fleet"), values).encode())
+        Files(root).replace(path, _with_values(config.render("", "fleet"), values).encode())
         done.append(f"made a workspace in {root}")
     else:
         done.append(f"{root} is a workspace already")
@@ -78,15 +78,15 @@ def found(root: Path, agent: str, remote: str, branch: str, home: str = "", *, e
     if not (workspace.clan / FORMAT).exists():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
-        _lend(workspace, agent, done)
+        _make_ephemeral(workspace, agent, done)
     else:
-        _seat(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
+        _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
-    return _Founded(workspace, done, is_new)
+    return _Joined(workspace, done, is_new)
 
 
-def doubts(root: Path, remote: str, branch: str) -> dict[str, str]:
+def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:
     """Return the questions to a person about a ``remote`` and a ``branch`` that may be typing errors.
 
     Raises:
@@ -116,7 +116,7 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
     with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config", [path]) as draft:
         try:
             text = workspace.files.read(path).decode("utf-8")
-            after = _with(text, values)
+            after = _with_values(text, values)
             wanted = tomllib.loads(text.removeprefix("\ufeff"))
             for name, value in values.items():
                 section, _, key = name.partition(".")
@@ -171,7 +171,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 """Further checks of settings; "" passes each: it is the default."""
 
 
-def _with(text: str, values: Mapping[str, Any]) -> str:
+def _with_values(text: str, values: Mapping[str, Any]) -> str:
     for name, value in values.items():
         text = config.with_value(text, name, value)
     return text
@@ -201,8 +201,8 @@ def proposed_home(root: Path) -> str:
     return homes.PROPOSED if theirs else ""
 
 
-def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
-    """Make a folder for a short-lived job, which reads, and writes under a lease: no replica is minted in it."""
+def _make_ephemeral(workspace: Workspace, agent: str, done: list[str]) -> None:
+    """Make the workspace one for a short-lived job. It reads, and writes under a lease; it mints no replica."""
     register = workspace.replicas()
     if any(not each.is_lease for each in register.replicas):
         raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
@@ -216,7 +216,7 @@ def _lend(workspace: Workspace, agent: str, done: list[str]) -> None:
     )
 
 
-def _seat(workspace: Workspace, agent: str, done: list[str]) -> None:
+def _add_agent(workspace: Workspace, agent: str, done: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
     with workspace.locked():

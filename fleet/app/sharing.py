@@ -121,9 +121,9 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         ConsentNeededError: nobody agreed to the remote; nothing was sent.
         FleetError: the exchange failed; nothing is lost.
     """
-    _take_seat(workspace, agent)
+    _ensure_replica(workspace, agent)
     remote = Membership(workspace).remote(yes=yes)
-    with _alone(workspace):
+    with _sync_lock(workspace):
         return synced(workspace, remote, compact=compact)
 
 
@@ -132,11 +132,11 @@ def exchange(workspace: Workspace, agent: str) -> Synced:
 
     Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
     """
-    _take_seat(workspace, agent)
+    _ensure_replica(workspace, agent)
     remote, why = _remote_or_why(workspace)
     if remote is None:
         return Synced(why=why)
-    with _alone(workspace):
+    with _sync_lock(workspace):
         return synced(workspace, remote)
 
 
@@ -148,19 +148,19 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
     remote, why = _remote_or_why(workspace)
     if remote is None:
         return Synced(why=why)
-    _take_seat(workspace, agent)
-    with _alone(workspace):
-        done = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
+    _ensure_replica(workspace, agent)
+    with _sync_lock(workspace):
+        exchanged = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
         for warning in remote.warnings:
             workspace.warn(warning)
-        _note_answer(workspace, fetched=workspace.wall())
-        warn_of_old_state(workspace, done.lost)
+        _note_remote_answered(workspace, fetched=workspace.wall())
+        warn_of_old_state(workspace, exchanged.lost)
         pages.write_page(workspace)
     return Synced(
         remote=remote.name,
-        patterns_in=sum(each.startswith("p-") for each in done.changed_ids),
-        discoveries_in=sum(each.startswith("d-") for each in done.changed_ids),
-        put_back=tuple(done.put_back),
+        patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
+        put_back=tuple(exchanged.put_back),
     )
 
 
@@ -179,8 +179,8 @@ def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
 
     Returns the lessons that entered a memory here, and whether ``patterns.md`` changed.
     """
-    _take_seat(workspace, agent)
-    return _settled(workspace), pages.write_page(workspace)
+    _ensure_replica(workspace, agent)
+    return _count_and_promote(workspace), pages.write_page(workspace)
 
 
 def synced(
@@ -196,14 +196,14 @@ def synced(
 
     ``rng``, ``sleep`` and ``monotonic`` serve the back-off between attempts.
     """
-    done, promoted = Exchanged(), list[str]()
+    exchanged, promoted = Exchanged(), list[str]()
     if remote is None:
-        promoted = _settled(workspace)
-        done.edition = write_edition_here(workspace, always=compact)
+        promoted = _count_and_promote(workspace)
+        exchanged.edition = write_edition_here(workspace, always=compact)
     else:
         exchange = Exchange(workspace, remote, _hooks(workspace, promoted), rng, sleep, monotonic)
         try:
-            done = exchange.run(compact=compact)
+            exchanged = exchange.run(compact=compact)
         except FleetError as why:
             workspace.state.put(sync_failed=str(why))
             counting.reconcile_all(workspace)  # our own log counts, even if the exchange failed
@@ -211,33 +211,33 @@ def synced(
         finally:
             for warning in remote.warnings:
                 workspace.warn(warning)
-        _note_answer(workspace, last_sync=workspace.wall())
+        _note_remote_answered(workspace, last_sync=workspace.wall())
     with workspace.db.without_refresh():  # the rows were brought up to date just now
         if remote is not None:
-            warn_of_old_state(workspace, done.lost)
+            warn_of_old_state(workspace, exchanged.lost)
             evidence.Witnesses(workspace).look_up()
         pages.write_page(workspace)
-        return _result(workspace, remote, done, promoted)
+        return _result(workspace, remote, exchanged, promoted)
 
 
-def _result(workspace: Workspace, remote: Remote | None, done: Exchanged, promoted: Sequence[str]) -> Synced:
+def _result(workspace: Workspace, remote: Remote | None, exchanged: Exchanged, promoted: Sequence[str]) -> Synced:
     return Synced(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
-        out=done.out,
-        patterns_in=sum(each.startswith("p-") for each in done.changed_ids),
-        discoveries_in=sum(each.startswith("d-") for each in done.changed_ids),
-        withheld=done.withheld,
+        out=exchanged.out,
+        patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
+        withheld=exchanged.withheld,
         held=len(workspace.db.future_ids()),
         carried=len(workspace.db.carried()),
         # A line that went to quarantine has left its file: it counts once.
-        refused=max(done.refused, len(workspace.db.refused())),
+        refused=max(exchanged.refused, len(workspace.db.refused())),
         refused_before=_reported_before(workspace, is_shared=remote is not None),
-        lost=len(done.lost),
-        edition=done.edition,
+        lost=len(exchanged.lost),
+        edition=exchanged.edition,
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(promoted),
-        put_back=tuple(done.put_back),
+        put_back=tuple(exchanged.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
         review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
     )
@@ -249,17 +249,17 @@ def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
     Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
     known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
     """
-    here = [] if is_shared else workspace.replicas().replicas
-    ours = {kind.shard(each.name) for kind in KINDS for each in here}
-    found = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in ours]
-    reported = "\n".join(found[:_REPORTED_MAX])
+    own_replicas = [] if is_shared else workspace.replicas().replicas
+    own_paths = {kind.shard(each.name) for kind in KINDS for each in own_replicas}
+    entries = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in own_paths]
+    reported = "\n".join(entries[:_REPORTED_MAX])
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})
-    return len(set(found) & set(before.split("\n")))
+    return len(set(entries) & set(before.split("\n")))
 
 
-def _note_answer(workspace: Workspace, **when: str) -> None:
+def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     """Note that the remote answered. The first time, the prepared session start is outdated: it says that none did."""
     if starting.is_unasked(workspace):
         starting.forget(workspace)
@@ -268,8 +268,8 @@ def _note_answer(workspace: Workspace, **when: str) -> None:
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     def settle() -> None:
-        promoted.extend(_settled(workspace))
-        _drop_secrets(workspace)
+        promoted.extend(_count_and_promote(workspace))
+        _purge_received_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
         follow_marks(workspace, fetched)
@@ -282,7 +282,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     )
 
 
-def _drop_secrets(workspace: Workspace) -> None:
+def _purge_received_secrets(workspace: Workspace) -> None:
     """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
 
     Screens a limited number of changed lessons: the next sync continues where this one stopped.
@@ -306,7 +306,7 @@ def _drop_secrets(workspace: Workspace) -> None:
         )
 
 
-def _settled(workspace: Workspace) -> list[str]:
+def _count_and_promote(workspace: Workspace) -> list[str]:
     """Count the logs and update the memories here; return the texts of the promoted lessons."""
     restore.bring(workspace)
     counting.reconcile_all(workspace)
@@ -319,9 +319,9 @@ def _settled(workspace: Workspace) -> list[str]:
         try:
             undoing.finish(workspace)
             with workspace.db.without_refresh():  # as the promotion has just left them
-                overdue = inbox.keep_up(workspace)
-            for gone in overdue:
-                workspace.warn(f"dropped from the inbox, since nobody decided it in time: {gone.item.title}")
+                overdue = inbox.refresh_and_notify(workspace)
+            for dropped in overdue:
+                workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.item.title}")
         except FleetError as why:
             workspace.warn(f"what waits for a person is as it was: {why}")
     return promoted
@@ -331,22 +331,22 @@ def _take_logs(workspace: Workspace) -> None:
     """Take lessons that people wrote into the logs here in another form; warn of what was taken, and what was not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with Runs(workspace).recording(agent, "import") as draft:
-            done = LogPage(workspace, agent).take()
-            done.note(draft)
-        where = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
-        if done.patterns_new:
-            number = f"{done.patterns_new:,} lesson{'s' * (done.patterns_new != 1)}"
+            imported = LogPage(workspace, agent).take()
+            imported.note(draft)
+        path = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
+        if imported.patterns_new:
+            number = f"{imported.patterns_new:,} lesson{'s' * (imported.patterns_new != 1)}"
             workspace.warn(
-                f"took {number} from {where} that are written there in another form; nothing there was changed"
+                f"took {number} from {path} that are written there in another form; nothing there was changed"
             )
-        left = done.left
+        left = imported.left
         for entry in left[:_LEFT_SHOWN]:
-            workspace.warn(f"not taken: {where}:{entry.line}: {entry.left}: {entry.text[:_LEFT_CHARS]}")
+            workspace.warn(f"not taken: {path}:{entry.line}: {entry.left}: {entry.text[:_LEFT_CHARS]}")
         if len(left) > _LEFT_SHOWN:
-            workspace.warn(f"not taken: {len(left) - _LEFT_SHOWN:,} more of {where}; `fleet status` names them")
+            workspace.warn(f"not taken: {len(left) - _LEFT_SHOWN:,} more of {path}; `fleet status` names them")
 
 
-def _take_seat(workspace: Workspace, agent: str) -> None:
+def _ensure_replica(workspace: Workspace, agent: str) -> None:
     """Give the agent that syncs a replica, so that its log is counted; not in a job that only reads."""
     if not workspace.is_read_only:
         with workspace.writing(agent):
@@ -354,7 +354,7 @@ def _take_seat(workspace: Workspace, agent: str) -> None:
 
 
 @contextmanager
-def _alone(workspace: Workspace) -> Iterator[None]:
+def _sync_lock(workspace: Workspace) -> Iterator[None]:
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"):
         yield
 
@@ -381,8 +381,8 @@ def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
 
 def dry_run(workspace: Workspace, agent: str) -> Outgoing:
     """Return the content that a sync would send now, relative to the tree as last fetched. Nobody is asked."""
-    _take_seat(workspace, agent)
-    _settled(workspace)
+    _ensure_replica(workspace, agent)
+    _count_and_promote(workspace)
     with workspace.locked():
         return Outbox(workspace).waiting()
 
@@ -419,8 +419,8 @@ class Membership:
             )
         if not self._state.agrees(consent.REMOTE, self._consented(address.bare)):
             if not yes:
-                guess, given = "the origin of the repository around", "named in fleet.toml, perhaps by somebody else"
-                raise ConsentNeededError(f"{address.redacted}, branch {branch}", given if share.remote else guess)
+                by_file, by_git = "named in fleet.toml, perhaps by somebody else", "the origin of the repository around"
+                raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
             self.agree(address.bare)
         url = self._state.get(_LOGIN + address) or address
         mirror = self._workspace.tree if isinstance(self._workspace.tree, GitTree) else None
@@ -448,25 +448,25 @@ class Membership:
         Raises:
             UsageError: the name is malformed, or git knows no name and address here.
         """
-        wanted = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
-        if named == "git" and not wanted:
+        identity = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
+        if named == "git" and not identity:
             raise UsageError("git knows no user.name and user.email here: `git config` sets both")
-        if wanted and not Author(identity=wanted).is_named:
-            raise UsageError(f"{wanted[:80]!r} is no author: 'Name <address>', git or none")
+        if identity and not Author(identity=identity).is_named:
+            raise UsageError(f"{identity[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)
-        if wanted:
-            self._state.agree(consent.AUTHOR, wanted, self._workspace.wall())
+        if identity:
+            self._state.agree(consent.AUTHOR, identity, self._workspace.wall())
         self._state.put(author_asked=self._workspace.wall())
-        return wanted
+        return identity
 
     def agree(self, url: str) -> None:
         """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
         bare = Address(url).bare
-        known = self._state.agreed(consent.REMOTE)
-        if known != [self._consented(bare)]:
+        agreed = self._state.agreed(consent.REMOTE)
+        if agreed != [self._consented(bare)]:
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
-            if known:
+            if agreed:
                 self._forget_tree()  # it is another clan's
         self._state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
 
@@ -499,9 +499,9 @@ class Membership:
         shown, share = self.shown(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
-        who = ", ".join(self._sent_by()) or "nobody here"
+        writers = ", ".join(self._sent_by()) or "nobody here"
         sentences = [
-            f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({who})",
+            f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({writers})",
             "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
             "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
@@ -516,15 +516,15 @@ class Membership:
         remote for others as well, and is left alone.
         """
         share = self._workspace.config.share
-        with _alone(self._workspace):
+        with _sync_lock(self._workspace):
             self._state.put(**{_LEFT: self._workspace.wall()})
             self._state.disagree(consent.REMOTE)
             self._state.put(**{_LOGIN + Address(share.remote).bare: ""})
             self._forget_tree()
             if not share.remote:
-                done = "this machine left; the origin around this folder is not asked any more"
+                outcome = "this machine left; the origin around this folder is not asked any more"
             elif git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME):
-                done = (
+                outcome = (
                     f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, "
                     "and stays"
                 )
@@ -533,11 +533,11 @@ class Membership:
                 self._workspace.files.replace(
                     self._workspace.config_file, config.with_value(text, "share.remote", "").encode()
                 )
-                done = f"this machine left; {config.FILE_NAME} names no remote any more"
-        other = (
+                outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
+        warning = (
             "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not"
         )
-        return [done, "`fleet init --remote URL` comes back, and nothing counts twice", other]
+        return [outcome, "`fleet init --remote URL` comes back, and nothing counts twice", warning]
 
     def _forget_tree(self) -> None:
         """Forget the fetched tree: after a return, or in another clan, all of it is read again."""
@@ -548,8 +548,8 @@ class Membership:
     def _sent_by(self) -> list[str]:
         """Return our replica ids that the fetched tree contains."""
         tree = self._workspace.tree
-        ours = {replica.name for replica in self._workspace.replicas().replicas}
-        found: set[str] = set()
+        own_names = {replica.name for replica in self._workspace.replicas().replicas}
+        names: set[str] = set()
         for data in tree.contents(oid for path, (oid, _) in tree.paths(tree.head()).items() if Kind.of(path)):
-            found |= {name for name in ours - found if f'"{name}"'.encode() in data}
-        return sorted(found)
+            names |= {name for name in own_names - names if f'"{name}"'.encode() in data}
+        return sorted(names)

@@ -108,19 +108,19 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
     with _hold_lock(workspace, agent):
         Runs(workspace).recover()
         recovered = _recover(workspace)
-        begun = _Begun(Runs(workspace).name(KIND), agent, workspace.wall())
-        workspace.state.put(**{_PENDING: json.dumps(begun)})
+        running = _RunningSleep(Runs(workspace).name(KIND), agent, workspace.wall())
+        workspace.state.put(**{_PENDING: json.dumps(running)})
         phases: list[Phase] = []
         for name, act in chosen.items():
             done = _run_phase(name, act, workspace, agent, is_trial=False)
             if done.changed or done.error:
-                done = msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *begun.fresh(workspace)})))
+                done = msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *running.fresh(workspace)})))
             phases.append(done)
-            begun.keep(workspace, [part for each in phases for part in each.runs], _summary(phases))
-        run_id = begun.run if any(each.runs for each in phases) else ""
+            running.keep(workspace, [part for each in phases for part in each.runs], _summary(phases))
+        run_id = running.run if any(each.runs for each in phases) else ""
         slept = Slept(run_id, tuple(phases), recovered)
         if any(each.changed for each in phases if each.name not in _DERIVED):
-            Records(workspace, agent).append(_record(begun.run, phases))
+            Records(workspace, agent).append(_record(running.run, phases))
         workspace.state.put(**{_PENDING: ""})
         if not only and not slept.run and not any(each.error for each in phases):
             workspace.state.put(**{f"{_IDLE}.{agent}": _fingerprint(workspace, agent)})
@@ -134,7 +134,7 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
         try:
             held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
         except BusyError as why:
-            other = _Begun.of(workspace) or _Begun("another sleep", "somebody", "")
+            other = _RunningSleep.of(workspace) or _RunningSleep("another sleep", "somebody", "")
             holder = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
             record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {holder}")
             Records(workspace, agent).append(record)
@@ -142,7 +142,7 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
         yield
 
 
-class _Begun(NamedTuple):
+class _RunningSleep(NamedTuple):
     """Sleep that runs, and when it began."""
 
     run: str
@@ -150,7 +150,7 @@ class _Begun(NamedTuple):
     at: str
 
     @classmethod
-    def of(cls, workspace: Workspace) -> "_Begun | None":
+    def of(cls, workspace: Workspace) -> "_RunningSleep | None":
         """Return the sleep that has not ended; None for none."""
         try:
             return cls(*map(str, json.loads(workspace.state.get(_PENDING) or "[]")))
@@ -176,7 +176,7 @@ def _summary(phases: Sequence[Phase]) -> str:
     return "; ".join(f"{each.name}: {each.summary}" for each in phases if each.changed) or "nothing to do"
 
 
-def _run_phase(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
+def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
     if is_trial and name in _UNSHOWN:
         return Phase(name=name, left=("what it would do is told when it is done",))
     try:
@@ -188,17 +188,17 @@ def _run_phase(name: str, act: "_Act", workspace: Workspace, agent: str, *, is_t
 
 def _recover(workspace: Workspace) -> str:
     """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
-    if (begun := _Begun.of(workspace)) is None:
+    if (running := _RunningSleep.of(workspace)) is None:
         return ""
-    parts_kept = [field.id for each in Runs(workspace).listed() if each.id == begun.run for field in each.fields]
-    fresh = begun.fresh(workspace)
+    parts_kept = [field.id for each in Runs(workspace).listed() if each.id == running.run for field in each.fields]
+    fresh = running.fresh(workspace)
     if parts := [*parts_kept, *fresh]:
-        begun.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
+        running.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
         written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
-        record = Record(run=begun.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
-        Records(workspace, begun.agent).append(record)
+        record = Record(run=running.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
+        Records(workspace, running.agent).append(record)
     workspace.state.put(**{_PENDING: ""})
-    return begun.run if parts else ""
+    return running.run if parts else ""
 
 
 def _record(run_id: str, phases: Sequence[Phase]) -> Record:
@@ -322,7 +322,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     pending = tuple(reflecting.to_review(clusters))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:
-        inbox.gather(workspace)
+        inbox.refresh(workspace)
     fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
     read = counted(len(clusters.groups), "cluster")
@@ -344,9 +344,9 @@ def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: 
     return Phase(read="pages", changed=int(is_new), summary="rendered patterns.md" if is_new else "")
 
 
-_Act = Callable[[Workspace, str, bool], Phase]
+_PhaseFunction = Callable[[Workspace, str, bool], Phase]
 
-PHASES: dict[str, _Act] = {
+PHASES: dict[str, _PhaseFunction] = {
     "reflections": _reflections,
     "observations": _observations,
     "consolidation": _consolidation,
@@ -377,7 +377,7 @@ def make_ready(call: Call) -> str:
     return f"the next session's start is ready: {size:,} characters"
 
 
-def work_at_the_end(call: Call) -> str:
+def end_session(call: Call) -> str:
     """Settle, promote, and sync when somebody here has agreed to a remote; return a line for the log."""
     with call.guarded("old sessions are still remembered"):
         LocalFolder(call.root).prune()

@@ -63,7 +63,7 @@ def listed(workspace: Workspace) -> list[tuple[Run, str]]:
     return [(run, undone.get(run.id, "")) for run in runs]
 
 
-def about(workspace: Workspace, run: Run) -> str:
+def subject_text(workspace: Workspace, run: Run) -> str:
     """Return the present words of the only lesson or discovery that a run is about; "" for several, or none."""
     ids = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
     lessons, entries = [each for each in ids if each[0] == "p"], [each for each in ids if each[0] == "d"]
@@ -73,7 +73,7 @@ def about(workspace: Workspace, run: Run) -> str:
     return entry.problem if entry is not None else ""
 
 
-def _last(workspace: Workspace) -> Run:
+def _last_command(workspace: Workspace) -> Run:
     """Return the last command that a person or an agent gave here, decisions included, and that is not undone.
 
     Raises:
@@ -90,7 +90,7 @@ def _last(workspace: Workspace) -> Run:
         since = [run for run in standing if run.at >= at and run.kind != UNDO]
         if own := [run for run in since if run.kind == _kind_of_run(command)]:
             return own[-1]
-        raise NoError(_why_not(command, last, since))
+        raise NoError(_refusal(command, last, since))
     if last is not None:
         return last
     passed = next((run.id for run in standing if run.kind != UNDO), "")
@@ -104,7 +104,7 @@ def _kind_of_run(command: str) -> str:
     return "reflect" if name == "done" else name
 
 
-def _why_not(command: str, last: Run | None, since: list[Run]) -> str:
+def _refusal(command: str, last: Run | None, since: list[Run]) -> str:
     """Return why the last command cannot be undone, with the ids of the runs around it; none is undone unasked."""
     sentences = [f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed"]
     sentences += [
@@ -123,7 +123,7 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     """
     with _lock(workspace):
         _finish_pending(workspace)
-        run = Runs(workspace).find(run_id) if run_id is not None else _last(workspace)
+        run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
         if by := Runs(workspace).undone().get(run.id):
             raise NoError(
                 f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` does it again"

@@ -12,7 +12,7 @@ import typer
 
 from fleet.app import inbox, reviewing
 from fleet.app.inbox import Listing
-from fleet.app.reviewing import Asked, Changes, Waiting
+from fleet.app.reviewing import Changes, Pair, Question
 from fleet.cli import output
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
@@ -219,7 +219,7 @@ def _review(
             done = [_answered(workspace, who, each) for each in answers]
             output.show({"answered": done}, [each["told"] for each in done])
             return
-        pairs, left_out = reviewing.asked(workspace), reviewing.waiting(workspace)
+        pairs, left_out = reviewing.undecided_pairs(workspace), reviewing.questions(workspace)
         questions = [*(each.as_json() for each in left_out), *map(_pair_as_json, pairs)]
         output.show({"pairs": questions}, ("\n".join(_left_out_rows(each)) for each in left_out))
         if output.chosen.as_json or (left_out and not pairs):
@@ -239,13 +239,13 @@ def _answered(workspace: Workspace, agent: str, given: str) -> dict[str, str]:
     return {"pair": name, "said": answer, "told": message}
 
 
-def _pair_as_json(asked: Asked) -> dict[str, Any]:
-    lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (asked.one, asked.other)]
-    document = {"pair": asked.pair, "kind": asked.kind, "lessons": lessons, "differs": list(asked.differs)}
-    return document | {"answers": list(reviewing.ANSWERS[asked.kind])}
+def _pair_as_json(pair: Pair) -> dict[str, Any]:
+    lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (pair.one, pair.other)]
+    document = {"pair": pair.name, "kind": pair.kind, "lessons": lessons, "differs": list(pair.differs)}
+    return document | {"answers": list(reviewing.ANSWERS[pair.kind])}
 
 
-def _left_out_rows(question: Waiting) -> list[str]:
+def _left_out_rows(question: Question) -> list[str]:
     """Return a question about what is left out here, as it is answered by its name."""
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
@@ -261,12 +261,12 @@ def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
     return [*rows, f"{indent}and {more:,} more: --json"] if more else rows
 
 
-def _list(pairs: list[Asked]) -> None:
+def _list(pairs: list[Pair]) -> None:
     for pair in pairs:
-        output.echo("\n".join([f"{pair.pair}  {pair.kind}", *pair.rows()]))
+        output.echo("\n".join([f"{pair.name}  {pair.kind}", *pair.rows()]))
     if pairs:
         answers = "|".join(reviewing.ANSWERS[pairs[0].kind])
-        output.note(f"answer each: fleet review --answer {pairs[0].pair}={answers}")
+        output.note(f"answer each: fleet review --answer {pairs[0].name}={answers}")
     else:
         output.echo("no pair waits for an answer")
 

@@ -73,7 +73,7 @@ def _row(pass_: Pass) -> str:
 
 
 def _show(pass_: Pass) -> None:
-    record, drawn = pass_.record, session_end.drawn(pass_.record)
+    record, drawn = pass_.record, session_end.cited_lines(pass_.record)
     tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
     rows = [_row(pass_), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
     rows += [f"  left out: {record.left_out}"] if record.left_out else []
@@ -114,7 +114,7 @@ def _undo(
         if is_listing:
             runs = undoing.listed(workspace)
             listed = runs if everything else runs[:_LISTED]
-            _list_runs(listed, [undoing.about(workspace, run) for run, _ in listed], len(runs))
+            _list_runs(listed, [undoing.subject_text(workspace, run) for run, _ in listed], len(runs))
             return
         with output.progress("Taking back"):
             done = undoing.undo(workspace, run)

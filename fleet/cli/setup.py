@@ -83,10 +83,10 @@ def _init(
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     if author == "git" and not Repository(root).identity():
         raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
-    for about, question in setup.doubts(root, remote, branch).items():
+    for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
-    made = setup.found(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
+    made = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, done = made.workspace, made.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         done.append(f".gitignore: {', '.join(local)}")

@@ -42,8 +42,8 @@ MUTANTS = [
     Mutant(
         "a peer's certain secret is left to who shows it",
         "fleet/app/sharing.py",
-        "        _drop_secrets(workspace)\n",
-        "        _drop_secrets(workspace) if promoted is None else None\n",
+        "        _purge_received_secrets(workspace)\n",
+        "        _purge_received_secrets(workspace) if promoted is None else None\n",
         ("tests/cli/test_sync_secrets.py",),
     ),
     Mutant(

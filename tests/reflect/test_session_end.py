@@ -367,7 +367,7 @@ def test_a_record_leads_to_its_transcript_from_wherever_it_is_asked(w, talk, mon
     session_end.reflect(w, "velma", Path(talk.path.name))
     [record] = Records(w, "velma").read()
     monkeypatch.chdir(w.root)
-    assert session_end.drawn(record)
+    assert session_end.cited_lines(record)
 
 
 @pytest.mark.parametrize(

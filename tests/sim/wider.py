@@ -425,7 +425,7 @@ class Wider(Simulation):
             reviewing.answer(workspace, machine.agent, self.rng.choice(held), self.rng.choice(["take", "leave"]))
             self.happened["answered what is left out"] += 1
             return True
-        pairs = reviewing.asked(workspace)
+        pairs = reviewing.undecided_pairs(workspace)
         if not pairs:
             return False
         asked = self.rng.choice(pairs)
