@@ -83,7 +83,7 @@ _BODY_CHARS = 4_000
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
 _FIELDS_MIN = 2
-_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _STANDING_WORDS = 3, 6, 8, 9, 26
+_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _TITLED_WORDS = 3, 6, 8, 9, 26
 """A text of more words than the last needs no heading to be understood."""
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
@@ -130,10 +130,10 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
     page = _Page(top, is_log=is_log)
     page.read(top, "", is_log=is_log)
     seen: set[str] = set()
-    for item in sorted(page.found, key=lambda each: each.line):
+    for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
-        if isinstance(item, Note) and (item.text in page.gone or folded in seen):
-            yield Left(item.line, STRUCK if item.text in page.gone else TWICE, item.text)
+        if isinstance(item, Note) and (item.text in page.superseded or folded in seen):
+            yield Left(item.line, STRUCK if item.text in page.superseded else TWICE, item.text)
             continue
         if isinstance(item, Note):
             seen.add(folded)
@@ -141,7 +141,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
 
 
 class _Heading(NamedTuple):
-    """A heading, taken apart: what remains of it, its date, and the word in brackets."""
+    """Parts of a heading: its title, its date, and the word in brackets before it."""
 
     title: str
     when: str = ""
@@ -149,8 +149,8 @@ class _Heading(NamedTuple):
     is_entry: bool = False
 
 
-class _Here(NamedTuple):
-    """Place of a piece of a page: under which category, heading and lead-in, and whether lessons are kept there."""
+class _Context(NamedTuple):
+    """Context of a block: the category, heading and introduction above it, and whether lessons are kept there."""
 
     category: str
     head: _Heading
@@ -159,19 +159,19 @@ class _Here(NamedTuple):
 
 
 def _heading(raw: str) -> _Heading:
-    """Return a heading taken apart: date, number and word in brackets off."""
+    """Return the parts of a heading; the title is what remains without date, number and word in brackets."""
     title, when, kind, is_entry = raw.strip(), "", "", False
     for _ in range(4):
-        if (found := _DATE_FIRST.match(title)) and found.end():
-            title, when, is_entry = title[found.end() :], found["when"], True
-        elif (found := _BRACKET_FIRST.match(title)) and not Passage(found["word"]).is_placeholder():
-            kind, title, is_entry = found["word"], title[found.end() :], True
-        elif (found := _CODE_FIRST.match(title)) and found.end():
-            title, is_entry = title[found.end() :], True
+        if (match := _DATE_FIRST.match(title)) and match.end():
+            title, when, is_entry = title[match.end() :], match["when"], True
+        elif (match := _BRACKET_FIRST.match(title)) and not Passage(match["word"]).is_placeholder():
+            kind, title, is_entry = match["word"], title[match.end() :], True
+        elif (match := _CODE_FIRST.match(title)) and match.end():
+            title, is_entry = title[match.end() :], True
         else:
             break
-    if (found := _DATE_LAST.search(title)) and found.start():
-        title, when, is_entry = title[: found.start()], when or found["when"] or found["in_when"], True
+    if (match := _DATE_LAST.search(title)) and match.start():
+        title, when, is_entry = title[: match.start()], when or match["when"] or match["in_when"], True
     kind = "" if re.search(r"\d", kind) else kind
     return _Heading(Passage(title.strip(" -–—:：|")).plain, when, kind, is_entry)
 
@@ -193,22 +193,21 @@ class _Form:
         return not values or self._is_listing or values[-1].endswith((":", "："))
 
     def open(self, text: str, block: Block) -> None:
-        """Begin it with the text of an item, which is its title."""
+        """Begin the entry with the text of an item, which becomes its title."""
         head = _heading(text)
         self.line, self.end = block.line, block.end
         self.when = head.when or self.when
         self.lead.append(head.title)
 
-    def add(self, one: Field, end: int) -> None:
+    def add(self, field: Field, end: int) -> None:
         """Add a field."""
         self._is_listing = False
-        self.fields.append(
-            (one, [] if not one.value or Passage(one.value).is_placeholder() else [Passage(one.value).plain])
-        )
+        is_empty = not field.value or Passage(field.value).is_placeholder()
+        self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
         self.end = max(self.end, end)
 
-    def more(self, block: Block) -> None:
-        """Add what follows a field to it."""
+    def extend(self, block: Block) -> None:
+        """Add a block to the value of the last field."""
         self._is_listing = block.kind == "item"
         self.end = max(self.end, block.end)
         for each in (block, *block.items):
@@ -217,67 +216,67 @@ class _Form:
                 self.fields[-1][1].append(text)
 
     def notes(self) -> Iterator[Note]:
-        """Yield the lessons that it amounts to: one, or each of a list of rules."""
-        made = self._made()
-        rules = [values for one, values in self.fields if one.role == "rule" and values]
+        """Yield the lessons of the entry: one, or each of a list of rules."""
+        note = self._as_note()
+        rules = [values for field, values in self.fields if field.role == "rule" and values]
         listed = next((values for values in rules if len(values) > 1), [])
         usable = [value for value in listed if Passage(value).is_sentence()]
-        if made and len(usable) > 1 and all(len(values) > 1 for values in rules):
-            yield from (made._replace(text=_standing(value, self.title), correct="") for value in usable)
-        elif made:
-            yield made
+        if note and len(usable) > 1 and all(len(values) > 1 for values in rules):
+            yield from (note._replace(text=_with_title(value, self.title), correct="") for value in usable)
+        elif note:
+            yield note
 
-    def _made(self) -> Note | None:
+    def _as_note(self) -> Note | None:
         rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
         title, lead = self.title, " ".join(self.lead)
         if not title:
             title, lead = lead, ""
         is_titled = Passage(title).is_sentence() and Passage(title).is_claim()
         if rules:
-            text, more = rules[0], [*rules[1:], *rights[:2]]
+            text, details = rules[0], [*rules[1:], *rights[:2]]
         elif rights:
-            text, more = (title, rights) if is_titled else (rights[0], rights[1:])
+            text, details = (title, rights) if is_titled else (rights[0], rights[1:])
         else:
             story = " ".join([*wrongs[:1], *whys[:1]])
-            text, more = (title, [story]) if is_titled and story else (_standing(story, title), [])
+            text, details = (title, [story]) if is_titled and story else (_with_title(story, title), [])
             if not Passage(text).is_sentence():
                 return None
         if text.endswith((":", "：")):
-            text, more = (title, [text, *more]) if is_titled else (text.rstrip(":： "), more)
+            text, details = (title, [text, *details]) if is_titled else (text.rstrip(":： "), details)
         is_short = bool(rules) and not Passage(text).is_sentence() and len(text.split()) > 1
         if text and text != title and (not rules or is_short):
-            text = _standing(text, title)
-        return self._note(text, more, " ".join(wrongs[:1] or self.quotes), title) if text.strip() else None
+            text = _with_title(text, title)
+        return self._note(text, details, " ".join(wrongs[:1] or self.quotes), title) if text.strip() else None
 
-    def _note(self, text: str, more: Sequence[str], wrong: str, title: str) -> Note:
+    def _note(self, text: str, details: Sequence[str], wrong: str, title: str) -> Note:
         return Note(
             self.line,
             self.end,
             text,
-            " ".join(part for part in more if part and part != text)[:_BODY_CHARS],
+            " ".join(part for part in details if part and part != text)[:_BODY_CHARS],
             wrong[:_BODY_CHARS],
             title,
-            self._one("category") or self.category,
-            tuple(tag for part in re.split(r"[,，、;]", self._one("tags")) if (tag := part.strip(" #`[]\"'"))),
-            self._one("when") or self.when,
-            self._one("source"),
+            self._first_value("category") or self.category,
+            tuple(tag for part in re.split(r"[,，、;]", self._first_value("tags")) if (tag := part.strip(" #`[]\"'"))),
+            self._first_value("when") or self.when,
+            self._first_value("source"),
         )
 
     def _values(self, role: str) -> list[str]:
         """Return the values of a role, those of the best label first."""
-        found = [(one.rank, _joined(values)) for one, values in self.fields if one.role == role and values]
-        return [value for _, value in sorted(found, key=lambda each: each[0])]
+        ranked = [(field.rank, _on_one_line(values)) for field, values in self.fields if field.role == role and values]
+        return [value for _, value in sorted(ranked, key=lambda each: each[0])]
 
-    def _one(self, role: str) -> str:
-        return next((values[0] for one, values in self.fields if one.role == role and values), "")
+    def _first_value(self, role: str) -> str:
+        return next((values[0] for field, values in self.fields if field.role == role and values), "")
 
 
 class _Page:
     """A page while it is parsed."""
 
     def __init__(self, page: Section, *, is_log: bool) -> None:
-        self.found: list[Note | Left] = []
-        self.gone: set[str] = set()
+        self.items: list[Note | Left] = []
+        self.superseded: set[str] = set()
         self._is_log = is_log
         tops = [each for each in page.sections if each.level == 1]
         first = tops[0] if tops else page
@@ -301,15 +300,15 @@ class _Page:
         head = _heading(title)
         if section not in self._titles:
             category = head.kind or category if head.is_entry else head.title
-        here, as_fields = _Here(category, head, is_log), self._fields_below(section)
+        context, as_fields = _Context(category, head, is_log), self._fields_below(section)
         if as_fields or self._is_form(section):
-            self._read_form(section, as_fields, here)
+            self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
-            self._read_blocks(section, section.blocks, here)
+            self._read_blocks(section, section.blocks, context)
         elif section.end > section.line and is_log and Passage(head.title).is_sentence():  # code shows what it says
-            self._put(Note(section.line, section.end, head.title, category=category, when=head.when))
+            self._add(Note(section.line, section.end, head.title, category=category, when=head.when))
         else:
-            self.found.append(Left(section.line, HEADING, title))
+            self.items.append(Left(section.line, HEADING, title))
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
@@ -318,7 +317,7 @@ class _Page:
         for each in section.walk():
             for block in each.blocks:
                 if block.kind in ("item", "paragraph") and _is_strict(block.text):
-                    self._item(block, _Here(section.title, _Heading(""), is_log=False))
+                    self._read_item(block, _Context(section.title, _Heading(""), is_log=False))
                 else:
                     self._leave(block, LAYOUT)
 
@@ -326,17 +325,17 @@ class _Page:
         """Return the headings that name the fields of the entry above them."""
         roles = [Label(each.title).role for each in section.sections]
         is_entry = _heading(section.title).is_entry and section.level > 1
-        known = [role for role in roles if role]
-        if not any(role[0] in SAID for role in known) or (not is_entry and len(known) < _FIELDS_MIN):
+        named = [role for role in roles if role]
+        if not any(role[0] in SAID for role in named) or (not is_entry and len(named) < _FIELDS_MIN):
             return []
         return [
             each
             for each, role in zip(section.sections, roles, strict=True)
-            if not each.sections and (_is_one(each, role[0]) if role else is_entry)
+            if not each.sections and (_has_one_value(each, role[0]) if role else is_entry)
         ]
 
     def _is_form(self, section: Section) -> bool:
-        firsts = [found[0] for block in section.blocks if (found := _fields_of(block))]
+        firsts = [labelled[0] for block in section.blocks if (labelled := _fields_of(block))]
         number = sum(each.role in SAID for each in firsts)
         return number > 1 or (number == 1 and (section not in self._titles or not section.sections))
 
@@ -345,16 +344,16 @@ class _Page:
             for block in each.blocks:
                 self._leave(block, reason)
             if not each.blocks and each.level:
-                self.found.append(Left(each.line, reason, each.title))
+                self.items.append(Left(each.line, reason, each.title))
 
     def _leave(self, block: Block, reason: str) -> None:
-        self.found.append(Left(block.line, reason, block.text[:_SHORT_SAMPLE]))
+        self.items.append(Left(block.line, reason, block.text[:_SHORT_SAMPLE]))
 
     # --- entries with labelled fields
 
-    def _read_form(self, section: Section, as_fields: Sequence[Section], here: _Here) -> None:
-        is_title, head = section in self._titles, here.head
-        form = _Form(section.line or 1, "" if is_title else head.title, head.when, head.kind or here.category)
+    def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
+        is_title, head = section in self._titles, context.head
+        form = _Form(section.line or 1, "" if is_title else head.title, head.when, head.kind or context.category)
         rest: list[Block] = []
         for block in section.blocks:
             is_bold = _is_bold_lead(block)
@@ -363,7 +362,7 @@ class _Page:
             elif _fields_of(block):
                 form = self._take_fields(form, block)
             elif form.fields and not is_bold and (block.kind != "item" or form.is_open):
-                form.more(block)
+                form.extend(block)
             elif head.is_entry and not block.is_task and (not is_bold or _BOLD_LABEL.match(block.text)):
                 form.end = max(form.end, block.end)
                 form.quotes.append(Passage(block.text).plain)
@@ -375,33 +374,33 @@ class _Page:
         for each in as_fields:
             form = self._take_section(form, each)
         self._finish(form)
-        self._read_blocks(section, rest, here)
+        self._read_blocks(section, rest, context)
 
     def _take_section(self, form: _Form, section: Section) -> _Form:
         """Add a heading that names a field, with the blocks under it; return the entry that it was added to."""
         role, rank = Label(section.title).role or ("other", 0)
-        named = Field(role, rank, Label(section.title).folded, "")
-        if any(one.label == named.label for one, _ in form.fields):
+        heading = Field(role, rank, Label(section.title).folded, "")
+        if any(field.label == heading.label for field, _ in form.fields):
             form = self._next_form(form, section.line)
-        form.add(named, section.end)
+        form.add(heading, section.end)
         for block in section.blocks:
             inner = _fields_of(block) if role not in SAID else []
-            for one in inner:
-                form.add(one, block.end)
+            for field in inner:
+                form.add(field, block.end)
             if not inner:
-                form.more(block)
+                form.extend(block)
         return form
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
-        for number, one in enumerate(_fields_of(block)):
-            if one.role:
-                is_again = any(each.label == one.label for each, _ in form.fields)
+        for index, field in enumerate(_fields_of(block)):
+            if field.role:
+                is_again = any(each.label == field.label for each, _ in form.fields)
                 form = self._next_form(form, block.line) if is_again else form
-                form.add(one, block.end)
-            elif number == 0 and one.value:
+                form.add(field, block.end)
+            elif index == 0 and field.value:
                 form = self._next_form(form, block.line)
                 form.title = ""
-                form.open(one.value, block)
+                form.open(field.value, block)
         return form
 
     def _next_form(self, form: _Form, line: int) -> _Form:
@@ -411,82 +410,82 @@ class _Page:
 
     def _finish(self, form: _Form) -> None:
         notes = list(form.notes())
-        for made in notes:
-            self._put(made)
+        for note in notes:
+            self._add(note)
         if not notes and (form.fields or form.lead):
-            text = " ".join([*form.lead, *(one.value for one, _ in form.fields)])
+            text = " ".join([*form.lead, *(field.value for field, _ in form.fields)])
             reason = TEMPLATE if Passage(text).is_placeholder() else NOTHING_LEARNED
-            self.found.append(Left(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
+            self.items.append(Left(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
-    def _read_blocks(self, section: Section, blocks: Sequence[Block], here: _Here) -> None:
+    def _read_blocks(self, section: Section, blocks: Sequence[Block], context: _Context) -> None:
         prose: list[Block] = []
         items: list[Block] = []
         intro = ""
         is_title, is_item = section in self._titles, [block.kind == "item" for block in blocks]
-        for at, block in enumerate(blocks):
-            text, is_last = block.text, at + 1 == len(blocks)
-            if is_item[at]:
+        for index, block in enumerate(blocks):
+            text, is_last = block.text, index + 1 == len(blocks)
+            if is_item[index]:
                 items.append(block)
-                if is_last or not is_item[at + 1]:
-                    self._prose(section, prose, here, is_pure=False)
-                    if here.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
+                if is_last or not is_item[index + 1]:
+                    self._read_prose(section, prose, context, is_pure=False)
+                    if context.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
                         intro = "how to use"
-                    self._list(items, here._replace(intro=intro))
+                    self._read_list(items, context._replace(intro=intro))
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
-                self._table(block, here)
-            elif block.kind == "quote" and (is_title or not _is_quoted_lesson(text, here)):
+                self._read_table(block, context)
+            elif block.kind == "quote" and (is_title or not _is_quoted_lesson(text, context)):
                 self._leave(block, PROSE)
-            elif Passage(text).plain.endswith((":", "：")) and (_is_lead(block) or (not is_last and is_item[at + 1])):
-                intro = self._intro(block, here)
+            elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
+                intro = self._intro(block, context)
             elif _is_lead(block):
-                self._item(block, here)
+                self._read_item(block, context)
             else:
                 prose.append(block)
-        self._prose(section, prose, here, is_pure=all(block.kind == "paragraph" for block in blocks))
+        self._read_prose(section, prose, context, is_pure=all(block.kind == "paragraph" for block in blocks))
 
-    def _intro(self, block: Block, here: _Here) -> str:
+    def _intro(self, block: Block, context: _Context) -> str:
         """Return the introduction of the list below: its last sentence; those before may be a lesson."""
         begin, last = Passage(Passage(block.text).plain).last_sentence()
-        if begin and Passage(begin).is_sentence() and (_is_binding(begin) or (here.is_log and _is_bold_lead(block))):
-            self._put(Note(block.line, block.end, begin, category=here.category))
+        if begin and Passage(begin).is_sentence() and (_is_binding(begin) or (context.is_log and _is_bold_lead(block))):
+            self._add(Note(block.line, block.end, begin, category=context.category))
         else:
             self._leave(block, PROSE)
         return re.sub(r"\s*\([^)]*\)$", "", last.rstrip(":： "))
 
-    def _prose(self, section: Section, prose: list[Block], here: _Here, *, is_pure: bool) -> None:
+    def _read_prose(self, section: Section, prose: list[Block], context: _Context, *, is_pure: bool) -> None:
         """Add the blocks under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
         if not prose:
             return
-        if section in self._titles or not here.is_log:
-            is_free = section not in self._titles or not here.is_log
+        if section in self._titles or not context.is_log:
+            is_free = section not in self._titles or not context.is_log
             for part in (part for block in prose for part in _one_a_line(block)):
                 text = Passage(part.text).plain
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
-                    self._put(Note(part.line, part.end, text, category=here.category))
+                    self._add(Note(part.line, part.end, text, category=context.category))
                 else:
                     self._leave(part, PROSE)
             return
-        title = here.head.title
+        title = context.head.title
         body = " ".join(filter(None, map(_without_lead_in, prose))) or Passage(prose[0].text).plain
         body, is_template = body.rstrip(":： "), Passage(body.rstrip(":： ")).is_placeholder()
         if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
             for block in prose:
                 self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
             return
-        above = here.category if here.category != title else ""
+        category = context.category if context.category != title else ""
         text, rest = title, body
         if not (is_pure and _is_lesson(title)):
             text, rest = Passage(body).lead(_TEXT_CHARS)
             topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
-            text = f"{topic}: {text}" if topic and _pattern("dangles").match(text) else _standing(text, topic)
+            text = f"{topic}: {text}" if topic and _pattern("dangles").match(text) else _with_title(text, topic)
         first = section.line or prose[0].line
-        self._put(Note(first, prose[-1].end, text, rest, title=title, category=above, when=here.head.when))
+        self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=context.head.when))
 
-    def _list(self, items: list[Block], here: _Here) -> None:
-        intro = here.intro
+    def _read_list(self, items: list[Block], context: _Context) -> None:
+        intro = context.intro
         if intro and (Label(intro).is_about() or Label(intro).is_layout()):
             for each in items:
                 self._leave(each, ABOUT if Label(intro).is_about() else LAYOUT)
@@ -494,20 +493,19 @@ class _Page:
         if intro and self._is_one_sentence(items, intro):
             joined = f"{intro}: {_in_one(items)}"
             if Passage(joined).is_sentence() and len(joined) <= _TEXT_CHARS and not Passage(joined).is_placeholder():
-                note = Note(items[0].line, items[-1].end, joined, category=here.category, when=here.head.when)
-                self._put(note)
+                self._add(Note(items[0].line, items[-1].end, joined, category=context.category, when=context.head.when))
                 return
-        rest = iter([*items, None])
-        item = next(rest)
+        remaining = iter([*items, None])
+        item = next(remaining)
         while item is not None:
-            after = next(rest)
+            following = next(remaining)
             is_wrong = _IS_WRONG.match(item.text) and not _WRONG_RIGHT.match(item.text)
-            if is_wrong and after is not None and _IS_RIGHT.match(after.text):
-                self._pair(item.line, after.end, item.text, after.text, here)
-                after = next(rest)
+            if is_wrong and following is not None and _IS_RIGHT.match(following.text):
+                self._add_pair(item.line, following.end, item.text, following.text, context)
+                following = next(remaining)
             else:
-                self._item(item, here)
-            item = after
+                self._read_item(item, context)
+            item = following
 
     def _is_one_sentence(self, items: list[Block], intro: str) -> bool:
         """Return whether a list and its introduction are one sentence."""
@@ -516,47 +514,47 @@ class _Page:
         is_one = len(items) > 1 and (len(usable) * 2 < len(items) or is_open) and not any(e.is_task for e in items)
         return is_one and (is_open or Passage(intro).is_advice() or _pattern("purpose").match(intro) is not None)
 
-    def _pair(self, line: int, end: int, wrong: str, right: str, here: _Here) -> None:
+    def _add_pair(self, line: int, end: int, wrong: str, right: str, context: _Context) -> None:
         wrong, right = _IS_WRONG.sub("", Passage(wrong).plain, 1), _IS_RIGHT.sub("", Passage(right).plain, 1)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         text = f"{right}, not {wrong}" if is_short else right
-        self._put(Note(line, end, text, right, wrong, category=here.category))
+        self._add(Note(line, end, text, right, wrong, category=context.category))
 
-    def _item(self, item: Block, here: _Here) -> None:
+    def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
-        whole = [*_fields_of(item), *(one for each in item.items for one in _fields_of(each))]
+        labelled = [*_fields_of(item), *(field for each in item.items for field in _fields_of(each))]
         if item.is_task:
             self._leave(item, TASK)
-        elif found := _SUPERSEDES.search(raw):
-            self.gone.add(Passage(found["old"]).plain)
-            note = Note(item.line, item.end, Passage(found["new"]).plain, wrong=found["old"], category=here.category)
-            self._put(note)
+        elif match := _SUPERSEDES.search(raw):
+            self.superseded.add(Passage(match["old"]).plain)
+            note = Note(item.line, item.end, Passage(match["new"]).plain, wrong=match["old"], category=context.category)
+            self._add(note)
         elif _GONE.match(raw):
             self._leave(item, STRUCK)
-        elif found := _WRONG_RIGHT.match(raw):
-            self._pair(item.line, item.end, found["wrong"], found["right"], here)
-        elif any(one.role in SAID for one in whole):
-            form = self._take_fields(_Form(item.line, "", here.head.when, here.category), item)
+        elif match := _WRONG_RIGHT.match(raw):
+            self._add_pair(item.line, item.end, match["wrong"], match["right"], context)
+        elif any(field.role in SAID for field in labelled):
+            form = self._take_fields(_Form(item.line, "", context.head.when, context.category), item)
             for each in item.items:
                 if _fields_of(each):
                     form = self._take_fields(form, each)
                 else:
-                    form.more(each)
+                    form.extend(each)
             self._finish(form)
-        elif any(one.role for one in whole[:1]):
-            self._leave(item, NOTHING_LEARNED if here.is_log else NO_ADVICE)
+        elif any(field.role for field in labelled[:1]):
+            self._leave(item, NOTHING_LEARNED if context.is_log else NO_ADVICE)
         else:
-            self._plain_item(item, here)
+            self._read_plain_item(item, context)
 
-    def _plain_item(self, item: Block, here: _Here) -> None:
-        raw, when, category = item.text, here.head.when, here.category
-        if found := _DATE_FIRST.match(raw):
-            raw, when = raw[found.end() :], found["when"]
-        if (found := _DATE_LAST.search(raw)) and found.start() > _SHORT_SAMPLE // 4:
-            raw, when = raw[: found.start()], found["when"] or found["in_when"]
-        if (found := _BRACKET_FIRST.match(raw)) and Passage(raw[found.end() :]).is_sentence():
-            category, raw = found["word"], raw[found.end() :]
-        here = here._replace(category=category, head=here.head._replace(when=when))
+    def _read_plain_item(self, item: Block, context: _Context) -> None:
+        raw, when, category = item.text, context.head.when, context.category
+        if match := _DATE_FIRST.match(raw):
+            raw, when = raw[match.end() :], match["when"]
+        if (match := _DATE_LAST.search(raw)) and match.start() > _SHORT_SAMPLE // 4:
+            raw, when = raw[: match.start()], match["when"] or match["in_when"]
+        if (match := _BRACKET_FIRST.match(raw)) and Passage(raw[match.end() :]).is_sentence():
+            category, raw = match["word"], raw[match.end() :]
+        context = context._replace(category=category, head=context.head._replace(when=when))
         text = Passage(raw).plain
         if item.end > item.line and not item.items:
             text = text.rstrip(":： ")  # code shows it
@@ -564,58 +562,56 @@ class _Page:
         if Passage(raw).is_placeholder():
             self._leave(item, TEMPLATE)
         elif subs and (text.endswith((":", "：")) or not Passage(text).is_sentence()):
-            self._below(item, subs, text.rstrip(":： "), here)
-        elif _only_describes(raw, text, is_log=here.is_log):
+            self._read_subitems(item, subs, text.rstrip(":： "), context)
+        elif _only_describes(raw, text, is_log=context.is_log):
             self._leave(item, NO_ADVICE)
         else:
-            self._say(item, text, here)
+            self._read_statement(item, text, context)
 
-    def _below(self, item: Block, subs: list[Block], start: str, here: _Here) -> None:
-        """Add the items below one that only names them: together where that is short, else each by itself."""
-        whole, when = f"{start}: {_in_one(subs)}", here.head.when
-        has_claim = here.is_log and any(
-            Passage(each.text).is_claim() and not Passage(each.text).is_done() for each in subs
-        )
-        if len(whole) <= _TEXT_CHARS and (has_claim or Passage(whole).is_advice()):
-            self._put(Note(item.line, item.end, whole, category=here.category, when=when))
+    def _read_subitems(self, item: Block, subs: list[Block], start: str, context: _Context) -> None:
+        """Add the items below one that only introduces them: as one lesson where that is short, else each by itself."""
+        joined, when = f"{start}: {_in_one(subs)}", context.head.when
+        passages = [Passage(sub.text) for sub in subs]
+        has_claim = context.is_log and any(passage.is_claim() and not passage.is_done() for passage in passages)
+        if len(joined) <= _TEXT_CHARS and (has_claim or Passage(joined).is_advice()):
+            self._add(Note(item.line, item.end, joined, category=context.category, when=when))
             return
         for each in subs:
-            self._item(each, here._replace(head=_Heading(start, when), intro=start))
+            self._read_item(each, context._replace(head=_Heading(start, when), intro=start))
 
-    def _say(self, item: Block, text: str, here: _Here) -> None:
-        """Take an item, with the heading before it where it needs that."""
-        head, intro = here.head, here.intro
-        is_whole = Passage(text).is_sentence() and not (here.is_log and _needs_title(text))
-        over = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
-        under = intro or Passage(head.title).plain
-        if Passage(text).is_order() and _pattern("forbids").match(under) and not _pattern("is_forbidding").match(text):
-            is_whole, text = True, f"{under}: {text}"
+    def _read_statement(self, item: Block, text: str, context: _Context) -> None:
+        """Add an item as a lesson, with the heading in front where it is not understood without."""
+        head, intro = context.head, context.intro
+        is_whole = Passage(text).is_sentence() and not (context.is_log and _needs_title(text))
+        topic = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
+        lead_in = intro or Passage(head.title).plain
+        is_forbidden = _pattern("forbids").match(lead_in) and not _pattern("is_forbidding").match(text)
+        if is_forbidden and Passage(text).is_order():
+            is_whole, text = True, f"{lead_in}: {text}"
         elif intro and is_whole:
             is_whole = Passage(text).is_order() or len(text.split()) >= _SHORT_WORDS
-        own = text if is_whole else _standing(text, over)
-        is_name = own != text and not Passage(text).is_claim() and not Passage(over).is_advice()
-        if is_name or not Passage(own).is_sentence():
+        statement = text if is_whole else _with_title(text, topic)
+        is_name = statement != text and not Passage(text).is_claim() and not Passage(topic).is_advice()
+        if is_name or not Passage(statement).is_sentence():
             self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
-        begin, rest = Passage(own).lead(_TEXT_CHARS)
-        body = " ".join(
-            filter(None, [rest, "; ".join(Passage(each.text).plain for each in item.items if not each.is_task)])
-        )
+        begin, rest = Passage(statement).lead(_TEXT_CHARS)
+        details = "; ".join(Passage(each.text).plain for each in item.items if not each.is_task)
+        body = " ".join(filter(None, [rest, details]))
         title = head.title if head.is_entry else ""
-        note = Note(item.line, item.end, begin, body[:_BODY_CHARS], "", title, here.category, when=head.when)
-        self._put(note)
+        self._add(Note(item.line, item.end, begin, body[:_BODY_CHARS], "", title, context.category, when=head.when))
 
-    def _table(self, block: Block, here: _Here) -> None:
+    def _read_table(self, block: Block, context: _Context) -> None:
         header, *rows = [Page.cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
-        known = {role[0] for role in roles if role} & SAID
-        if len(rows) < 2 or not known or not (here.is_log or known & {"rule", "right"}):
-            self._leave(block, TABLE if len(rows) > 1 or not known else TEMPLATE)
+        known_roles = {role[0] for role in roles if role} & SAID
+        if len(rows) < 2 or not known_roles or not (context.is_log or known_roles & {"rule", "right"}):
+            self._leave(block, TABLE if len(rows) > 1 or not known_roles else TEMPLATE)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
                 continue
-            form = _Form(line, "", here.head.when, here.category)
+            form = _Form(line, "", context.head.when, context.category)
             for role, title, cell in zip(roles, header, row, strict=False):
                 if role:
                     form.add(Field(*role, Label(title).folded, cell), line)
@@ -623,7 +619,7 @@ class _Page:
                     form.lead.append(cell)
             self._finish(form)
 
-    def _put(self, note: Note) -> None:
+    def _add(self, note: Note) -> None:
         begin, rest = Passage(note.text.strip()).lead(_TEXT_CHARS)
         note = note._replace(
             text=begin.strip(" -–—•"),
@@ -631,9 +627,9 @@ class _Page:
             category=_category(note.category),
         )
         if reason := _fault(note):
-            self.found.append(Left(note.line, reason, note.text[:_SHORT_SAMPLE]))
+            self.items.append(Left(note.line, reason, note.text[:_SHORT_SAMPLE]))
         else:
-            self.found.append(note)
+            self.items.append(note)
 
 
 def _fault(note: Note) -> str:
@@ -666,24 +662,28 @@ def _is_strict(text: str) -> bool:
 
 def _is_binding(text: str) -> bool:
     """Return whether a paragraph says what to do or not to do, and does not only mention it."""
-    after = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
-    return _is_strict(text) or Passage(after[-1]).is_order()
+    parts = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
+    return _is_strict(text) or Passage(parts[-1]).is_order()
 
 
-def _is_one(section: Section, role: str) -> bool:
+def _has_one_value(section: Section, role: str) -> bool:
     """Return whether a field's heading holds one value: several bullets under a rule are a lesson each."""
     return role != "rule" or sum(block.kind == "item" for block in section.blocks) <= 1
 
 
-def _is_quoted_lesson(text: str, here: _Here) -> bool:
-    return here.is_log and Passage(text).is_sentence() and Passage(text).is_advice()
+def _ends_open(text: str) -> bool:
+    return Passage(text).plain.endswith((":", "："))
+
+
+def _is_quoted_lesson(text: str, context: _Context) -> bool:
+    return context.is_log and Passage(text).is_sentence() and Passage(text).is_advice()
 
 
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
     text = block.text
-    found = _DATE_FIRST.match(text) or _WRONG_RIGHT.match(text) or _SUPERSEDES.search(text)
-    return found is not None or _is_bold_lead(block)
+    match = _DATE_FIRST.match(text) or _WRONG_RIGHT.match(text) or _SUPERSEDES.search(text)
+    return match is not None or _is_bold_lead(block)
 
 
 def _is_bold_lead(block: Block) -> bool:
@@ -715,7 +715,7 @@ def _without_lead_in(block: Block) -> str:
 def _one_a_line(block: Block) -> list[Block]:
     """Return the lines of a paragraph as blocks of their own, where each is a sentence by itself."""
     if len(block.lines) > 1 and all(line.rstrip().endswith((".", "!", "。", "！")) for line in block.lines):
-        return [Block("paragraph", block.line + at, line) for at, line in enumerate(block.lines)]
+        return [Block("paragraph", block.line + offset, line) for offset, line in enumerate(block.lines)]
     return [block]
 
 
@@ -723,7 +723,7 @@ def _in_one(items: Sequence[Block]) -> str:
     return "; ".join(Passage(each.text).plain.rstrip(".;") for each in items)
 
 
-def _joined(values: list[str]) -> str:
+def _on_one_line(values: list[str]) -> str:
     """Return the items of a list on one line; what ends with a colon leads to the next."""
     parts = [f"{each} " if each.endswith((":", "：")) else f"{each.rstrip('.;')}; " for each in values[:-1]]
     return "".join([*parts, values[-1]])
@@ -731,21 +731,21 @@ def _joined(values: list[str]) -> str:
 
 def _fields_of(block: Block) -> list[Field]:
     """Return the fields of a block's lines; a line without a label goes on with the field before it."""
-    found: list[Field] = []
+    joined: list[Field] = []
     for number, line in enumerate(block.lines):
-        for one in fields(line):
-            if one.role or (number == 0 and not found):
-                found.append(one)
-            elif found:
-                found[-1] = found[-1]._replace(value=f"{found[-1].value} {one.value}".strip())
-    return found if any(one.role for one in found) else []
+        for field in fields(line):
+            if field.role or (number == 0 and not joined):
+                joined.append(field)
+            elif joined:
+                joined[-1] = joined[-1]._replace(value=f"{joined[-1].value} {field.value}".strip())
+    return joined if any(field.role for field in joined) else []
 
 
-def _standing(text: str, title: str) -> str:
-    """Return a text with the heading before it that it needs to be understood."""
+def _with_title(text: str, title: str) -> str:
+    """Return a text, with its heading in front unless the two share a word or the text is long."""
     words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
     shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
-    if not title or shared or len(text.split()) > _STANDING_WORDS or title in text:
+    if not title or shared or len(text.split()) > _TITLED_WORDS or title in text:
         return text
     return f"{title}: {text}"
 
@@ -765,5 +765,5 @@ def _needs_title(text: str) -> bool:
 
 def _category(text: str) -> str:
     bare = re.sub(r"[—–|:(].*", "", Passage(text).plain).replace("`", "").strip(" -#.*")
-    bare = "".join(one for one in bare if one.isprintable() and ord(one) < 0x1F000 and one not in "✅❌⚠️🔥").strip()
-    return bare[:60].strip()
+    shown = (char for char in bare if char.isprintable() and ord(char) < 0x1F000 and char not in "✅❌⚠️🔥")
+    return "".join(shown).strip()[:60].strip()
