@@ -242,7 +242,7 @@ class Weighing:
     def _cached(self) -> tuple[list[Any], str]:
         """Return the key of the clusters now, and the cached ones."""
         keys = ("generation", EMBEDDED, _META)
-        generation, embedded, cached = self._workspace.db.ask(lambda it: [get_meta(it, key) for key in keys])
+        generation, embedded, cached = self._workspace.db.ask(lambda db: [get_meta(db, key) for key in keys])
         return [int(generation), embedded, sorted(self.decided())], cached
 
     def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:

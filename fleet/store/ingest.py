@@ -588,7 +588,7 @@ class Ingest:
 
     def lacks_lines(self) -> bool:
         """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
-        return bool(self._read(lambda it: get_meta(it, "shrunk")))
+        return bool(self._read(lambda db: get_meta(db, "shrunk")))
 
     def put_back(self, writer: str) -> None:
         """Add content of rows that neither tree nor file has to the shards of ``writer``, a replica of our own.
@@ -637,7 +637,7 @@ class Ingest:
         else:
             self._files.remove(file)
 
-    def take_back(self, each: str, writer: str, parts: Sequence[str]) -> None:
+    def take_back(self, id_: str, writer: str, parts: Sequence[str]) -> None:
         """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
 
         The caller holds the write lock, and writes them again elsewhere.
@@ -646,17 +646,17 @@ class Ingest:
         if self.lacks_lines():  # what rows alone have of it would stay in them, and be sent
             self.put_back(writer)
         with self._changing() as fold:
-            if not fold.is_in_outbox(each):
+            if not fold.is_in_outbox(id_):
                 return
-            base, is_changed = fold.base(each), False
+            base, is_changed = fold.base(id_), False
             for source in self._sources():
-                if source.kind is PATTERNS and each.encode() in (data := self._files.read(source.file)):
-                    kept = _parted(data, each, base, writer, parts)
+                if source.kind is PATTERNS and id_.encode() in (data := self._files.read(source.file)):
+                    kept = _parted(data, id_, base, writer, parts)
                     is_changed = is_changed or kept != data
                     self._put(source.file, iter([kept]))
                     fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
             if is_changed:
-                fold.set_back(each)
+                fold.set_back(id_)
             fold.end()
         self.refresh()
 
@@ -664,26 +664,26 @@ class Ingest:
 
     def outgoing(self) -> list[Entry]:
         """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
-        return self.ask(lambda it: Contents(it).outgoing())
+        return self.ask(lambda db: Contents(db).outgoing())
 
     def taken_back(self, mine: Container[str]) -> set[str]:
         """Return the ids of lessons, discoveries and retractions of ours that were undone before the tree had them.
 
         They stay here, until they are restored.
         """
-        return self.ask(lambda it: Contents(it).taken_back(mine))
+        return self.ask(lambda db: Contents(db).taken_back(mine))
 
     def names(self, since: int = 0) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
-        return self.ask(lambda it: Contents(it).names(since))
+        return self.ask(lambda db: Contents(db).names(since))
 
     def entries(self, names: Sequence[str]) -> dict[str, Entry]:
         """Return the entries that are here, of some names as ``names`` gives them."""
-        return self.ask(lambda it: Contents(it).entries(names))
+        return self.ask(lambda db: Contents(db).entries(names))
 
     def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
         """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
-        return self.ask(lambda it: Contents(it).edition(kind, in_tree=in_tree))
+        return self.ask(lambda db: Contents(db).edition(kind, in_tree=in_tree))
 
     def purged_ids(self) -> list[str]:
         """Return the ids of records with purge marks."""
@@ -691,7 +691,7 @@ class Ingest:
 
     def stripped(self, kind: Kind, data: bytes) -> bytes:
         """Return a file's bytes without what purge marks cover; the same bytes where they cover nothing in it."""
-        return self.ask(lambda it: Rows(it, self._policy()).stripped(kind, data))
+        return self.ask(lambda db: Rows(db, self._policy()).stripped(kind, data))
 
     def differences(self) -> list[str]:
         """Return the ids of rows that differ from those of a new database: none, unless something is wrong."""
@@ -701,11 +701,11 @@ class Ingest:
 
     def refused(self) -> list[tuple[str, str]]:
         """Return path and checksum (hex) of each unreadable line that is kept, sorted."""
-        return self.ask(lambda it: [(path, hash_.hex()) for path, hash_ in it.execute(_REFUSED)])
+        return self.ask(lambda db: [(path, hash_.hex()) for path, hash_ in db.execute(_REFUSED)])
 
-    def carried(self, each: str = "") -> list[Carried]:
+    def carried(self, id_: str = "") -> list[Carried]:
         """Return the lines of a newer version that are kept and passed on, under an id or all of them."""
-        return self.ask(lambda it: Contents(it).carried(each))
+        return self.ask(lambda db: Contents(db).carried(id_))
 
     def has_carried(self, entry: Carried) -> bool:
         """Return whether a line of a newer version is kept here, or was purged."""
@@ -718,24 +718,24 @@ class Ingest:
 
     def newest_by(self) -> dict[str, str]:
         """Return the largest stamp of each writer."""
-        return self.ask(lambda it: dict(it.execute("SELECT name, newest FROM writer")))
+        return self.ask(lambda db: dict(db.execute("SELECT name, newest FROM writer")))
 
     def newest(self) -> str:
         """Return the largest stamp that this machine admits, "" for none, without a refresh."""
-        return str(self._read(lambda it: it.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
+        return str(self._read(lambda db: db.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
         """Return a derived value that is kept in the database, "" for none. No refresh of an open one changes it."""
         read = self._read if self.database.is_open else self.ask
-        return read(lambda it: get_meta(it, key))
+        return read(lambda db: get_meta(db, key))
 
     def note(self, key: str, value: str) -> None:
         """Keep a derived value in the database."""
         if self.database.exists:
-            self._read(lambda it: set_meta(it, key, value))
+            self._read(lambda db: set_meta(db, key, value))
 
     def _column(self, query: str, *values: str) -> list[Any]:
-        return self.ask(lambda it: [row[0] for row in it.execute(query, values)])
+        return self.ask(lambda db: [row[0] for row in db.execute(query, values)])
 
 
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
@@ -830,12 +830,12 @@ def _contents(
             connection.execute(_PUT_BLOB, (path, oid, *reader.read_whole()))
 
 
-def _parted(data: bytes, each: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
+def _parted(data: bytes, id_: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
     """Return a file's bytes without parts of one writer's column of a record; what ``base`` has stays."""
     kept = []
     for raw in data.split(b"\n"):
         entry = Read().entry(PATTERNS, raw, "", 0) if raw else None
-        if not isinstance(entry, Line) or entry.id != each or (base is not None and line.covers(base, entry)):
+        if not isinstance(entry, Line) or entry.id != id_ or (base is not None and line.covers(base, entry)):
             kept.append(raw)
         elif not (rest := entry.split_column(writer, parts)[0]).is_empty():
             kept.append(line.encode(rest))

@@ -60,16 +60,16 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     return sorted(lessons, key=lambda each: (not each.is_published, *counted(each)))
 
 
-def _by_sight(each: Pattern) -> tuple[int, ...]:
-    return (-each.weight("seen"),)
+def _by_sight(lesson: Pattern) -> tuple[int, ...]:
+    return (-lesson.weight("seen"),)
 
 
-def _by_evidence(each: Pattern) -> tuple[int, ...]:
-    return (-each.witnesses(), -each.weight("sessions"), -each.weight("seen"))
+def _by_evidence(lesson: Pattern) -> tuple[int, ...]:
+    return (-lesson.witnesses(), -lesson.weight("sessions"), -lesson.weight("seen"))
 
 
 class _Table:
-    """Questions to either table."""
+    """Queries that both tables have."""
 
     _name: Literal["pattern", "discovery"]
 
@@ -77,7 +77,7 @@ class _Table:
         self._ingest = ingest
 
     def beginning(self, prefix: str) -> list[str]:
-        """Return the ids that begin so, sorted."""
+        """Return the ids that begin with a prefix, sorted."""
         if not prefix.isascii():  # no id does, and SQLite would choke on bytes of a shell that are no text
             return []
         query = f"SELECT id FROM {self._name} WHERE id >= ? AND id < ? ORDER BY id"
@@ -85,15 +85,15 @@ class _Table:
 
     def short(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the shortest unique beginning of each id that is here, of ``SHORT_CHARS_MIN`` characters at least."""
-        return self._ingest.ask(lambda it: _shortened(it, self._name, ids))
+        return self._ingest.ask(lambda db: _shortened(db, self._name, ids))
 
     def changed(self, since: int) -> list[str]:
         """Return the ids of the rows that are new or changed since a generation."""
-        # Sorted here: query for in order, SQLite goes through all ids instead of the few of these generations.
+        # Sorted here: with ORDER BY id, SQLite goes through all ids instead of the few of these generations.
         return sorted(row[0] for row in self._rows(f"SELECT id FROM {self._name} WHERE generation > ?", since))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        return self._ingest.ask(lambda it: it.execute(query, values).fetchall())
+        return self._ingest.ask(lambda db: db.execute(query, values).fetchall())
 
 
 class Patterns(_Table):
@@ -108,11 +108,11 @@ class Patterns(_Table):
     @property
     def generation(self) -> int:
         """A number that changes whenever a row does: a derived text is good while it is the one it was made at."""
-        return self._ingest.ask(lambda it: int(get_meta(it, "generation")))
+        return self._ingest.ask(lambda db: int(get_meta(db, "generation")))
 
-    def line(self, each: str) -> Line | None:
+    def line(self, id_: str) -> Line | None:
         """Return the joined record of one id."""
-        lines = self._lines(f"{_LINE} WHERE id = ?", each)
+        lines = self._lines(f"{_LINE} WHERE id = ?", id_)
         return lines[0] if lines else None
 
     def changed_behind(self, generation: int, row: int, count: int) -> dict[str, tuple[int, int]]:
@@ -126,30 +126,30 @@ class Patterns(_Table):
     def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
         """Yield the tree's part of some records, each with its id; None for none."""
         query = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
-        rows = self._ingest.ask(lambda it: [(each, *it.execute(query, (each,)).fetchone()) for each in ids])
-        for each, raw, hash_, pending_id, base in rows:
+        rows = self._ingest.ask(lambda db: [(id_, *db.execute(query, (id_,)).fetchone()) for id_ in ids])
+        for id_, raw, hash_, pending_id, base in rows:
             data = base if pending_id else checked(raw, hash_)
             line = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
-            yield each, line if isinstance(line, Line) else None
+            yield id_, line if isinstance(line, Line) else None
 
-    def get(self, each: str) -> Pattern | None:
+    def get(self, id_: str) -> Pattern | None:
         """Return the folded record of one id."""
-        line = self.line(each)
+        line = self.line(id_)
         return fold(line, self._policy()) if line is not None else None
 
-    def group(self, each: str) -> list[str]:
-        """Return the ids of all records that are one lesson with this one, itself included, sorted."""
-        members = self.groups().get(each, [each])
+    def group(self, id_: str) -> list[str]:
+        """Return the ids of all records merged with this one, itself included, sorted."""
+        members = self.groups().get(id_, [id_])
         query = "SELECT id FROM pattern WHERE id = ?"
-        return self._ingest.ask(lambda it: [row[0] for one in members for row in it.execute(query, (one,))])
+        return self._ingest.ask(lambda db: [row[0] for member in members for row in db.execute(query, (member,))])
 
-    def lesson(self, each: str) -> Pattern | None:
+    def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
-        members = self.some(self.groups().get(each, [each]))
+        members = self.some(self.groups().get(id_, [id_]))
         return merged(members) if members else None
 
     def groups(self) -> dict[str, list[str]]:
-        """Return the ids of merged records, each with those of all that are one lesson with it, sorted."""
+        """Return the merged records: from the id of each to the ids of its set, sorted."""
         return {member: group for group in Merges(self.merge_targets()).groups() for member in group}
 
     def merge_targets(self) -> dict[str, str]:
@@ -158,11 +158,11 @@ class Patterns(_Table):
 
     def same_text(self, text: str) -> str:
         """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
-        made = pattern_id(text)
+        text_hash = pattern_id(text)
         # The index is partial: without its condition in the query, all rows would be read.
         query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
-        row = next(iter(self._rows(query, made)), None)
-        return str(row[0]) if row else made
+        row = next(iter(self._rows(query, text_hash)), None)
+        return str(row[0]) if row else text_hash
 
     def best(self, order: Order, count: int) -> list[Pattern]:
         """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
@@ -211,14 +211,14 @@ class Patterns(_Table):
     def lessons(self) -> Iterator[Pattern]:
         """Yield all lessons by id, merged records as one."""
         grouped = self.groups()
-        done: set[str] = set()
+        merged_ids: set[str] = set()
         for record in self.records():
-            if record.id in done:
+            if record.id in merged_ids:
                 continue
             lesson = record
             if record.id in grouped:
                 members = self.some(grouped[record.id])
-                done.update(member.id for member in members)
+                merged_ids.update(member.id for member in members)
                 lesson = merged(members)
             if lesson.is_listed:
                 yield lesson
@@ -242,7 +242,7 @@ class Patterns(_Table):
     def some(self, ids: Sequence[str]) -> list[Pattern]:
         """Return the records of some ids that are here, in the order of the ids."""
         query, policy = f"{_LINE} WHERE id = ?", self._policy()
-        lines = self._ingest.ask(lambda it: [line for each in ids for line in _decoded(it, query, (each,))])
+        lines = self._ingest.ask(lambda db: [line for each in ids for line in _decoded(db, query, (each,))])
         return [fold(line, policy) for line in lines]
 
     def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
@@ -260,7 +260,7 @@ class Patterns(_Table):
 
     def candidates(self, text: str) -> dict[str, str]:
         """Return id and words of the listed records that share most of the rare words of a text, best first."""
-        return self._ingest.ask(lambda it: _candidates(it, Words(text).terms()))
+        return self._ingest.ask(lambda db: _candidates(db, Words(text).terms()))
 
     def has_embeddings(self) -> bool:
         """Return whether any lesson has an embedding."""
@@ -271,7 +271,7 @@ class Patterns(_Table):
         return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]
 
     def _lines(self, query: str, *values: object) -> list[Line]:
-        return self._ingest.ask(lambda it: list(_decoded(it, query, values)))
+        return self._ingest.ask(lambda db: list(_decoded(db, query, values)))
 
     def _folded(self, query: str, *values: object) -> list[Pattern]:
         policy = self._policy()
@@ -291,9 +291,9 @@ class Discoveries(_Table):
         super().__init__(ingest)
         self._cut = cut
 
-    def get(self, each: str) -> Discovery | None:
+    def get(self, id_: str) -> Discovery | None:
         """Return one entry, a retraction or a retracted one, too."""
-        entries = self._entries("WHERE id = ?", each)
+        entries = self._entries("WHERE id = ?", id_)
         return entries[0] if entries else None
 
     def newest(self, count: int) -> list[Discovery]:
@@ -335,7 +335,7 @@ class Discoveries(_Table):
     def _entries(self, where: str, *values: object) -> list[Discovery]:
         query = f"SELECT line, hash FROM discovery {where}"
         return self._ingest.ask(
-            lambda it: [DISCOVERIES.decode(checked(*row)) for row in it.execute(query, values).fetchall()]
+            lambda db: [DISCOVERIES.decode(checked(*row)) for row in db.execute(query, values).fetchall()]
         )
 
 
@@ -362,7 +362,7 @@ class Passages:
         return [row[0] - 1 for row in self._connection.execute(query, (expression, kind, count))]
 
     def close(self) -> None:
-        """Forget them all."""
+        """Close the table, which drops it."""
         self._connection.close()
 
 
@@ -372,12 +372,12 @@ _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM di
 def _shortened(connection: Connection, table: Literal["pattern", "discovery"], ids: Iterable[str]) -> dict[str, str]:
     query = f"SELECT (SELECT max(id) FROM {table} WHERE id < ?), (SELECT min(id) FROM {table} WHERE id > ?)"
     short = {}
-    for each in dict.fromkeys(ids):
-        beside = [other for other in connection.execute(query, (each, each)).fetchone() if other]
+    for id_ in dict.fromkeys(ids):
+        neighbours = [neighbour for neighbour in connection.execute(query, (id_, id_)).fetchone() if neighbour]
         chars = SHORT_CHARS_MIN
-        while any(other.startswith(each[:chars]) for other in beside):
+        while any(neighbour.startswith(id_[:chars]) for neighbour in neighbours):
             chars += 1
-        short[each] = each[:chars]
+        short[id_] = id_[:chars]
     return short
 
 
@@ -397,6 +397,6 @@ def _decoded(connection: Connection, query: str, values: Iterable[object]) -> It
             yield line
 
 
-def _is_listed(each: Pattern, order: Order) -> bool:
-    is_fit = order != "published" or each.is_published
-    return each.is_listed and is_fit and (order == "sight" or each.state != "retired")
+def _is_listed(lesson: Pattern, order: Order) -> bool:
+    is_fit = order != "published" or lesson.is_published
+    return lesson.is_listed and is_fit and (order == "sight" or lesson.state != "retired")

@@ -99,11 +99,11 @@ class _Batch(msgspec.Struct, frozen=True):
     new_bases: dict[str, bytes | None] = {}
     covered: list[str] = []
 
-    def base(self, each: str) -> Line | None:
+    def base(self, id_: str) -> Line | None:
         """Return the tree's part of a record."""
-        if each not in self.bases:
-            return self.rows[each].line() if each in self.rows else None
-        raw = self.bases[each]
+        if id_ not in self.bases:
+            return self.rows[id_].line() if id_ in self.rows else None
+        raw = self.bases[id_]
         return _decoded(raw) if raw else None
 
 
@@ -111,7 +111,7 @@ class Rows:
     """The rows during one transaction.
 
     Args:
-        is_watched: whether changes of other writers' columns are noted, for a person to be query about.
+        is_watched: whether changes of other writers' columns are noted, about which a person is asked.
         is_searched: False for rows that are made to be compared: they get no full-text index.
 
     Attributes:
@@ -212,7 +212,7 @@ class Rows:
             batch.new_bases[record_id] = None if row is None else row.data
 
     def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
-        """Note changes of others' columns, for a person to be query about."""
+        """Note changes of others' columns, about which a person is asked."""
         if in_tree or not part.is_only_by(self._policy.mine):
             self._watched().note(path, before, part, after, in_tree=in_tree)
 
@@ -369,25 +369,25 @@ class Rows:
         connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
         connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
-    def is_in_outbox(self, each: str) -> bool:
+    def is_in_outbox(self, id_: str) -> bool:
         """Return whether the tree does not have all of a record."""
-        return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (each,)).fetchone() is not None
+        return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (id_,)).fetchone() is not None
 
-    def base(self, each: str) -> Line | None:
+    def base(self, id_: str) -> Line | None:
         """Return the tree's part of a record; None for none."""
-        return self._batch([each]).base(each)
+        return self._batch([id_]).base(id_)
 
-    def set_back(self, each: str) -> None:
+    def set_back(self, id_: str) -> None:
         """Set a row back to the tree's part of the record, until files are read again."""
         self.changed = True
-        batch = self._batch([each])
-        base, row = batch.base(each), batch.rows[each]
+        batch = self._batch([id_])
+        base, row = batch.base(id_), batch.rows[id_]
         if base is not None:
             batch.new_rows.append(self._row(base, line.encode(base), row))
         else:
             self.connection.execute("DELETE FROM words WHERE rowid = ?", (row.number,))
             self.connection.execute("DELETE FROM pattern WHERE rowid = ?", (row.number,))
-        batch.covered.append(each)
+        batch.covered.append(id_)
         self._write(batch)
 
     def refold(self) -> None:
@@ -521,10 +521,10 @@ class Contents:
         """Return whether rows are folded otherwise under a policy, as of now."""
         return get_meta(self._connection, "policy") != policy.mark or bool(_due(self._connection, policy.cut))
 
-    def carried(self, each: str) -> list[Carried]:
+    def carried(self, id_: str) -> list[Carried]:
         """Return the lines of a newer version that are kept, under an id or, with "", all of them."""
         query = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
-        return [_carried_of(*row) for row in self._connection.execute(query, (each,))]
+        return [_carried_of(*row) for row in self._connection.execute(query, (id_,))]
 
     def outgoing(self) -> list[Entry]:
         """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
@@ -612,9 +612,9 @@ class Contents:
                     yield key
 
 
-def _carried_of(each: str, raw: object, hash_: str) -> Carried:
+def _carried_of(id_: str, raw: object, hash_: str) -> Carried:
     """Return a row's line of a newer version; raise where it is not what was written."""
-    return Carried(each, checked(raw, bytes.fromhex(hash_)))
+    return Carried(id_, checked(raw, bytes.fromhex(hash_)))
 
 
 def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -140,7 +140,7 @@ class Embeddings:
         if chosen is None:
             return []
         query = "SELECT 1 FROM vector WHERE model = ?"
-        if self._workspace.db.ask(lambda it: it.execute(query, (chosen.name,)).fetchone()):
+        if self._workspace.db.ask(lambda db: db.execute(query, (chosen.name,)).fetchone()):
             with suppress(OSError, ValueError, *TROUBLE):
                 return _best(self._workspace.db.database.open(), chosen, screened(text), count, least)
         return []
@@ -155,7 +155,7 @@ class Embeddings:
         if chosen is None:
             return {}
         query = "SELECT id, data FROM vector WHERE model = ? ORDER BY id"
-        rows = self._workspace.db.ask(lambda it: it.execute(query, (chosen.name,)).fetchall())
+        rows = self._workspace.db.ask(lambda db: db.execute(query, (chosen.name,)).fetchall())
         wanted, size = set(ids), len(rows[0][1]) if rows else 0
         rows = [row for row in rows if row[0] in wanted and len(row[1]) == size]
         if len(rows) < 2:

@@ -101,18 +101,18 @@ class Trust:
         """Return the parts that are left out and that a person is asked about."""
         return [each for each in self.held() if each.is_asked]
 
-    def sentences(self, held: Iterable[Held] | None = None) -> list[str]:
+    def sentences(self, parts: Iterable[Held] | None = None) -> list[str]:
         """Return the questions to a person, a sentence for each kind and group, with what to do about it."""
         ids_by_group: dict[tuple[str, str], set[str]] = {}
-        for part in self.asked() if held is None else held:
+        for part in self.asked() if parts is None else parts:
             ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
-    def withhold(self, held: Iterable[Held], at: Stamp) -> None:
+    def withhold(self, parts: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until a person decides."""
-        rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in list(held)[: limits.WITHHELD_MAX]]
-        gone = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
-        self._change(gone, rows)
+        rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in list(parts)[: limits.WITHHELD_MAX]]
+        withheld_before = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
+        self._change(withheld_before, rows)
 
     def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
         """Take in the parts of a kind and group, or leave them out for good; return them."""
@@ -196,22 +196,22 @@ class _Lazy(dict[str, T]):
         self._texts = texts
         self._parse = parse
 
-    def get(self, each: str, default: Any = None) -> Any:
+    def get(self, id_: str, default: Any = None) -> Any:
         """Return the value of one id."""
-        if each not in self and each in self._texts:
-            self[each] = self._parse(each, self._texts[each])
-        return super().get(each, default)
+        if id_ not in self and id_ in self._texts:
+            self[id_] = self._parse(id_, self._texts[id_])
+        return super().get(id_, default)
 
 
-def _line(each: str, texts: Iterable[str]) -> Line:
+def _line(id_: str, texts: Iterable[str]) -> Line:
     """Return the line of a lesson, joined of its columns; one that cannot be read is passed over."""
-    joined = Line(each)
+    joined = Line(id_)
     for text in texts:
         with suppress(ValueError):
             line = codec.decode(text.encode(), limits.RECORD_BYTES_MAX)
-            joined = codec.join(joined, line) if isinstance(line, Line) and line.id == each else joined
+            joined = codec.join(joined, line) if isinstance(line, Line) and line.id == id_ else joined
     return joined
 
 
-def _parts(each: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:
-    return {writer: Held.decode("", writer, each, text).part for writer, text in texts.items()}
+def _parts(id_: str, texts: Mapping[str, str]) -> Mapping[str, Withheld]:
+    return {writer: Held.decode("", writer, id_, text).part for writer, text in texts.items()}
