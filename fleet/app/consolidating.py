@@ -1,7 +1,7 @@
 """Use cases of auto-reflect and consolidation: a session's end, rows for AGENTS.md, topics of daily logs, migration.
 
-Each plans from what it read and applies the plan as a run (``store/runs``): a file that somebody edited meanwhile stops
-it, and it plans anew. Daily logs are appended to. It is one module, since all of them plan with the same pages.
+Each use case makes a plan from the files that it read and applies it as a run (``store/runs``). If a file was edited
+meanwhile, it makes a new plan. Daily logs are only appended to. All use the same pages, so they share one module.
 """
 
 import os
@@ -31,15 +31,15 @@ WHAT = "agents-md"
 """Value of ``what`` in the body of an inbox item for a row of AGENTS.md."""
 KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
 DAYS_MAX = 366
-"""So many days of logs are looked at, at most."""
+"""Greatest number of days of logs that are read."""
 DAYS_REFLECTED = 120
-"""A session's end looks so far back in the daily logs for what has come up before."""
+"""Days of logs that a session's end reads for what has come up before."""
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
 
 class _Suggested(NamedTuple):
-    """Rows that were suggested, those promoted into AGENTS.md with their runs, and why others wait.
+    """Result of a suggestion: suggested rows, and rows promoted into AGENTS.md with their runs.
 
     Attributes:
         left: why rows of ``auto`` wait all the same, a sentence each.
@@ -67,7 +67,7 @@ class _Suggested(NamedTuple):
 
 
 class _Closed(NamedTuple):
-    """Result of a session's end: the daily log that has a block more, "" for none, and what followed from it.
+    """Result of a session's end: the daily log that got a block, "" for none, and what followed from it.
 
     ``consolidated``: None where a gate was closed.
     """
@@ -121,19 +121,19 @@ class _Migrated(NamedTuple):
 def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closed:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
-    Doing it twice adds nothing. A session in which nothing happened has no block. What it did is what the reflection
-    says; without one, what was observed.
+    A second call adds nothing. A session without events gets no block. A block has the lines of the reflection; without
+    one, the observations.
     """
     if workspace.is_read_only:
         return _Closed("", _Suggested(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, _lines_of_reflection(reflection) if reflection is not None else {})
     suggested = suggest(workspace, agent)
-    done = None
+    consolidated = None
     if check(workspace, agent, session).is_open:
         with suppress(BusyError):
-            done = consolidate(workspace, agent, session=session)
-    return _Closed(log, suggested, done)
+            consolidated = consolidate(workspace, agent, session=session)
+    return _Closed(log, suggested, consolidated)
 
 
 def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]]) -> str:
@@ -144,21 +144,21 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         pad = Scratchpad(_text(workspace, auto_reflect.FILE))
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
-        known = set()
+        logged = set()
         for block in _blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
-                known |= {_wording_id(each.text) for each in block.statements}
+                logged |= {_wording_id(each.text) for each in block.statements}
             else:
                 observed += [each for each in block.statements if each.session == whose.key]
         by_kind = (lines or _lines_of_observations(observed)).items()
-        fresh = {kind: [text for text in texts if _wording_id(text) not in known] for kind, texts in by_kind}
-        if not any(fresh.values()):
+        new = {kind: [text for text in texts if _wording_id(text) not in logged] for kind, texts in by_kind}
+        if not any(new.values()):
             return ""
         day = _day(now_ms)
         log = DailyLog(day, _text(workspace, DailyLog(day).path))
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
-        block_text = log.appended_block(whose, fresh)
+        block_text = log.appended_block(whose, new)
         workspace.files.append(workspace.root / log.path, block_text.encode("utf-8", "surrogateescape"))
     return log.path
 
@@ -199,7 +199,7 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
 
 
 def suggest(workspace: Workspace, agent: str) -> _Suggested:
-    """Suggest what has come up in three or more separate sessions, or promote it in ``auto``."""
+    """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them."""
     if workspace.is_read_only:
         return _Suggested(auto_reflect.SUGGEST)
     page = _text(workspace, auto_reflect.FILE)
@@ -207,23 +207,23 @@ def suggest(workspace: Workspace, agent: str) -> _Suggested:
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggested(mode, compressed=compressed)
-    fresh, waiting = _recurred(workspace, page)
+    new, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
-    left: list[str] = []
+    reasons: list[str] = []
     if mode == auto_reflect.AUTO:
-        for row, recurrence in [*waiting, *((_as_row(each), each) for each in fresh)]:
+        for row, recurrence in [*waiting, *((_as_row(each), each) for each in new)]:
             if recurrence.is_directive:
                 continue
             try:
                 promoted.append((row, _promote(workspace, agent, row, recurrence)))
             except RefusedError as why:
-                left.append(str(why))
-        done = {row.item for row, _ in promoted}
-        fresh = [each for each in fresh if _as_row(each).item not in done]
-    rows = tuple(map(_as_row, fresh))
+                reasons.append(str(why))
+        promoted_items = {row.item for row, _ in promoted}
+        new = [each for each in new if _as_row(each).item not in promoted_items]
+    rows = tuple(map(_as_row, new))
     if rows:
-        _put_rows(workspace, agent, rows, fresh)
-    return _Suggested(mode, rows, tuple(promoted), tuple(dict.fromkeys(left)), compressed)
+        _put_rows(workspace, agent, rows, new)
+    return _Suggested(mode, rows, tuple(promoted), tuple(dict.fromkeys(reasons)), compressed)
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
@@ -237,13 +237,13 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
         rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
-    asked = [
+    suggested = [
         each.item.body.get("item", "") for each in Inboxes(workspace).entries() if each.item.body.get("what") == WHAT
     ]
-    fresh, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *asked])
+    new, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *suggested])
     of_rows = [(row, Recurrence.among(matched.get(len(rules) + index, ()))[0]) for index, row in enumerate(rows)]
     waiting = [(row, group[0]) for row, group in of_rows if group and len(group[0].sessions) >= SESSIONS_MIN]
-    return [each for each in fresh if len(each.sessions) >= SESSIONS_MIN], waiting
+    return [each for each in new if len(each.sessions) >= SESSIONS_MIN], waiting
 
 
 def _texts_undone(workspace: Workspace) -> list[str]:
@@ -266,11 +266,11 @@ def _items(page: str) -> list[str]:
 
 def _as_row(recurrence: Recurrence) -> Entry:
     """Return a recurrence as a row: its item, the rest of its text, and how often it came up."""
-    item, _, rest = recurrence.text.partition(" — ")
+    item, _, detail = recurrence.text.partition(" — ")
     days = " to ".join(dict.fromkeys((recurrence.days[0], recurrence.days[-1])))
     flag = "reads as a directive: a person decides; " if recurrence.is_directive else ""
     evidence = f"{flag}{len(recurrence.sessions)} sessions, {days}"
-    return Entry(recurrence.category, item.strip(), f"{rest} ({evidence})".strip() if rest else evidence)
+    return Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
 
 
 def _evidence(statement: Statement) -> str:
@@ -281,8 +281,8 @@ def _evidence(statement: Statement) -> str:
 
 def _session_name(key: str) -> str:
     """Return the name of a session in a row: its id, or of one without an id its day or minute and its topic."""
-    first, _, rest = key.partition(" ")
-    return rest.strip() if first.startswith("@") else key.rpartition(" ")[2]
+    first, _, topic = key.partition(" ")
+    return topic.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
 
 def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
@@ -376,11 +376,11 @@ def _compress(workspace: Workspace, agent: str) -> int:
 
     def plan() -> tuple[list[Edit], str]:
         page = _File.of(workspace, auto_reflect.FILE)
-        kept, moved[:] = Scratchpad(page.text).compressed(today)
+        page_left, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
             days.setdefault(Statement.observed(rows(line))[0].at[:10], []).append(line)
-        edits = [page.to(kept)] if moved else []
+        edits = [page.to(page_left)] if moved else []
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
@@ -412,14 +412,14 @@ def consolidate(
     dry_run: bool = False,
     days: int | None = None,
 ) -> Consolidated:
-    """Merge what the daily logs say into topics, and bring the index up to date.
+    """Merge the statements of the daily logs into topics, and bring the index up to date.
 
-    ``session``: of the caller: it is not counted for the gate.
+    ``session``: the caller's, which the gate does not count.
     ``force``: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
-    ``days``: of logs that are read; None: seven, or all since the last consolidation where that is longer.
+    ``days``: days of logs to read; None: seven, or all since the last consolidation where that is longer.
 
     Raises:
-        BusyError: another consolidation is at it.
+        BusyError: another consolidation runs.
         RefusedError: the lock file cannot be read.
     """
     gates = check(workspace, agent, session)
@@ -438,26 +438,26 @@ def consolidate(
 
         def planned() -> tuple[Iterable[Edit], str]:
             nonlocal plan, diff
-            plan, known = _make_plan(workspace, days)
+            plan, files = _make_plan(workspace, days)
             diff = _diff(workspace, plan.files)
-            return _edits(plan.files, known), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
+            return _edits(plan.files, files), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
 
-        done = Consolidated(gates, plan, _apply(workspace, agent, KIND, planned), diff)._replace(plan=plan, diff=diff)
-        if done.run:
+        result = Consolidated(gates, plan, _apply(workspace, agent, KIND, planned), diff)._replace(plan=plan, diff=diff)
+        if result.run:
             changed()
             lists = (("topics", plan.added), ("merged", plan.merged))
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
             Records(workspace, agent).append(
                 Record(
-                    run=done.run,
+                    run=result.run,
                     kind="consolidation",
                     session=session,
                     outcome="success",
-                    why=done.summary(),
+                    why=result.summary(),
                     writers=written,
                 )
             )
-    return done
+    return result
 
 
 def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
@@ -479,21 +479,21 @@ def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes
     return {f"{folder}/{path.name}": _head_of(workspace, path, bytes_max) for path in paths}
 
 
-def _edits(files: Mapping[str, str], known: Mapping[str, bytes]) -> tuple[Edit, ...]:
-    """Return the edits of a plan: what a file was when it was planned is what it must still be."""
+def _edits(files: Mapping[str, str], before: Mapping[str, bytes]) -> tuple[Edit, ...]:
+    """Return the edits of a plan. Each file must still have the bytes that it was planned with."""
     return tuple(
-        Edit(path, known.get(path), text.encode("utf-8", "surrogateescape")) for path, text in sorted(files.items())
+        Edit(path, before.get(path), text.encode("utf-8", "surrogateescape")) for path, text in sorted(files.items())
     )
 
 
-def _absolute(text: str, at: str) -> str:
+def _absolute(text: str, stamp: str) -> str:
     """Return a text with its relative dates made absolute, from its time."""
-    ms = dates.to_ms(at)
+    ms = dates.to_ms(stamp)
     return text if ms is None else dates.absolutize(text, datetime.fromtimestamp(ms / 1000, UTC))
 
 
 def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:
-    """Return the beginning of a file; what cannot be read is no text. Pipes and links are empty."""
+    """Return the beginning of a file: empty for a pipe or a link, a NUL byte for a file that cannot be read."""
     try:
         with workspace.files.open(path) as file:
             return file.read(bytes_max) or b""
@@ -515,7 +515,7 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
 
 @contextmanager
 def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a consolidation; what is given notes that something was consolidated, so that its time moves."""
+    """Hold the lock of a consolidation, and yield a function that notes a change, which moves the lock's time."""
     with workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
         # A lock of ours is left behind: the one that dies with its process is held here.
@@ -544,7 +544,7 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
 
 
 _OURS = "consolidating"
-"""Name of the file below ``.fleet`` that says when this machine took the lock last."""
+"""Name of the file in ``.fleet`` with the time at which this machine took the lock last."""
 
 
 def _lock(workspace: Workspace) -> Lock:
@@ -599,20 +599,20 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as why:
         raise RefusedError(f"{auto_reflect.FILE} is no UTF-8 text; nothing was changed") from why
-    known = {auto_reflect.FILE: data}
+    data_by_path = {auto_reflect.FILE: data}
     for folder in (auto_reflect.LOGS, consolidation.FOLDER):
-        known |= _pages(workspace, folder, 64 * auto_reflect.LOG_BYTES_MAX)
+        data_by_path |= _pages(workspace, folder, 64 * auto_reflect.LOG_BYTES_MAX)
     if (index := _File.of(workspace, consolidation.INDEX).before) is not None:
-        known[consolidation.INDEX] = index
-    now = {path: each.decode("utf-8", "surrogateescape") for path, each in known.items()}
-    migration = Migration(text, now, workspace.wall()[:10])
+        data_by_path[consolidation.INDEX] = index
+    texts = {path: each.decode("utf-8", "surrogateescape") for path, each in data_by_path.items()}
+    migration = Migration(text, texts, workspace.wall()[:10])
     if not migration.files:
         return [], []
     if lost := migration.lost():
         raise RefusedError(f"{len(lost)} lines would be in no new file, such as {lost[0][:80]!r}; nothing was changed")
     backup = _backup(workspace, data)
     report = [f"{backup}: the old file, byte for byte", *migration.report]
-    return [Edit(backup, None, data), *_edits(migration.files, known)], report
+    return [Edit(backup, None, data), *_edits(migration.files, data_by_path)], report
 
 
 def _backup(workspace: Workspace, data: bytes) -> str:
@@ -630,7 +630,7 @@ def _agents_md_change(workspace: Workspace) -> Edit | None:
     return None if change.before is None or change.after == change.before else change
 
 
-# --- what they share ------------------------------------------------------------------------------------------------
+# --- common parts ------------------------------------------------------------------------------------------------
 
 
 def _text(workspace: Workspace, path: str) -> str:
@@ -638,7 +638,7 @@ def _text(workspace: Workspace, path: str) -> str:
 
 
 class _File(NamedTuple):
-    """A file as it was read, once: what it is by then is what a plan changes."""
+    """File with the bytes that a plan was made from."""
 
     path: str
     before: bytes | None
@@ -663,12 +663,12 @@ def _apply(
     def planned() -> Run | None:
         edits, summary = plan()
         changed = tuple(each for each in edits if each.before != each.after)
-        named = run_id or Runs(workspace).name(kind)
-        run = Run(id=named, kind=kind, agent=agent, at=workspace.wall(), summary=summary, edits=changed)
+        id_ = run_id or Runs(workspace).name(kind)
+        run = Run(id=id_, kind=kind, agent=agent, at=workspace.wall(), summary=summary, edits=changed)
         return run if changed else None
 
-    done = Runs(workspace).apply_planned(planned)
-    return done.id if done is not None else ""
+    run = Runs(workspace).apply_planned(planned)
+    return run.id if run is not None else ""
 
 
 def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:

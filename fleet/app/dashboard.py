@@ -18,8 +18,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION
-from fleet.reflect import clusters
-from fleet.reflect.clusters import Weighing
+from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
@@ -87,8 +86,8 @@ def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, 
     """Return the lessons and discoveries that came, or were met again, since a person looked; none at first."""
     lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
     ids = workspace.discoveries.changed(generation) if since else []
-    gone = workspace.discoveries.retracted()
-    entries = (workspace.discoveries.get(each) for each in ids if each not in gone)
+    retracted = workspace.discoveries.retracted()
+    entries = (workspace.discoveries.get(each) for each in ids if each not in retracted)
     new = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
     return {
         "lessons": [
@@ -111,10 +110,10 @@ def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, 
 def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
     """Yield the lessons that entered memories of the agents here since a person looked."""
     for agent in workspace.agents_here():
-        for each in AgentMemory(workspace, agent).standing().lessons:
-            lesson = workspace.patterns.lesson(each)
+        for id_ in AgentMemory(workspace, agent).standing().lessons:
+            lesson = workspace.patterns.lesson(id_)
             if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since:
-                yield {"agent": agent, "id": each, "text": readable(lesson.text)}
+                yield {"agent": agent, "id": id_, "text": readable(lesson.text)}
 
 
 def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
@@ -139,13 +138,13 @@ def _has_hooks(workspace: Workspace) -> bool:
         return False
 
 
-def _compared(workspace: Workspace) -> clusters.Clusters:
+def _compared(workspace: Workspace) -> Clusters:
     """Return the pairs of lessons that may be one, or that contradict each other; of a large clan the last ones."""
     if workspace.patterns.count() <= _COMPARED_MAX:
         return Weighing(workspace).clusters()
-    found, apart = Weighing(workspace).last_clusters(), Weighing(workspace).decided()
-    likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (found.likely, found.opposed))
-    return found._replace(likely=tuple(likely), opposed=tuple(opposed))
+    clusters, apart = Weighing(workspace).last_clusters(), Weighing(workspace).decided()
+    likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (clusters.likely, clusters.opposed))
+    return clusters._replace(likely=tuple(likely), opposed=tuple(opposed))
 
 
 def _online_now(workspace: Workspace) -> list[dict[str, str]]:
@@ -155,11 +154,11 @@ def _online_now(workspace: Workspace) -> list[dict[str, str]]:
         online = json.loads(raw or b"{}")
         if not 0 <= workspace.world.wall_ms() - int(online.get("at_ms", 0)) < _ONLINE_MS:
             return []
-        here = {each.name for each in workspace.replicas().replicas}
+        own = {each.name for each in workspace.replicas().replicas}
         return [
-            {"agent": readable(agent), "since": readable(begun), "on": readable(on)}
-            for agent, replica, begun, on in online["online"]
-            if replica not in here
+            {"agent": readable(agent), "since": readable(since), "on": readable(on)}
+            for agent, replica, since, on in online["online"]
+            if replica not in own
         ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
@@ -180,9 +179,9 @@ def _last(workspace: Workspace) -> dict[str, int]:
 def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     """Return messages: the last sync failed, or nothing was logged, shown or synced for days."""
     now_ms = workspace.world.wall_ms()
-    began = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
-    asked = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
-    days = {kind: (now_ms - max(last[kind], began)) // _DAY_MS for kind in asked}
+    since_ms = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
+    kinds = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
+    days = {kind: (now_ms - max(last[kind], since_ms)) // _DAY_MS for kind in kinds}
     silent = {
         number: [kind for kind in days if days[kind] == number] for number in sorted({*days.values()}, reverse=True)
     }

@@ -169,32 +169,32 @@ class _HostEvent:
         sinces = (note[6:] for note in session.all() if note.startswith("since "))
         since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
         is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
-        made, is_whole = None if is_lost else self._ready.start(), True
-        if made is None:
+        start, is_whole = None if is_lost else self._ready.start(), True
+        if start is None:
             with opened(call) as workspace:
-                made, is_whole = self._make_in_time(workspace, since if is_lost else None)
+                start, is_whole = self._make_in_time(workspace, since if is_lost else None)
         # Checked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             self._folder.mark(local.TWICE, word=call.event)
             return Reply()
         if since is None:
             session.add(f"since {self._ready.seen()}")
-        if made.news and not call.subagent:
-            self._ready.note_seen(made.generation)
+        if start.news and not call.subagent:
+            self._ready.note_seen(start.generation)
         if not is_whole or (call.event == "SessionStart" and self._may_ask()):
             _start_process(call, AT_THE_START)
-        return self._reply_at_start(made, holds_the_rest=payload.source == "resume" and since is not None)
+        return self._reply_at_start(start, holds_the_rest=payload.source == "resume" and since is not None)
 
-    def _reply_at_start(self, made: Start, *, holds_the_rest: bool) -> Reply:
+    def _reply_at_start(self, start: Start, *, holds_the_rest: bool) -> Reply:
         """Return the context, or the part of it that a resumed session lacks, and the line for the person."""
-        source, text, shown = self._payload.source, made.text, made.ids
+        source, text, shown = self._payload.source, start.text, start.ids
         if holds_the_rest:
-            text, shown = made.news, made.new_ids
+            text, shown = start.news, start.new_ids
         self._note_given(shown)
         note = ""
         if shown and source != "compact":
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
-            note = f"fleet gave this session {lessons}, {len(made.new_ids):,} of them new"
+            note = f"fleet gave this session {lessons}, {len(start.new_ids):,} of them new"
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         return Reply("\n\n".join(filter(None, [text, changed])), note=note)
 
@@ -253,12 +253,12 @@ class _HostEvent:
         """Return the lessons that the pull of this session's start brought, once; "" for none, or none yet."""
         if not any(note.startswith("came ") for note in self._notes.all()):
             return ""
-        made = self._ready.start()
-        if made is None or not made.news or not self._notes.claim("news"):
+        start = self._ready.start()
+        if start is None or not start.news or not self._notes.claim("news"):
             return ""
-        self._note_given(made.new_ids)
-        self._ready.note_seen(made.generation)
-        return made.news
+        self._note_given(start.new_ids)
+        self._ready.note_seen(start.generation)
+        return start.news
 
     def _lessons_for_prompt(self) -> tuple[str, str]:
         """Return the lessons about a prompt, each once a session and none of its start, and the line for the person."""
@@ -270,8 +270,8 @@ class _HostEvent:
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not text or not most:
             return "", ""
-        known = self._known()
-        hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in known]
+        shown_ids = self._known()
+        hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in shown_ids]
         shown = [hit for hit in hits[:most] if self._notes.claim(f"lesson {hit.id}")]
         if not shown:
             return "", ""
@@ -340,8 +340,8 @@ class _HostEvent:
             return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 
-    def _due(self, rows: object, known: Sequence[str]) -> list[tuple[str, str]]:
-        return triggers.due(rows, known, self._payload.tool, self._payload.command, self._payload.path)
+    def _due(self, rows: object, but: Sequence[str]) -> list[tuple[str, str]]:
+        return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
 
     def _lessons_for_step(self) -> tuple[str, str]:
         """Return the lessons that are due before this step, each once a session, and the line for the person."""
@@ -350,8 +350,8 @@ class _HostEvent:
             return "", ""
         with self._call.guarded("whether a lesson is used is not known"):
             self._note_use(rows)
-        known = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
-        due = [each for each in self._due(rows, known) if self._notes.claim(f"lesson {each[0]}")]
+        shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
+        due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
         if not due:
             return "", ""
         _note_shown(self._call, [pattern for pattern, _ in due])
@@ -360,8 +360,8 @@ class _HostEvent:
     def _note_use(self, rows: object) -> None:
         """Note that a command is about to run which a lesson recommends that this session was shown before."""
         command = self._payload.command
-        known = self._known() if command else ()
-        shown = [row for row in _valid_rows(rows) if row[0] in known]
+        shown_ids = self._known() if command else ()
+        shown = [row for row in _valid_rows(rows) if row[0] in shown_ids]
         for pattern, row in self._due(shown, ()):
             if _observing().recommends(row, command):
                 self._notes.add(f"{_use_of(command)} {pattern}")

@@ -98,11 +98,11 @@ def diff_of(workspace: Workspace, entry: Entry) -> str:
 
 def refresh(workspace: Workspace) -> list[Entry]:
     """Bring the inbox up to date with what waits elsewhere; drop what is overdue, and return it."""
-    here = workspace.agents_here()
-    if not here:
+    agents = workspace.agents_here()
+    if not agents:
         return []
     _record_interrupted_decisions(workspace)
-    owner = workspace.replicas().default_agent or here[0]
+    owner = workspace.replicas().default_agent or agents[0]
     items_waiting = Inboxes(workspace).waiting()
 
     with workspace.snapshot():
@@ -110,7 +110,7 @@ def refresh(workspace: Workspace) -> list[Entry]:
             (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
             (owner, {"bulk"}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
         ]
-        for agent in here:
+        for agent in agents:
             pending = AgentMemory(workspace, agent).standing().waiting
             table.append((agent, {"promotion"}, [_promotion_item(workspace, each) for each in pending]))
     for agent, kinds, items in table:
@@ -153,14 +153,14 @@ def _record_interrupted_decisions(workspace: Workspace) -> None:
                 Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome=how, did=run.summary, run=run.id)])
 
 
-def _mirror(workspace: Workspace, agent: str, items: Sequence[Item], known: Iterable[Entry], why: str = _GONE) -> None:
-    """Put in the items that wait elsewhere, and close those of ``known`` that wait there no more."""
-    wanted = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
-    open_ = {each.item.id: each for each in known}
-    if fresh := [each for id_, each in wanted.items() if id_ not in open_]:
-        Inbox(workspace, agent).put_all(fresh)
+def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE) -> None:
+    """Add the items that wait elsewhere, and close those of ``entries`` that wait there no more."""
+    expected = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
+    open_ = {each.item.id: each for each in entries}
+    if new := [each for id_, each in expected.items() if id_ not in open_]:
+        Inbox(workspace, agent).put_all(new)
     for id_, entry in open_.items():
-        if id_ not in wanted:
+        if id_ not in expected:
             Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
 
 
@@ -211,9 +211,9 @@ def _promotion_item(workspace: Workspace, waiting: promotion.Waiting) -> Item:
 
 def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one."""
-    wanted = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    every = Inboxes(workspace).entries()
-    entries = [each for each in every if each.item.id.startswith(wanted)] if len(wanted) > len("i-") else []
+    id_prefix = prefix if prefix.startswith("i-") else f"i-{prefix}"
+    all_entries = Inboxes(workspace).entries()
+    entries = [each for each in all_entries if each.item.id.startswith(id_prefix)] if len(id_prefix) > len("i-") else []
     waiting = [each for each in entries if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if entries and (last := entries[-1].decision) is not None:
@@ -273,15 +273,15 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         return decision
 
 
-def undo(workspace: Workspace, done: Decision) -> str:
+def undo(workspace: Workspace, decision: Decision) -> str:
     """Take a decision back; return what that did. The item waits again."""
-    if done.run:
-        taken_back = undoing.undo(workspace, done.run)
-        return "; ".join((*taken_back.did, *taken_back.left)) or "taken back"
+    if decision.run:
+        undone = undoing.undo(workspace, decision.run)
+        return "; ".join((*undone.did, *undone.left)) or "taken back"
     for entry in Inboxes(workspace).entries():
-        if entry.item.id == done.id:
-            Inbox(workspace, entry.agent).decide([Decision(id=done.id, outcome="reopened")])
-    return f"{done.id} waits again"
+        if entry.item.id == decision.id:
+            Inbox(workspace, entry.agent).decide([Decision(id=decision.id, outcome="reopened")])
+    return f"{decision.id} waits again"
 
 
 # --- kinds ----------------------------------------------------------------------------------------------------------
@@ -374,25 +374,25 @@ def _lesson_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _promotion_check(workspace: Workspace, entry: Entry) -> str:
-    standing = AgentMemory(workspace, entry.agent).standing()
-    if _body(entry, "lesson") in standing.lessons:
+    memory = AgentMemory(workspace, entry.agent).standing()
+    if _body(entry, "lesson") in memory.lessons:
         return f"{_body(entry, 'lesson')} stands in the memory already"
     return _lesson_check(workspace, entry)
 
 
 def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    done = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
-    return f"{done.id} is in {entry.agent}'s memory", _latest(workspace, ["promote"])
+    promoted = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
+    return f"{promoted.id} is in {entry.agent}'s memory", _latest(workspace, ["promote"])
 
 
 def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    done = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
-    return f"{done.id} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
+    demoted = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
+    return f"{demoted.id} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
 
 
 def _row_check(workspace: Workspace, entry: Entry) -> str:
-    known = {each.key for each in consolidating.waiting(workspace)}
-    return "" if entry.item.key in known else "it stands no more under Ready to Promote"
+    keys = {each.key for each in consolidating.waiting(workspace)}
+    return "" if entry.item.key in keys else "it stands no more under Ready to Promote"
 
 
 def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, str]:
@@ -401,8 +401,8 @@ def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, 
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    done = starting.Guards(workspace).decide(_body(entry, "lesson"), _body(entry, "decision") or "ask")
-    return f"{done.id} guards {done.trigger}: {done.decision}", _latest(workspace, ["guard"])
+    guard = starting.Guards(workspace).decide(_body(entry, "lesson"), _body(entry, "decision") or "ask")
+    return f"{guard.id} guards {guard.trigger}: {guard.decision}", _latest(workspace, ["guard"])
 
 
 def _pair_check(workspace: Workspace, entry: Entry) -> str:
@@ -465,8 +465,8 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Put a notebook in order as it is now, by a fresh plan of any size."""
-    done = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
-    return done.report.summary(), done.run
+    tidied = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
+    return tidied.report.summary(), tidied.run
 
 
 def _note_check(workspace: Workspace, entry: Entry) -> str:
@@ -507,8 +507,8 @@ def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Consolidate the daily logs as they are now, by a fresh plan of any size."""
-    done = consolidating.consolidate(workspace, entry.agent, force=True)
-    return done.summary(), done.run
+    consolidated = consolidating.consolidate(workspace, entry.agent, force=True)
+    return consolidated.summary(), consolidated.run
 
 
 HANDLERS: dict[str, _Handler] = {

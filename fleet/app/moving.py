@@ -59,9 +59,9 @@ def import_files(
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
         with Runs(workspace).recording(agent, "import") as draft:
-            done = importer.import_files(writer, files, progress)
-            done.note(draft)
-    return done
+            imported = importer.import_files(writer, files, progress)
+            imported.note(draft)
+    return imported
 
 
 def export(workspace: Workspace) -> dict[str, Any]:
@@ -101,12 +101,12 @@ class _Proposals(NamedTuple):
     """Proposals of some sessions.
 
     Attributes:
-        found: those that were not accepted yet, best first, by their number among all.
+        new: those that were not accepted yet, best first, by their number among all.
         accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
         troubles: a sentence for each transcript that could not be read.
     """
 
-    found: dict[int, Proposal]
+    new: dict[int, Proposal]
     accepted: frozenset[str]
     sessions: int
     troubles: list[str]
@@ -127,24 +127,24 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         session.events = [event for event in session.events if (dates.to_ms(event.at) or 0) >= since_ms]
         read += [session] if session.events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
-    remembered = tidying.remembered(workspace)
-    ranked = dict(enumerate([*(remembered if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
+    facts = tidying.remembered(workspace)
+    ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
     new = {number: proposal for number, proposal in ranked.items() if proposal.id.encode() not in logged}
-    old = [(str(number), proposal.id) for number, proposal in ranked.items() if number not in new]
-    return _Proposals(new, frozenset(name for names in old for name in names), len(read), troubles)
+    old_names = [(str(number), proposal.id) for number, proposal in ranked.items() if number not in new]
+    return _Proposals(new, frozenset(name for names in old_names for name in names), len(read), troubles)
 
 
-def accept(workspace: Workspace, agent: str, offer: _Proposals, wanted: str) -> list[tuple[Proposal, Logged]]:
+def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, Logged]]:
     """Log the chosen proposals, each as a correction of its own session; none a second time.
 
-    ``wanted``: numbers or ids, separated by commas, or ``all``.
+    ``choice``: numbers or ids, separated by commas, or ``all``.
 
     Raises:
         UsageError: a word is no proposal; nothing was logged.
     """
-    new = list(offer.found.values())
-    by_name = {str(number): each for number, each in offer.found.items()} | {each.id: each for each in new}
-    words = [word for part in wanted.split(",") if (word := part.strip())]
+    new = list(offer.new.values())
+    by_name = {str(number): each for number, each in offer.new.items()} | {each.id: each for each in new}
+    words = [word for part in choice.split(",") if (word := part.strip())]
     if unknown := next((word for word in words if word not in {*by_name, *offer.accepted, "all"}), ""):
         raise UsageError(
             f"{unknown[:40]!r} is no proposal; nothing was logged. Name numbers or ids of the table, or all"
@@ -199,10 +199,10 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
-    done = restore.restore(workspace, source)
+    restored = restore.restore(workspace, source)
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
-    return done
+    return restored
 
 
 # --- purge ----------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class _Purged(NamedTuple):
     def advice(self, workspace: Workspace) -> list[str]:
         """Return what a person has to do now, the most urgent first (``data/purge.txt``)."""
         text = Path(__file__).with_name("data").joinpath("purge.txt").read_text("utf-8").removesuffix("\n")
-        rotate, immutable, unshared, shared, stands, nowhere, rewriting = text.split("\n---\n")
+        rotate, immutable, unshared, shared, remaining, nowhere, rewriting = text.split("\n---\n")
         places = [f"     {path}{f', line {line}' if line else ''}" for path, line in self.remains[:_PLACES_SHOWN_MAX]]
         if len(self.remains) > _PLACES_SHOWN_MAX:
             places.append(f"     and {len(self.remains) - _PLACES_SHOWN_MAX} more: --json lists all")
@@ -233,21 +233,21 @@ class _Purged(NamedTuple):
             rotate,
             *([immutable] if self.id.startswith("d-") else []),
             unshared.format(why_not=self.why_not) if self.why_not else shared,
-            *([stands, *places] if places else [nowhere]),
+            *([remaining, *places] if places else [nowhere]),
             *([rewriting.format(branch=share.branch, remote=Address(share.remote).redacted)] if share.remote else []),
         ]
 
 
-def id_to_purge(workspace: Workspace, wanted: str) -> str:
+def id_to_purge(workspace: Workspace, prefix: str) -> str:
     """Return the id of the lesson or discovery that begins so.
 
     Raises:
         NoError: there is none, or several.
     """
-    return discoveries.find(workspace, wanted).id if wanted.startswith("d-") else find(workspace, wanted).id
+    return discoveries.find(workspace, prefix).id if prefix.startswith("d-") else find(workspace, prefix).id
 
 
-def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purged:
+def purge(workspace: Workspace, agent: str, prefix: str, *, yes: bool) -> _Purged:
     """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
 
     Raises:
@@ -256,15 +256,15 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
     """
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
         sharing.fetch(workspace, agent)  # marks cover only known values, and others may have reworded it since
-    purged, texts = _purge_here(workspace, agent, wanted)
+    purged, texts = _purge_here(workspace, agent, prefix)
     for id_ in purged:
         reflecting.forget(workspace, id_)
     with workspace.locked():
         Purge(workspace).scrub(texts)
         Runs(workspace).forget(texts)
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-    for named in workspace.agents_here():
-        starting.SessionStart(workspace, named).make()  # the cached start has the old words
+    for name in workspace.agents_here():
+        starting.SessionStart(workspace, name).make()  # the cached start has the old words
     why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
         # Until now the fetched tree had the words, and so had the rows beside it.
@@ -274,11 +274,11 @@ def purge(workspace: Workspace, agent: str, wanted: str, *, yes: bool) -> _Purge
     return _Purged(purged[0], why_not, Purge(workspace).remains(purged, texts))
 
 
-def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str], list[str]]:
+def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str], list[str]]:
     with workspace.locked():  # the databases will be deleted: lines that only rows have go to a file first
         workspace.take(workspace.tree.head())
-    if wanted.startswith("d-"):
-        entry = discoveries.find(workspace, wanted)
+    if prefix.startswith("d-"):
+        entry = discoveries.find(workspace, prefix)
         if entry.id not in workspace.discoveries.retracted():
             Findings(workspace, agent).retract(entry.id)
         with workspace.locked():
@@ -286,10 +286,10 @@ def _purge_here(workspace: Workspace, agent: str, wanted: str) -> tuple[list[str
         return [entry.id], [entry.context, entry.problem, entry.solution, *entry.tags]
     # The logs are counted first: marks cover only values in the record.
     counting.reconcile_all(workspace)
-    known = find(workspace, wanted)
+    lesson = find(workspace, prefix)
     with workspace.writing(agent) as writer:
         # A merge may repeat the words of one record in another: all of them are purged.
-        ids = [known.id, *(id_ for id_ in workspace.patterns.group(known.id) if id_ != known.id)]
+        ids = [lesson.id, *(id_ for id_ in workspace.patterns.group(lesson.id) if id_ != lesson.id)]
         return ids, [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
 
 
@@ -312,17 +312,17 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
     Raises:
         FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
     """
-    done: list[str] = []
+    sentences: list[str] = []
     with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
         if (steps := converting.upgrade(workspace)) is not None:
-            done += steps
+            sentences += steps
             # The old page may show lessons that are private now.
             workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-            converting.finish(workspace, done)
+            converting.finish(workspace, sentences)
         else:
-            done.append("the files here have this version's format already")
-        done += _upgrade_branch(workspace, yes=yes)
-    return done
+            sentences.append("the files here have this version's format already")
+        sentences += _upgrade_branch(workspace, yes=yes)
+    return sentences
 
 
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:

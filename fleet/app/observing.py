@@ -59,7 +59,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         RefusedError: the file is a link, or far too long.
         DiskError: it did not reach the disk.
     """
-    if (known := re.sub(r"[\s_]+", "-", kind.strip().casefold())) not in observations.KINDS:
+    if (kind_name := re.sub(r"[\s_]+", "-", kind.strip().casefold())) not in observations.KINDS:
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
     if not observations.clean(text):
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
@@ -69,7 +69,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if (root / name).is_symlink():
             raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
-    line, is_cut = Whose.of(agent, session).line(now_ms, known, text)
+    line, is_cut = Whose.of(agent, session).line(now_ms, kind_name, text)
     files = Files(root)
     with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
         before = files.read(root / auto_reflect.FILE)
@@ -78,12 +78,12 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         if not before:
             keep_ignored(files)
         pad, day = Scratchpad(before.decode("utf-8", "surrogateescape")), observations.minute(now_ms)[:10]
-        path, more = auto_reflect.FILE, ""
+        path, added = auto_reflect.FILE, ""
         if pad.is_daily():
             path = DailyLog(day).path
             log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
-            more = log.appended_observation(Whose.of(agent, session, now_ms), line)
-        files.append(root / path, (more or pad.appended_observation(line)).encode("utf-8", "surrogateescape"))
+            added = log.appended_observation(Whose.of(agent, session, now_ms), line)
+        files.append(root / path, (added or pad.appended_observation(line)).encode("utf-8", "surrogateescape"))
     return _Observed(path, line, is_cut, observations.is_directive(text))
 
 
@@ -103,10 +103,10 @@ def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, tex
         workspace.warn(f"it is not noted in {auto_reflect.FILE}: {why}")
 
 
-def session_of(workspace: "Workspace", agent: str, named: str) -> str:
+def session_of(workspace: "Workspace", agent: str, session: str) -> str:
     """Return the named session, else the agent's own; "" where that cannot be noted."""
-    if named:
-        return named
+    if session:
+        return session
     with suppress(FleetError):
         return workspace.session(agent)
     return ""
@@ -117,11 +117,11 @@ def session_of(workspace: "Workspace", agent: str, named: str) -> str:
 
 def note_commits(call: Call, cwd: str) -> None:
     """Write an observation for each new commit in the reflog; a revert is a dead end."""
-    for what, subject in Reflog(call.root, cwd or call.root).commits():
-        if what in COMMITTED or what == "revert":
-            is_revert = what == "revert" or subject.startswith(_REVERT)
-            taken = subject.removeprefix(_REVERT).removesuffix('"')
-            note(call, "dead-end", f"reverted {taken!r}") if is_revert else note(call, "commit", f"Commit: {subject}")
+    for action, subject in Reflog(call.root, cwd or call.root).commits():
+        if action in COMMITTED or action == "revert":
+            is_revert = action == "revert" or subject.startswith(_REVERT)
+            title = subject.removeprefix(_REVERT).removesuffix('"')
+            note(call, "dead-end", f"reverted {title!r}") if is_revert else note(call, "commit", f"Commit: {subject}")
 
 
 def note(call: Call, kind: str, text: str) -> None:
@@ -134,7 +134,7 @@ def recommends(row: str, command: str) -> bool:
     """Return whether a lesson recommends a command: it has the command as code, with no negation before it."""
     ran = " ".join(command.split())
     for match in _SPAN.finditer(row):
-        wanted = " ".join(match[1].split())
-        if (" " in wanted or "-" in wanted) and wanted in ran and not _DENIED.search(row[: match.start()]):
+        code = " ".join(match[1].split())
+        if (" " in code or "-" in code) and code in ran and not _DENIED.search(row[: match.start()]):
             return True
     return False

@@ -1,7 +1,7 @@
-"""Use cases of review: pairs of close lessons, blocked writers, and parts that are left out until a person decides.
+"""Use cases of review: decide pairs of close lessons, block writers, and take in parts that are left out.
 
-Two lessons that are the same are merged, for the whole clan. That they are two is noted on this machine alone, and so
-is a block: it changes nobody's column, and everything derived from the folds here follows at once.
+The answer "same" merges two lessons for the whole clan. The answer "different" and a block are notes of this machine
+alone: a block changes nobody's column, and everything derived from the folds here follows at once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +76,7 @@ class Changes(NamedTuple):
 def block(
     workspace: Workspace, agent: str, name: str, *, since: str = "", dry_run: bool = False, retire: bool = False
 ) -> Changes:
-    """Fold without a writer's columns here from now on; counts, lessons, memories and pages follow at once.
+    """Leave a writer's columns out of the folds here; counts, lessons, memories and pages follow at once.
 
     ``name``: a replica, or an agent for all of its replicas.
     ``since``: a day or a time; what the branch held of that writer then still counts. "" for none of it.
@@ -87,23 +87,23 @@ def block(
         NoError: it is a replica of this folder, or nothing here is of it.
     """
     _check_writer(workspace, name)
-    at = _stamp_of(since)
+    since_stamp = _stamp_of(since)
     if not dry_run and not workspace.is_read_only:
         reconcile_all(workspace)
-    earlier = _as_of(workspace, at, name) if at else {}
+    earlier = _as_of(workspace, since_stamp, name) if since_stamp else {}
     before = workspace.policy()
     records = list(_records_of(workspace, name))
     blank = {line.id: Line(line.id) for line in records}
-    still = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
-    still = {each: line for each, line in still.items() if not line.is_empty()}
-    after = before._replace(blocked={**before.blocked, name: at}, earlier=still)
-    changes = _changes(workspace, name, at, records, before, after)
+    valid = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
+    valid = {each: line for each, line in valid.items() if not line.is_empty()}
+    after = before._replace(blocked={**before.blocked, name: since_stamp}, earlier=valid)
+    changes = _changes(workspace, name, since_stamp, records, before, after)
     if not records and not changes.discoveries:
         raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, records, before, after)
     if dry_run:
         return changes._replace(left=leaving, kept=kept)
-    workspace.trust.block(name, at, earlier.values(), workspace.wall())
+    workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
     alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
     retired = _retire(workspace, agent, alone) if retire else ()
     _release_entries(workspace, leaving)
@@ -117,13 +117,13 @@ def unblock(workspace: Workspace, name: str) -> Changes:
     Raises:
         NoError: it is not blocked.
     """
-    known = {each.name: each for each in workspace.trust.blocked()}
-    if name not in known:
-        listed = ", ".join(known) or "nobody"
+    blocks = {each.name: each for each in workspace.trust.blocked()}
+    if name not in blocks:
+        listed = ", ".join(blocks) or "nobody"
         raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked: {listed}")
     after = workspace.policy()
     before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
-    changes = _changes(workspace, name, known[name].since, list(_records_of(workspace, name)), before, after)
+    changes = _changes(workspace, name, blocks[name].since, list(_records_of(workspace, name)), before, after)
     workspace.trust.unblock(name)
     reflecting.promote_all(workspace)
     _refresh_derived(workspace)
@@ -156,11 +156,11 @@ def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
             yield line
 
 
-def _as_of(workspace: Workspace, at: str, name: str) -> dict[str, Line]:
+def _as_of(workspace: Workspace, stamp: str, name: str) -> dict[str, Line]:
     """Return the columns of a replica or an agent in the branch at a time, by id."""
     by_id: dict[str, Line] = {}
     tree = workspace.tree
-    commit = tree.before(clock.unpack(at)[0] / 1000)
+    commit = tree.before(clock.unpack(stamp)[0] / 1000)
     for path, blob in sorted(tree.paths(commit).items()):
         for _, entry in Read().entries(PATTERNS, [tree.read(blob.oid)], path) if Kind.of(path) is PATTERNS else ():
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
@@ -175,10 +175,10 @@ def _changes(
     gone: dict[str, str] = {}
     other: list[str] = []
     for line in records:
-        was, now = fold(line, before), fold(line, after)
-        if was.is_listed and not now.is_listed:
-            gone[line.id] = readable(was.text)
-        elif (was.fields, was.totals, was.parts, was.is_listed) != (now.fields, now.totals, now.parts, now.is_listed):
+        old, new = fold(line, before), fold(line, after)
+        if old.is_listed and not new.is_listed:
+            gone[line.id] = readable(old.text)
+        elif (old.fields, old.totals, old.parts, old.is_listed) != (new.fields, new.totals, new.parts, new.is_listed):
             other.append(line.id)
     return Changes(name, since, gone, other, workspace.discoveries.count_by(name, since))
 
@@ -220,7 +220,7 @@ def _refresh_derived(workspace: Workspace) -> None:
     pages.write_page(workspace)
 
 
-# --- what one removed -----------------------------------------------------------------------------------------------
+# --- removed lessons -------------------------------------------------------------------------------------------------
 
 
 def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str = "") -> list[tuple[str, str]]:
@@ -234,34 +234,34 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
-    at = _stamp_of(since)
+    stamp = _stamp_of(since)
     reconcile_all(workspace)
-    earlier = _as_of(workspace, at, removed_by) if at else {}
+    earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
     for line in _records_of(workspace, removed_by):
-        known = fold(line, policy)
-        if known.is_present and known.state != RETIRED:
+        lesson = fold(line, policy)
+        if lesson.is_present and lesson.state != RETIRED:
             continue
         theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
         if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
-            restored.append((line, known))
+            restored.append((line, lesson))
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
     with workspace.writing(agent) as writer:
         cut, deltas = policy.cut, list[Line]()
-        for line, known in restored:
+        for line, lesson in restored:
             deltas.append(edits.restore(line, writer.name, writer.tick()))
-            if known.state == RETIRED:
+            if lesson.state == RETIRED:
                 deltas.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
         writer.write(deltas)
-    return [(line.id, readable(known.text)) for line, known in restored]
+    return [(line.id, readable(lesson.text)) for line, lesson in restored]
 
 
-# --- what waits for a yes -------------------------------------------------------------------------------------------
+# --- parts left out here -------------------------------------------------------------------------------------------
 
 
 class Question(NamedTuple):
-    """Part of others' words that is left out here until a person decides.
+    """Question to a person: whether parts of others, left out here until then, are taken in.
 
     Attributes:
         kind: ``own`` or ``bulk``.
@@ -290,8 +290,8 @@ class Question(NamedTuple):
                 f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
                 "written here. If this folder was put back from an older copy they are yours"
             )
-        some = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
-        who = f"Writers of whom nothing was known ({some})" if self.group == "newcomers" else self.group
+        listed = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
+        who = f"Writers of whom nothing was known ({listed})" if self.group == "newcomers" else self.group
         return (
             f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others, all at once"
         )
@@ -322,16 +322,16 @@ def questions(workspace: Workspace) -> list[Question]:
 def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Question:
     policy, retires, changes = workspace.policy(), 0, 0
     lessons: list[tuple[str, str]] = []
-    theirs = sorted({one.writer for one in parts})
-    for id_ in dict.fromkeys(one.id for one in parts):
-        line, found = workspace.patterns.line(id_), workspace.discoveries.get(id_)
-        if found is not None and (gone := workspace.discoveries.get(found.retracts)):
+    theirs = sorted({part.writer for part in parts})
+    for id_ in dict.fromkeys(part.id for part in parts):
+        line, discovery = workspace.patterns.line(id_), workspace.discoveries.get(id_)
+        if discovery is not None and (retracted := workspace.discoveries.get(discovery.retracts)):
             retires += 1
-            lessons.append((id_, readable(gone.problem or gone.solution)))
+            lessons.append((id_, readable(retracted.problem or retracted.solution)))
         if line is None:
             continue
-        rest = {w: part for w, part in policy.withheld.get(id_, {}).items() if w not in theirs}
-        now, then = fold(line, policy), fold(line, policy._replace(withheld={id_: rest}))
+        others = {w: part for w, part in policy.withheld.get(id_, {}).items() if w not in theirs}
+        now, then = fold(line, policy), fold(line, policy._replace(withheld={id_: others}))
         retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
         changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
         lessons.append((id_, readable(now.text or then.text)))
@@ -342,17 +342,17 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
     """Decide a question about what is left out; return the effect, in words."""
     kind, _, group = name.partition(_SEPARATOR)
     if answer not in (*ANSWERS_TO_LEFT_OUT, ASK):
-        known = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
-        raise UsageError(f"{answer[:20]!r} is no answer: {known}; nothing was changed")
+        choices = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
+        raise UsageError(f"{answer[:20]!r} is no answer: {choices}; nothing was changed")
     if answer == ASK:
-        done = workspace.trust.ask_again(kind, group)
+        parts = workspace.trust.ask_again(kind, group)
     else:
-        done = workspace.trust.decide(kind, group, is_taken=answer == TAKE)
-    if not done:
+        parts = workspace.trust.decide(kind, group, is_taken=answer == TAKE)
+    if not parts:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
     with suppress(FleetError):
         _refresh_derived(workspace)
-    lessons = counted(len({each.id for each in done}), "lesson or discovery", "lessons or discoveries")
+    lessons = counted(len({each.id for each in parts}), "lesson or discovery", "lessons or discoveries")
     if answer == ASK:
         return f"{lessons}: asked again"
     if answer == TAKE:
@@ -400,8 +400,8 @@ def undecided_pairs(workspace: Workspace) -> list[Pair]:
     with workspace.snapshot():
         clusters, lesson = reflecting.current_clusters(workspace), workspace.patterns.lesson
         pairs = [*((CONTRADICTION, each) for each in clusters.opposed), *((LIKELY, each) for each in clusters.likely)]
-        known = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
-        return [Pair(kind, one, other, differs) for kind, differs, (one, other) in known if one and other]
+        resolved = ((kind, each.differs, [lesson(id_) for id_ in each.ids]) for kind, each in pairs)
+        return [Pair(kind, one, other, differs) for kind, differs, (one, other) in resolved if one and other]
 
 
 def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[str, str]:
@@ -421,8 +421,8 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     if pending is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
     if choice not in ANSWERS[pending.kind]:
-        known = ", ".join(ANSWERS[pending.kind])
-        raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {known}; nothing was changed")
+        choices = ", ".join(ANSWERS[pending.kind])
+        raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {choices}; nothing was changed")
     summary = _decide(workspace, agent, one, other, choice)
     kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
@@ -438,12 +438,12 @@ def _pair_ids(workspace: Workspace, pair: str) -> tuple[str, str]:
 
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
-        done = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson; `fleet unmerge {done.changed}` undoes it"
+        merged = merge(workspace, agent, one, other, force=True)
+        return f"{one} and {other} are one lesson; `fleet unmerge {merged.changed}` undoes it"
     if choice in (FIRST, SECOND):
-        gone, kept = (other, one) if choice == FIRST else (one, other)
-        retire(workspace, agent, gone)
-        return f"{kept} holds; {gone} is retired, and `fleet restore {gone}` undoes it"
+        retired, kept = (other, one) if choice == FIRST else (one, other)
+        retire(workspace, agent, retired)
+        return f"{kept} holds; {retired} is retired, and `fleet restore {retired}` undoes it"
     with Runs(workspace).recording(agent, "decide") as draft:
         Weighing(workspace).keep_apart([(one, other)])
         draft.summary = f"{one} and {other} are two lessons"

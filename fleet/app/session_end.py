@@ -1,9 +1,9 @@
-"""Use cases of reflection on a session: read, ask, plan, apply, record. It adds and confirms, and deletes nothing.
+"""Use cases of reflection on a session: read, ask, plan, apply, record. A pass adds and confirms; it deletes nothing.
 
-A pass is named by the session and its content, and runs once for each. Money is reserved before a reflector is asked,
-and settled afterwards, whatever the answer. The answer is on record before anything is written, so that a crash costs
-no second one. Lessons enter by the log, like any correction; files as one run, which ``fleet undo`` takes back; what
-a person decides, by the inbox.
+A pass is named by the session and its content, and runs once for each. Its maximal cost is reserved before a reflector
+is asked, and settled afterwards, whatever the answer. The answer is on record before anything is written, so that a
+crash costs no second one. Lessons enter through the log, like any correction. Files change as one run, which
+``fleet undo`` takes back. Items for a person go to the inbox.
 """
 
 import json
@@ -71,7 +71,7 @@ class Reflected(NamedTuple):
 
 
 class _PastSession(NamedTuple):
-    """Session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
+    """Past session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
     path: Path
     session: str
@@ -80,9 +80,9 @@ class _PastSession(NamedTuple):
 
 
 class _History(NamedTuple):
-    """Sessions of the past: those without a reflection, oldest first, the number of the others, unreadable ones.
+    """Past sessions: those without a reflection, oldest first; the number of the others; why some are unreadable.
 
-    ``usd``: maximal cost of those without one; 0 for the rules.
+    ``usd``: maximal cost of reflections on those without one; 0 for the rules.
     """
 
     waiting: list[_PastSession]
@@ -91,11 +91,11 @@ class _History(NamedTuple):
     troubles: list[str]
 
 
-# --- who is asked ---------------------------------------------------------------------------------------------------
+# --- the reflector--------------------------------------------------------------------------------------------------
 
 
 class Choice:
-    """Choice of the reflector here and of its cost: by ``fleet.toml``, the environment, and a person's yes.
+    """Reflector of this machine and its cost, by ``fleet.toml``, the environment, and a person's yes.
 
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
@@ -132,10 +132,10 @@ class Choice:
         """Note a person's yes to the named reflector, and to Honcho if it is named; return what is new."""
         state, honcho = self._workspace.state, honcho_consented(self._workspace)
         named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
-        fresh = [each for each in named if not state.agrees(consent.REFLECT, each)]
-        for each in fresh:
+        new = [each for each in named if not state.agrees(consent.REFLECT, each)]
+        for each in new:
             state.agree(consent.REFLECT, each, self._workspace.wall())
-        return fresh
+        return new
 
     def _consented(self, reflector: str) -> str:
         """Return the text that a person agrees to: where a session goes, and its cost where that was raised."""
@@ -201,9 +201,9 @@ def reflect(
     if is_trial:
         return _dry_run(workspace, agent, session)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0))
+            stack.enter_context(workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0))
         except BusyError as why:
             raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
         Runs(workspace).recover()
@@ -236,11 +236,11 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     day = workspace.wall()[:10].replace("-", "")
     earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
     run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
-    who = choice.named
+    reflector = choice.named
     if named := choice.unagreed():
-        who = RULES
+        reflector = RULES
         note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
-    read, record = _begin_record(workspace, session, run, who)
+    read, record = _begin_record(workspace, session, run, reflector)
     if not session.events:
         return _finish(workspace, agent, replace(record, outcome="skipped"))
     if interrupted is not None:
@@ -256,7 +256,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
         record,
         model=answer.model,
         usd=answer.usd,
-        tokens_in=answer.tokens_in or (read.tokens if who != RULES else 0),
+        tokens_in=answer.tokens_in or (read.tokens if reflector != RULES else 0),
         tokens_out=answer.tokens_out,
         raw=answer.text,
         outcome="skipped" if parsed.reflection is None else parsed.reflection.outcome,
@@ -264,8 +264,8 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     )
     plan = None
     if parsed.reflection is not None:
-        passing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=who == RULES)
-        plan, writers = passing.write()
+        writing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=reflector == RULES)
+        plan, writers = writing.write()
         drawn_from = sorted({each.line for each in plan.reflection.lessons if each.line})
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
@@ -285,17 +285,12 @@ def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
 
 
 def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
-    done = _complete(workspace, agent, record)
-    LocalFolder(os.fspath(workspace.root)).forget_heard(done.session)
-    return Reflected(done.session, done, plan)
-
-
-def _complete(workspace: Workspace, agent: str, record: Record) -> Record:
-    """Append the record of a pass, durable before this returns, and notify subscribers; return the record."""
-    done = Records(workspace, agent).append(record)
-    data = {"agent": agent, "saved": done.saved, "told": done.summary()} | done.as_json(with_raw=False)
-    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {done.kind} {done.outcome or 'done'}", done.summary(), data))
-    return done
+    """Append the record of a pass, durable before this returns, and notify subscribers; return the result."""
+    kept = Records(workspace, agent).append(record)
+    data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
+    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
+    LocalFolder(os.fspath(workspace.root)).forget_heard(kept.session)
+    return Reflected(kept.session, kept, plan)
 
 
 def _key(session: Session) -> str:
@@ -325,7 +320,7 @@ def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
 def _reserve(
     workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
 ) -> Reflected | None:
-    """Reserve the maximal cost of the pass; return None, or the result of a pass that waits for a later day."""
+    """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
     max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
     ledger = Records(workspace, agent)
     if record.reflector == RULES or ledger.reserve(replace(record, usd=max_usd), daily_usd):
@@ -344,11 +339,11 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
     """Return the answer of the reflector, which is on record with its cost before it is used."""
     if record.reflector == RULES:
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
-    settings, mark = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
-    known = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
+    settings, delimiter = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
+    lessons = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
     answer = Answer(trouble="it was not asked")
     try:
-        answer = reflection.ask(record.reflector, settings, session_digest.text, mark, known)
+        answer = reflection.ask(record.reflector, settings, session_digest.text, delimiter, lessons)
     finally:
         fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
         read, written = answer.tokens_in, answer.tokens_out
@@ -360,42 +355,42 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
-    """Reflect on the sessions that ended here, or on one that just did; a failing one hinders no other."""
+    """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other."""
     settings = Choice(workspace).settings
     if settings.off or workspace.is_read_only:
         return []
-    root, done = os.fspath(workspace.root), list[Reflected]()
-    mine = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
-    for ended in mine or LocalFolder(root).due(settings.idle_min * 60_000):
-        if workspace.is_guest(ended.agent):
+    root, results = os.fspath(workspace.root), list[Reflected]()
+    named = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
+    for session in named or LocalFolder(root).due(settings.idle_min * 60_000):
+        if workspace.is_guest(session.agent):
             continue
         try:
-            if not Path(ended.path).is_file():
-                LocalFolder(root).forget_heard(ended.session)
+            if not Path(session.path).is_file():
+                LocalFolder(root).forget_heard(session.session)
                 continue
-            result = reflect(workspace, ended.agent, Path(ended.path))
+            result = reflect(workspace, session.agent, Path(session.path))
             if not result.is_deferred:
-                LocalFolder(root).forget_heard(ended.session)
-            done.append(result)
+                LocalFolder(root).forget_heard(session.session)
+            results.append(result)
         except FleetError as why:
-            done.append(Reflected(ended.session, why=str(why)))
-    return done
+            results.append(Reflected(session.session, why=str(why)))
+    return results
 
 
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
-    """Return the transcript of a session of this project, by default of the one that was heard of last.
+    """Return the transcript of a session of this project, by default of the last one that a host reported.
 
     Raises:
         NoError: there is none.
     """
-    known = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
-    paths = [Path(each.path) for each in known if not session or each.session == session]
+    heard = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
+    paths = [Path(each.path) for each in heard if not session or each.session == session]
     if paths and paths[-1].is_file():
         return paths[-1]
     records_here = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
-    known_to_us = [Path(each.transcript) for each in records_here if each.session == session]
-    if known_to_us and known_to_us[-1].is_file():
-        return known_to_us[-1]
+    recorded = [Path(each.transcript) for each in records_here if each.session == session]
+    if recorded and recorded[-1].is_file():
+        return recorded[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
         named = [path for path in stored if session in path.stem or session in path.parent.name]
@@ -417,31 +412,31 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
-    waiting, troubles, done = list[_PastSession](), list[str](), 0
+    waiting, troubles, reflected = list[_PastSession](), list[str](), 0
     for session in sessions.found(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
-        at = max((each.at for each in session.events), default="")
-        if not session.events or (dates.to_ms(at) or since_ms) < since_ms:
+        last = max((each.at for each in session.events), default="")
+        if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
         key = _key(session)
         if any(_is_about(run, key) for run in ran):
-            done += 1
+            reflected += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
-            waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, at))
+            waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, last))
     choice = Choice(workspace)
     usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
-    return _History(sorted(waiting, key=lambda each: each.at), done, usd, troubles)
+    return _History(sorted(waiting, key=lambda each: each.at), reflected, usd, troubles)
 
 
 def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession]) -> Iterator[Reflected]:
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
-    for old in waiting:
+    for past in waiting:
         try:
-            result = reflect(workspace, agent, old.path)
+            result = reflect(workspace, agent, past.path)
         except BusyError as why:
-            result = Reflected(old.session, why=str(why))
+            result = Reflected(past.session, why=str(why))
         yield result
         if result.is_deferred:
             return

@@ -52,38 +52,38 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     if agent == names.GUEST:
         raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
     folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
-    wanted = {"share.remote": remote, "share.branch": branch, "files.home": folder}
-    wanted = {name: text for name, text in wanted.items() if text}
-    values = _checked(root, wanted)
-    done: list[str] = []
+    settings = {"share.remote": remote, "share.branch": branch, "files.home": folder}
+    settings = {name: text for name, text in settings.items() if text}
+    values = _checked(root, settings)
+    messages: list[str] = []
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
     if is_new:
         Files(root).replace(path, _with_values(config.render("", "fleet"), values).encode())
-        done.append(f"made a workspace in {root}")
+        messages.append(f"made a workspace in {root}")
     else:
-        done.append(f"{root} is a workspace already")
+        messages.append(f"{root} is a workspace already")
     workspace = Workspace(root)
     before = {each.name: each.value for each in config.settings(path)}
-    if others := {name: text for name, text in wanted.items() if values[name] != before[name]}:
-        configure(workspace, others)
+    if changes := {name: text for name, text in settings.items() if values[name] != before[name]}:
+        configure(workspace, changes)
         workspace.close()
         workspace = Workspace(root)
-        done += [
+        messages += [
             f"{path.name} has {name} = {config.as_toml(values[name])} now, and had {config.as_toml(before[name])}; "
             "`fleet undo` takes that back"
-            for name in others
+            for name in changes
         ]
     if not (workspace.clan / FORMAT).exists():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
-        _make_ephemeral(workspace, agent, done)
+        _make_ephemeral(workspace, agent, messages)
     else:
-        _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), done)
+        _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), messages)
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
-    return _Joined(workspace, done, is_new)
+    return _Joined(workspace, messages, is_new)
 
 
 def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:
@@ -96,12 +96,12 @@ def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:
     named = Address.typed(remote).bare if remote else share.remote
     questions = {}
     if share.remote and named != share.remote:
-        known, wanted = Address(share.remote).redacted, Address(named).redacted
-        questions["remote"] = f"{config.FILE_NAME} names {known}. Put {wanted} in its place?"
+        current, new = Address(share.remote).redacted, Address(named).redacted
+        questions["remote"] = f"{config.FILE_NAME} names {current}. Put {new} in its place?"
     if branch not in ("", share.branch) and named in ("", Repository(root).origin()):
         refs = (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
-        held = next(filter(None, (git.output(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
-        if held and FORMAT not in held.splitlines():
+        listing = next(filter(None, (git.output(root, "ls-tree", "--name-only", ref) for ref in refs)), "")
+        if listing and FORMAT not in listing.splitlines():
             questions["branch"] = f"the branch {branch} holds files of the project's own. Write lessons beside them?"
     return questions
 
@@ -117,11 +117,11 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
         try:
             text = workspace.files.read(path).decode("utf-8")
             after = _with_values(text, values)
-            wanted = tomllib.loads(text.removeprefix("\ufeff"))
+            expected = tomllib.loads(text.removeprefix("\ufeff"))
             for name, value in values.items():
                 section, _, key = name.partition(".")
-                wanted.setdefault(section, {})[key] = value
-            if tomllib.loads(after.removeprefix("\ufeff")) != wanted:
+                expected.setdefault(section, {})[key] = value
+            if tomllib.loads(after.removeprefix("\ufeff")) != expected:
                 raise ValueError(f"{' or '.join(values)} stands there in a form of its own")
         except (ValueError, AttributeError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
@@ -201,37 +201,37 @@ def proposed_home(root: Path) -> str:
     return homes.PROPOSED if theirs else ""
 
 
-def _make_ephemeral(workspace: Workspace, agent: str, done: list[str]) -> None:
+def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> None:
     """Make the workspace one for a short-lived job. It reads, and writes under a lease; it mints no replica."""
     register = workspace.replicas()
     if any(not each.is_lease for each in register.replicas):
         raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     lease = workspace.lease()
     agent = workspace.agent(agent or register.default_agent or names.agent_of(lease) or "agent")
-    fresh = replica.Register(agent, register.replicas, ephemeral=True)
+    new = replica.Register(agent, register.replicas, ephemeral=True)
     with workspace.locked():
-        workspace.files.replace(workspace.replica_file, fresh.render())
-    done.append(
+        workspace.files.replace(workspace.replica_file, new.render())
+    messages.append(
         f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else f'{agent} reads, and writes nothing'}"
     )
 
 
-def _add_agent(workspace: Workspace, agent: str, done: list[str]) -> None:
+def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
     with workspace.locked():
         if restore.take_over(workspace, agent):
-            done.append(f"{agent} has taken over what was logged here before anybody was named")
+            messages.append(f"{agent} has taken over what was logged here before anybody was named")
     with workspace.writing(agent) as writer:
         register = workspace.replicas()
         if not register.default_agent:
-            fresh = replica.Register(agent, register.replicas, register.ephemeral)
-            workspace.files.replace(workspace.replica_file, fresh.render())
-            done.append(f"{agent} is the default agent here")
+            new = replica.Register(agent, register.replicas, register.ephemeral)
+            workspace.files.replace(workspace.replica_file, new.render())
+            messages.append(f"{agent} is the default agent here")
         elif register.default_agent != agent:
             how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
-            done.append(f"{how}; the default agent stays {register.default_agent}")
-        done.append(f"{agent} writes as {writer.name}")
+            messages.append(f"{how}; the default agent stays {register.default_agent}")
+        messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
 
 

@@ -1,4 +1,4 @@
-"""Background work: sleep, and what a host's events leave to a process of its own.
+"""Use cases of background work: a sleep, and the work that hooks leave to a process of its own.
 
 A sleep is the upkeep of an agent's notes and logs, in phases, under one lock, as one run. Each phase reports what it
 read, what it changed, what it left and why; a failing one hinders no other. The phases' own runs are parts of the
@@ -112,10 +112,10 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         workspace.state.put(**{_PENDING: json.dumps(running)})
         phases: list[Phase] = []
         for name, act in chosen.items():
-            done = _run_phase(name, act, workspace, agent, is_trial=False)
-            if done.changed or done.error:
-                done = msgspec.structs.replace(done, runs=tuple(sorted({*done.runs, *running.fresh(workspace)})))
-            phases.append(done)
+            phase = _run_phase(name, act, workspace, agent, is_trial=False)
+            if phase.changed or phase.error:
+                phase = msgspec.structs.replace(phase, runs=tuple(sorted({*phase.runs, *running.fresh(workspace)})))
+            phases.append(phase)
             running.keep(workspace, [part for each in phases for part in each.runs], _summary(phases))
         run_id = running.run if any(each.runs for each in phases) else ""
         slept = Slept(run_id, tuple(phases), recovered)
@@ -130,9 +130,9 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
 @contextmanager
 def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
     """Hold the lock of a checkout's sleeps; where another sleep holds it, record whose it is."""
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
-            held.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
+            stack.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
         except BusyError as why:
             other = _RunningSleep.of(workspace) or _RunningSleep("another sleep", "somebody", "")
             holder = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
@@ -143,7 +143,7 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
 
 
 class _RunningSleep(NamedTuple):
-    """Sleep that runs, and when it began."""
+    """Id of the sleep that runs, its agent, and the time at which it began."""
 
     run: str
     agent: str
@@ -191,10 +191,10 @@ def _recover(workspace: Workspace) -> str:
     if (running := _RunningSleep.of(workspace)) is None:
         return ""
     parts_kept = [field.id for each in Runs(workspace).listed() if each.id == running.run for field in each.fields]
-    fresh = running.fresh(workspace)
-    if parts := [*parts_kept, *fresh]:
+    new_ids = running.fresh(workspace)
+    if parts := [*parts_kept, *new_ids]:
         running.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
-        written = (Written(name="parts", ids=tuple(fresh), count=len(fresh)),)
+        written = (Written(name="parts", ids=tuple(new_ids), count=len(new_ids)),)
         record = Record(run=running.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
         Records(workspace, running.agent).append(record)
     workspace.state.put(**{_PENDING: ""})
@@ -213,20 +213,20 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
 
 def _fingerprint(workspace: Workspace, agent: str) -> str:
     """Return a fingerprint of the files that phases read; it changes once an hour, too."""
-    root, here = workspace.root, sorted({agent, *workspace.agents_here()})
+    root, agents = workspace.root, sorted({agent, *workspace.agents_here()})
     own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)
-    paths = [workspace.own_path(name, file) for name in here for file in own]
-    paths += [f".fleet/attempts/{name}.won" for name in here]
+    paths = [workspace.own_path(name, file) for name in agents for file in own]
+    paths += [f".fleet/attempts/{name}.won" for name in agents]
     paths += ["fleet.toml", ".agents.local.md", "AGENTS.md", ".agents/.consolidation-lock"]
     for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
-    ended = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
-    parts = [workspace.world.wall_ms() // _IDLE_MS, ended, changes.Changes(str(root)).look(sorted(paths))]
+    heard = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
+    parts = [workspace.world.wall_ms() // _IDLE_MS, heard, changes.Changes(str(root)).look(sorted(paths))]
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-# --- the phases -----------------------------------------------------------------------------------------------------
+# --- phases -----------------------------------------------------------------------------------------------------
 
 
 def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -236,18 +236,18 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     if is_trial:
         left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred)
         return Phase(read=read, left=left)
-    done = session_end.reflect_due(workspace)
-    left = tuple(f"session {each.session}: {each.why}" for each in done if each.why)
-    ran = [each for each in done if not each.why]
+    results = session_end.reflect_due(workspace)
+    left = tuple(f"session {each.session}: {each.why}" for each in results if each.why)
+    ran = [each for each in results if not each.why]
     summary = f"reflected on {counted(len(ran), 'session')}" if ran else ""
     return Phase(read=read, changed=len(ran), summary=summary, left=left)
 
 
 def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Suggest what came up in three separate sessions or more."""
-    done = consolidating.suggest(workspace, agent)
-    number = len(done.rows) + len(done.promoted) + done.compressed
-    return Phase(read=f"observations ({done.mode})", changed=number, summary=done.summary(), left=done.left)
+    result = consolidating.suggest(workspace, agent)
+    number = len(result.rows) + len(result.promoted) + result.compressed
+    return Phase(read=f"observations ({result.mode})", changed=number, summary=result.summary(), left=result.left)
 
 
 def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
@@ -256,40 +256,40 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     # A lock that a crash left is no closed gate: the consolidation tells a dead holder from a living one.
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
-    shown = consolidating.consolidate(workspace, agent, dry_run=True)
-    plan = shown.plan
+    trial = consolidating.consolidate(workspace, agent, dry_run=True)
+    plan = trial.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
-    read, diff = f"daily logs, {counted(total, 'topic')}", tuple(shown.diff.splitlines())
+    read, diff = f"daily logs, {counted(total, 'topic')}", tuple(trial.diff.splitlines())
     if is_trial:
-        return Phase(read=read, changed=number, summary=shown.summary(), diff=diff)
+        return Phase(read=read, changed=number, summary=trial.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
-        put = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
-        return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {put}, see fleet inbox",))
+        item_id = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {item_id}, see fleet inbox",))
     try:
-        done = consolidating.consolidate(workspace, agent)
+        result = consolidating.consolidate(workspace, agent)
     except BusyError as why:
         return Phase(read=read, left=(str(why),))
-    return Phase(read=read, changed=number if done.run else 0, summary=done.summary(), diff=diff)
+    return Phase(read=read, changed=number if result.run else 0, summary=result.summary(), diff=diff)
 
 
 def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     """Put the notebook in order, when there is enough to do."""
-    done = tidying.tidy(workspace, agent, Mode.COORDINATED, is_trial=is_trial, is_logged=False)
-    left = [f"{one} and {other} contradict each other: fleet review" for one, other in done.plan.contradictions]
-    if done.pending:
-        left.append(f"the plan changes too much: it waits as {done.pending}, see fleet inbox")
-    if done.report.skipped is not None:
-        left.append(done.report.summary())
-    number = done.report.changes if done.run or is_trial else 0
-    read = counted(done.report.total_scanned, "note")
+    tidied = tidying.tidy(workspace, agent, Mode.COORDINATED, is_trial=is_trial, is_logged=False)
+    left = [f"{one} and {other} contradict each other: fleet review" for one, other in tidied.plan.contradictions]
+    if tidied.pending:
+        left.append(f"the plan changes too much: it waits as {tidied.pending}, see fleet inbox")
+    if tidied.report.skipped is not None:
+        left.append(tidied.report.summary())
+    number = tidied.report.changes if tidied.run or is_trial else 0
+    read = counted(tidied.report.total_scanned, "note")
     return Phase(
         read=read,
-        changed=number + done.report.dreamed_accepted,
-        summary=done.report.summary(),
+        changed=number + tidied.report.dreamed_accepted,
+        summary=tidied.report.summary(),
         left=tuple(left),
-        diff=tuple(done.plan.diff()) if number else (),
+        diff=tuple(tidied.plan.diff()) if number else (),
     )
 
 
@@ -323,10 +323,10 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
     if not is_trial:
         inbox.refresh(workspace)
-    fresh = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
-    summary = f"{counted(len(fresh), 'thing')} more to decide: fleet inbox" if fresh else ""
+    new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
+    summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
     read = counted(len(clusters.groups), "cluster")
-    return Phase(read=read, changed=len(fresh), summary=summary, left=pending)
+    return Phase(read=read, changed=len(new), summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -392,21 +392,21 @@ def end_session(call: Call) -> str:
     _close_session(call, reflected)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
-            done = sharing.exchange(workspace, call.agent)
-            why = done.why
+            synced = sharing.exchange(workspace, call.agent)
+            why = synced.why
         else:
-            done, why = None, "[hook] sync_at_end is false in fleet.toml"
-        promoted = sharing.settle(workspace, call.agent)[0] if why or done is None else done.promoted
+            synced, why = None, "[hook] sync_at_end is false in fleet.toml"
+        promoted = sharing.settle(workspace, call.agent)[0] if why or synced is None else synced.promoted
         for text in promoted:
             local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
                 f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
             )
         with call.guarded("the next session's start is not ready"):
             starting.SessionStart(workspace, call.agent).make()
-    if done is None or why:
+    if synced is None or why:
         return f"settled; nothing was sent: {why}"
-    part = ", in part" if done.is_partial else ""
-    return f"synced{part}: {counted(done.out, 'line')} out, {counted(done.patterns_in, 'lesson')} in"
+    part = ", in part" if synced.is_partial else ""
+    return f"synced{part}: {counted(synced.out, 'line')} out, {counted(synced.patterns_in, 'lesson')} in"
 
 
 def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:

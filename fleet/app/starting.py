@@ -81,13 +81,13 @@ class SessionStart:
 
     def text(self, session: str = "") -> str:
         """Return the text; in a named session, note that it was shown."""
-        made = self._ready.start() if self.is_ready() else None
-        if made is None:
-            made = self.make(may_tidy=True)
+        start = self._ready.start() if self.is_ready() else None
+        if start is None:
+            start = self.make(may_tidy=True)
         if session:
-            self._ready.note_seen(made.generation if made.news else "")
-            self._exposures.note(self._agent, session, made.ids, self._workspace.world.wall_ms())
-        return made.text
+            self._ready.note_seen(start.generation if start.news else "")
+            self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
+        return start.text
 
     def is_ready(self) -> bool:
         """Return whether the cached text is up to date with all that was written."""
@@ -109,20 +109,20 @@ class SessionStart:
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since = self._ready.seen() if since is None else since
-        delimiter, known = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
-        table = _triggered(known)
-        made, short = self._texts(delimiter, known, table, since, session)
-        made.generation = generation
+        delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
+        table = _triggered(stores)
+        start, short = self._texts(delimiter, stores, table, since, session)
+        start.generation = generation
         Guards(workspace).make_ready()
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
-                _put(workspace, self._ready.start_file, made.rendered(delimiter, files))
+                _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
                 rows = _trigger_table(table, Renderer(workspace.emoji(), short))
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
-        return made
+        return start
 
     def _texts(
-        self, delimiter: str, known: Sequence[Patterns], table: Sequence[Pattern], since: int, session: str
+        self, delimiter: str, stores: Sequence[Patterns], table: Sequence[Pattern], since: int, session: str
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace, memory = self._workspace, self._remembered()
@@ -131,35 +131,35 @@ class SessionStart:
         compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
         news = self._news(since, session, remembered, compared)
-        standing = self._standing(known, table)
-        inside = len({each.id for each in standing} & remembered)
+        standing = self._standing(stores, table)
+        number = len({each.id for each in standing} & remembered)
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
-        rest = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
+        lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries = workspace.discoveries.newest(workspace.config.recall.discoveries)
-        fresh = workspace.discoveries.changed(since)
+        new_ids = workspace.discoveries.changed(since)
         short = workspace.discoveries.short([each.id for each in entries])
-        short |= finding.short(known, [each.id for each in (*news, *rest, *table)])
+        short |= finding.short(stores, [each.id for each in (*news, *lessons, *table)])
         render = partial(
             session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short
         )
         context = render(
             memory=memory,
             news=news,
-            patterns=rest,
-            total=sum(source.count() for source in known) - inside - len(news),
+            patterns=lessons,
+            total=sum(source.count() for source in stores) - number - len(news),
             discoveries=entries,
-            fresh=set(fresh),
+            fresh=set(new_ids),
             waiting=self._undecided(),
             note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
             rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
-            by=_authors(workspace, [*news, *rest]),
+            by=_authors(workspace, [*news, *lessons]),
             standing=STANDING,
         )
-        unseen = [each for each in entries if each.id in fresh]
-        again = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
-        shown = [*sorted(remembered), *(each.id for each in (*news, *rest) if short[each.id] in context)]
-        return Start(context, again, shown, [each.id for each in news if short[each.id] in again]), short
+        unseen = [each for each in entries if each.id in new_ids]
+        news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
+        shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
+        return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
 
     def _news(self, since: int, session: str, remembered: set[str], compared: Clusters) -> list[Pattern]:
         """Return the lessons that came since a generation, without those that the agent has seen in any wording."""
@@ -169,12 +169,12 @@ class SessionStart:
         arrived = _fair_share(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
         return [each for each in arrived if each.id not in kept_out and each.is_listed]
 
-    def _standing(self, known: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
+    def _standing(self, stores: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
         """Return the lessons of every start: those that are relevant now, then the published ones.
 
         A private lesson is among them however often it was seen: it is the agent's own.
         """
-        clan, *private = known
+        clan, *private = stores
         relevant = set(self._relevant(table))
         at_rest = housekeeping.resting(self._workspace, self._agent)
         near = [each for each in table if each.id in relevant and each.is_listed]
@@ -194,10 +194,10 @@ class SessionStart:
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
         files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
         steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
-        found: list[str] = []
+        ids: list[str] = []
         for step in steps:
-            found += [each for each, _ in triggers.due(rows, found, *step)]
-        return found
+            ids += [each for each, _ in triggers.due(rows, ids, *step)]
+        return ids
 
     def at_once(self) -> Start:
         """Return a text without the clan's lessons: the memory, and what waits. It reads some small files only."""
@@ -217,16 +217,16 @@ class SessionStart:
 
     def _remembered(self) -> str:
         """Return the memory as the agent reads it, without the lessons that the clan retired."""
-        whole = Memory.parse(self._workspace.files.read(self._memory.path))
-        kept = reflecting.records_of(self._workspace, self._agent).without_retired(whole)
-        return self._with_notes(kept.render().decode("utf-8", "replace"))
+        memory = Memory.parse(self._workspace.files.read(self._memory.path))
+        standing = reflecting.records_of(self._workspace, self._agent).without_retired(memory)
+        return self._with_notes(standing.render().decode("utf-8", "replace"))
 
     def _with_notes(self, memory: str) -> str:
         """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
         people = self._workspace.files.read(self._workspace.home(self._agent) / memory_md.USER_MODEL)
-        known = memory_md.UserModel(people).shown(_PEOPLE_CHARS)
-        kept = memory_md.Notes(memory.encode("utf-8", "replace")).newest()
-        parts = [memory_md.hot(memory), kept and f"Notes:\n{kept}", known and f"Of people:\n{known}"]
+        people_text = memory_md.UserModel(people).shown(_PEOPLE_CHARS)
+        notes = memory_md.Notes(memory.encode("utf-8", "replace")).newest()
+        parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
     def _undecided(self) -> list[str]:
@@ -241,9 +241,9 @@ class SessionStart:
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
-        asked = Inboxes(workspace, [agent]).count()
-        lines += [asked.summary()] if asked.number else []
-        if asked.kinds.keys().isdisjoint(("merge", "contradiction")):
+        pending = Inboxes(workspace, [agent]).count()
+        lines += [pending.summary()] if pending.number else []
+        if pending.kinds.keys().isdisjoint(("merge", "contradiction")):
             lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():
@@ -251,7 +251,7 @@ class SessionStart:
         return lines
 
 
-def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
+def _triggered(stores: Sequence[Patterns]) -> list[Pattern]:
     """Return the lessons that have a trigger: those logged here and those of others in turns.
 
     So a flood of others' lessons crowds out none that was logged here. Of both, those with a trigger of their own come
@@ -259,7 +259,7 @@ def _triggered(known: Sequence[Patterns]) -> list[Pattern]:
     """
     halves = []
     for is_own in (True, False):
-        lessons = [each for source in known for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
+        lessons = [each for source in stores for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
         halves.append(sorted(ranked(lessons, "evidence"), key=lambda each: not each.trigger))
     return [each for pair in zip_longest(*halves) for each in pair if each]
 
@@ -353,11 +353,11 @@ class Guards:
 
     def all(self) -> list[_Guard]:
         """Return the guards that hold today, by the lesson's id."""
-        today, found = self._workspace.wall()[:10], dict[str, _Guard]()
-        for _, each in self._decisions():
-            if each.id not in found and (not each.until or each.until >= today):
-                found[each.id] = each._replace(lesson=self._words(each))
-        return [found[pattern] for pattern in sorted(found)]
+        today, guards = self._workspace.wall()[:10], dict[str, _Guard]()
+        for _, guard in self._decisions():
+            if guard.id not in guards and (not guard.until or guard.until >= today):
+                guards[guard.id] = guard._replace(lesson=self._words(guard))
+        return [guards[pattern] for pattern in sorted(guards)]
 
     def decide(self, prefix: str, decision: str, until: str = "") -> _Guard:
         """Let a lesson guard its step from now on.
@@ -368,22 +368,22 @@ class Guards:
         """
         workspace = self._workspace
         _check_decision(decision, until, workspace.wall()[:10])
-        known = find(workspace, prefix)
-        step = mentions.guardable(known.trigger, known.text, known.correct, known.value("wrong"))
-        if not triggers.parse(step) or not known.is_present:
+        lesson = find(workspace, prefix)
+        step = mentions.guardable(lesson.trigger, lesson.text, lesson.correct, lesson.value("wrong"))
+        if not triggers.parse(step) or not lesson.is_present:
             raise NoError(
-                f"{known.id} is retired, or names no command and no file but those of the right way: there is no step "
-                f'to guard. Nothing was changed; give it one: fleet edit {known.id} --set trigger="Bash:git push*"'
+                f"{lesson.id} is retired, or names no command and no file but those of the right way: there is no step "
+                f'to guard. Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
             )
-        before = [raw for raw, each in self._decisions() if each.id == known.id]
-        made = json.dumps(_Guard(known.id, decision, until, step, _words_of(known)))
+        before = [raw for raw, each in self._decisions() if each.id == lesson.id]
+        consent_text = json.dumps(_Guard(lesson.id, decision, until, step, _words_of(lesson)))
         with Runs(workspace).recording("", "guard") as draft:
-            workspace.state.agree(_GUARD, made, workspace.wall())  # first: between the two, the newest counts
-            self._forget([raw for raw in before if raw != made])
-            draft.summary = f"{known.id} guards its step: {decision}"
-            if before[:1] != [made]:
-                draft.fields = [Field(known.id, _GUARD, before[0] if before else None, made)]
-        return next(each for each in self.all() if each.id == known.id)
+            workspace.state.agree(_GUARD, consent_text, workspace.wall())  # first: between the two, the newest counts
+            self._forget([raw for raw in before if raw != consent_text])
+            draft.summary = f"{lesson.id} guards its step: {decision}"
+            if before[:1] != [consent_text]:
+                draft.fields = [Field(lesson.id, _GUARD, before[0] if before else None, consent_text)]
+        return next(each for each in self.all() if each.id == lesson.id)
 
     def lift(self, prefix: str) -> list[str]:
         """Lift the guards whose lesson's id begins so; return their ids.
@@ -391,23 +391,23 @@ class Guards:
         Raises:
             NoError: there is none.
         """
-        wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-        found = {raw: each.id for raw, each in self._decisions() if each.id.startswith(wanted)}
-        if not found:
+        id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
+        guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
+        if not guards:
             raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
-        lifted = sorted(set(found.values()))
+        lifted = sorted(set(guards.values()))
         with Runs(self._workspace).recording("", "guard") as draft:
-            self._forget(list(found))
+            self._forget(list(guards))
             draft.summary = f"{', '.join(lifted)} guards nothing any more"
-            draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(found.items())]
+            draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(guards.items())]
         return lifted
 
-    def put_back(self, pattern: str, decided: str) -> None:
+    def put_back(self, pattern: str, decision: str) -> None:
         """Restore the decision that a lesson had before; "" for none."""
         before = [raw for raw, each in self._decisions() if each.id == pattern]
-        if decided:
-            self._workspace.state.agree(_GUARD, decided, self._workspace.wall())
-        self._forget([raw for raw in before if raw != decided])
+        if decision:
+            self._workspace.state.agree(_GUARD, decision, self._workspace.wall())
+        self._forget([raw for raw in before if raw != decision])
 
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""
@@ -430,21 +430,21 @@ class Guards:
             self._workspace.state.disagree(_GUARD, raw)
         self.make_ready()
 
-    def _words(self, decided: _Guard) -> str:
+    def _words(self, guard: _Guard) -> str:
         """Return the words of a guard: those of the decision, unless they were edited here since.
 
         A lesson that others retired still guards: that was decided here. "" for one that was retired here, or is gone.
         """
         try:
-            known = find(self._workspace, decided.id)
+            lesson = find(self._workspace, guard.id)
         except NoError:
             return ""
-        if not known.is_present:
-            line = self._workspace.patterns.line(decided.id)
+        if not lesson.is_present:
+            line = self._workspace.patterns.line(guard.id)
             is_ours = line is None or any(line.has_removed(each, None) for each in self._workspace.mine())
-            return "" if is_ours else f"{decided.lesson}; others have retired it since"
-        editors = {known.edited[field][1] for field in ("text", "correct") if field in known.edited}
-        return _words_of(known) if editors and editors <= known.mine else decided.lesson
+            return "" if is_ours else f"{guard.lesson}; others have retired it since"
+        editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}
+        return _words_of(lesson) if editors and editors <= lesson.mine else guard.lesson
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:
@@ -456,7 +456,7 @@ def _check_decision(decision: str, until: str, today: str) -> None:
     raise UsageError(f"--until is a day from {today} on, such as {today}; not {until[:40]!r}. Nothing was changed")
 
 
-def _words_of(known: Pattern) -> str:
-    right = readable(known.correct)
-    filed = ", ".join(filter(None, [Renderer().author(known.by), Renderer().edits(known), known.id]))
-    return f"{readable(known.text)}{f' — right: {right}' if right else ''} ({filed})"
+def _words_of(lesson: Pattern) -> str:
+    right = readable(lesson.correct)
+    credits_ = ", ".join(filter(None, [Renderer().author(lesson.by), Renderer().edits(lesson), lesson.id]))
+    return f"{readable(lesson.text)}{f' — right: {right}' if right else ''} ({credits_})"

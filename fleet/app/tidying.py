@@ -106,32 +106,32 @@ def tidy(
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
-        done = _carry_out(workspace, agent, is_trial=is_trial, is_capped=is_capped)
-        report_now = msgspec.structs.replace(done.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
-        done = done._replace(plan=done.plan._replace(report=report_now))
-        if done.run and is_logged:
-            _record(workspace, agent, done)
-        return done
+        tidied = _carry_out(workspace, agent, is_trial=is_trial, is_capped=is_capped)
+        report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
+        tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
+        if tidied.run and is_logged:
+            _record(workspace, agent, tidied)
+        return tidied
 
 
 def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: bool) -> Tidied:
-    done = Tidied(Plan(ReflectionReport()))
+    tidied = Tidied(Plan(ReflectionReport()))
 
     def planned() -> Run | None:
-        nonlocal done
+        nonlocal tidied
         notebook = _Notebook(workspace, agent)
-        done = Tidied(notebook.plan(), total=len(notebook.notes))
-        if is_trial or not done.plan.changes:
+        tidied = Tidied(notebook.plan(), total=len(notebook.notes))
+        if is_trial or not tidied.plan.changes:
             return None
-        if is_capped and done.report.changes > workspace.config.sleep.changes_max(done.total):
-            done = done._replace(pending=_put_tidying_aside(workspace, agent, done))
+        if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
+            tidied = tidied._replace(pending=_put_tidying_aside(workspace, agent, tidied))
             return None
-        return _run(workspace, agent, notebook, done.plan)
+        return _run(workspace, agent, notebook, tidied.plan)
 
     if run := Runs(workspace).apply_planned(planned):
         _write(workspace, agent, run)
-        done = done._replace(run=run.id)
-    return done
+        tidied = tidied._replace(run=run.id)
+    return tidied
 
 
 # --- the notebook ---------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class _Notebook:
                     accesses=times + _elsewhere(lesson, agent, replicas),
                     last_ms=last_ms,
                     tags=tuple(lesson.tags),
-                    stage=self._stage(own, last_ms, at_ms, waits=lesson.id in waiting),
+                    stage=self._stage(own, last_ms, at_ms, is_pending=lesson.id in waiting),
                     merged=_merged(own),
                     may_change=may_change and (lesson.id in hidden or lesson.loggers == {agent}),
                     may_rest=may_change and lesson.id not in hot,
@@ -242,13 +242,13 @@ class _Notebook:
             )
         return _with_sums(notes)
 
-    def _stage(self, own: Pattern | None, last_ms: int, at_ms: int, *, waits: bool) -> Stage:
+    def _stage(self, own: Pattern | None, last_ms: int, at_ms: int, *, is_pending: bool) -> Stage:
         stage = Stage.of(own, last_ms)
         if stage is not Stage.ACTIVE:
             return stage
         if at_ms > (self.last_ms or -1):
             return Stage.RAW
-        return Stage.PENDING if waits else stage
+        return Stage.PENDING if is_pending else stage
 
     def _memory_note(self, name: str) -> Note:
         line = self.lines[name]
@@ -259,19 +259,19 @@ class _Notebook:
 
 def _with_sums(notes: Sequence[Note]) -> list[Note]:
     """Return notes with the accesses of all that they are made of; no count is written into another note's."""
-    known = {each.id: each for each in notes}
+    by_id = {each.id: each for each in notes}
 
-    def total(note: Note, met: frozenset[str]) -> int:
-        parts = (known[each] for each in note.merged if each in known and each not in met)
-        return note.accesses + sum(total(each, met | {each.id}) for each in parts)
+    def total(note: Note, visited: frozenset[str]) -> int:
+        parts = (by_id[each] for each in note.merged if each in by_id and each not in visited)
+        return note.accesses + sum(total(each, visited | {each.id}) for each in parts)
 
     return [each._replace(accesses=total(each, frozenset({each.id}))) if each.merged else each for each in notes]
 
 
-def _elsewhere(lesson: Pattern, agent: str, here: set[str]) -> int:
+def _elsewhere(lesson: Pattern, agent: str, replicas: set[str]) -> int:
     """Return the number of times that other machines reported showing a lesson to the agent."""
     shown = lesson.totals.get("shown", {})
-    return sum(n for writer, n in shown.items() if names.agent_of(writer) == agent and writer not in here)
+    return sum(n for writer, n in shown.items() if names.agent_of(writer) == agent and writer not in replicas)
 
 
 def _importance(lesson: Pattern, *, is_auto: bool) -> float:
@@ -369,22 +369,22 @@ def _write(workspace: Workspace, agent: str, run: Run) -> None:
         writer.write(lines)
 
 
-def _record(workspace: Workspace, agent: str, done: Tidied) -> None:
-    ids = tuple(dict.fromkeys(each.id for each in done.plan.changes))
-    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=done.report.changes)
-    record = Record(run=done.run, kind=KIND, outcome="success", why=done.report.summary(), writers=(written,))
+def _record(workspace: Workspace, agent: str, tidied: Tidied) -> None:
+    ids = tuple(dict.fromkeys(each.id for each in tidied.plan.changes))
+    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.report.changes)
+    record = Record(run=tidied.run, kind=KIND, outcome="success", why=tidied.report.summary(), writers=(written,))
     Records(workspace, agent).append(record)
 
 
-def _put_tidying_aside(workspace: Workspace, agent: str, done: Tidied) -> str:
+def _put_tidying_aside(workspace: Workspace, agent: str, tidied: Tidied) -> str:
     """Put a plan into the inbox that changes too much to be applied unasked; return the item's id."""
-    number, total, rows = done.report.changes, done.total, done.plan.diff()
+    number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
     if len(rows) > _DIFF_ROWS:
-        more = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
-        rows = [*rows[:_DIFF_ROWS], more]
+        note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
+        rows = [*rows[:_DIFF_ROWS], note]
     title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
     most = workspace.config.sleep.changes_max(total)
-    return put_aside(workspace, agent, KIND, title, (done.report.summary(),), most, rows)
+    return put_aside(workspace, agent, KIND, title, (tidied.report.summary(),), most, rows)
 
 
 def put_aside(
@@ -436,8 +436,8 @@ def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
         for each in remembered(workspace)
     ]
     if is_trial:
-        known = {each.item.id for each in Inbox(workspace, agent).entries()}
-        return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in known for each in items)
+        ids = {each.item.id for each in Inbox(workspace, agent).entries()}
+        return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in ids for each in items)
     return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))
 
 
@@ -457,8 +457,8 @@ def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def _fact(name: str, page: str) -> Iterator[Proposal]:
-    _, _, rest = page.partition("---\n")
-    head, _, body = rest.partition("\n---")
+    _, _, front = page.partition("---\n")
+    head, _, body = front.partition("\n---")
     fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
     description = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
     if page.startswith("---\n") and fields.get("type") == "feedback" and description:

@@ -83,18 +83,18 @@ def _last_command(workspace: Workspace) -> Run:
     decisions = [entry.decision for entry in Inboxes(workspace).entries() if entry.decision is not None]
     decided = {decision.run for decision in decisions if decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
-    standing = [run for run, undone_by in runs if not undone_by and run.id not in parts]
-    last = next((run for run in standing if run.kind in COMMANDS or run.id in decided), None)
-    command, at = Runs(workspace).last_unrecorded()
-    if command and (last is None or last.at < at):
-        since = [run for run in standing if run.at >= at and run.kind != UNDO]
+    open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
+    last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
+    command, when = Runs(workspace).last_unrecorded()
+    if command and (last is None or last.at < when):
+        since = [run for run in open_runs if run.at >= when and run.kind != UNDO]
         if own := [run for run in since if run.kind == _kind_of_run(command)]:
             return own[-1]
         raise NoError(_refusal(command, last, since))
     if last is not None:
         return last
-    passed = next((run.id for run in standing if run.kind != UNDO), "")
-    hint = f"`fleet undo {passed}` takes back what fleet did last by itself; " if passed else ""
+    other = next((run.id for run in open_runs if run.kind != UNDO), "")
+    hint = f"`fleet undo {other}` takes back what fleet did last by itself; " if other else ""
     raise NoError(f"there is no command here that could be taken back; {hint}`fleet undo --list` names all runs")
 
 
@@ -256,13 +256,13 @@ class _Undoing:
             deltas = []
             for id_, is_present in (presence | counted).items():
                 line = self._record(id_)
-                known = fold(line, self._workspace.policy()) if line is not None else None
-                if line is None or known is None:
+                lesson = fold(line, self._workspace.policy()) if line is not None else None
+                if line is None or lesson is None:
                     self._left.append(f"{id_} is not here any more")
-                elif known.is_present is not is_present and self._may_change(known, is_counted=id_ in counted):
+                elif lesson.is_present is not is_present and self._may_change(lesson, is_counted=id_ in counted):
                     me = writer.name
                     deltas.append(edits.restore(line, me, writer.tick()) if is_present else edits.retire(line, me))
-                    self._did.append(f"{id_} is {'back' if is_present else 'retired'}: {known.text}")
+                    self._did.append(f"{id_} is {'back' if is_present else 'retired'}: {lesson.text}")
             writer.write(deltas)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
@@ -275,22 +275,22 @@ class _Undoing:
         group = self._workspace.patterns.group
         return {id_: is_counted for id_, is_counted in counts.items() if id_ in again and group(id_) == [id_]}
 
-    def _may_change(self, known: Pattern, *, is_counted: bool) -> bool:
+    def _may_change(self, lesson: Pattern, *, is_counted: bool) -> bool:
         if is_counted:
-            return known.count("seen") == (not known.is_present)
-        why = self._confirmed_since(known) if known.is_present else ""
+            return lesson.count("seen") == (not lesson.is_present)
+        why = self._confirmed_since(lesson) if lesson.is_present else ""
         if why:
-            self._left.append(f"{known.id} stays: {why}")
+            self._left.append(f"{lesson.id} stays: {why}")
         return not why
 
-    def _confirmed_since(self, known: Pattern) -> str:
+    def _confirmed_since(self, lesson: Pattern) -> str:
         """Return who confirmed the lesson after the run; "" for nobody. Their occurrences stand."""
         run = self._run
-        if known.id in self._seen_before:
-            more = known.count("seen") - self._seen_before[known.id]
-            return f"it was seen {more:,} more since" if more > 0 else ""
+        if lesson.id in self._seen_before:
+            times = lesson.count("seen") - self._seen_before[lesson.id]
+            return f"it was seen {times:,} more since" if times > 0 else ""
         mine = f"{self._agent}."
-        others = sorted(writer for writer, at in known.adds.items() if at > run.at and not writer.startswith(mine))
+        others = sorted(writer for writer, at in lesson.adds.items() if at > run.at and not writer.startswith(mine))
         return f"{', '.join(others)} confirmed it since" if others else ""
 
     def _record(self, id_: str) -> Line | None:
@@ -314,35 +314,35 @@ class _Undoing:
     def _set_field(self, field: Field) -> None:
         """Set a field of a lesson back, if it still has the run's value."""
         try:
-            known = find(self._workspace, field.id)
+            lesson = find(self._workspace, field.id)
         except NoError as why:
             self._left.append(str(why))
             return
-        now = known.fields.get(field.name)
-        if not self._is_due(field, now):
+        value = lesson.fields.get(field.name)
+        if not self._is_due(field, value):
             return
         with self._workspace.writing(self._agent) as writer:
             if field.name == SCOPE:
-                CountedLog(self._workspace, self._agent).move(known.id, str(field.after or ""))
+                CountedLog(self._workspace, self._agent).move(lesson.id, str(field.after or ""))
             else:
                 line, cut = self._record(field.id) or Line(field.id), self._workspace.policy().cut
-                edit = edits.set_field(line, field.name, _value(field, now), writer.name, writer.tick(), cut)
+                edit = edits.set_field(line, field.name, _value(field, value), writer.name, writer.tick(), cut)
                 writer.write([edit])
 
     def _set_private(self, field: Field) -> None:
         """Set a field in the agent's private file back, where housekeeping keeps its notes of a lesson."""
         is_there = self._workspace.notes_file(self._agent).is_file()
-        known = self._workspace.notes(self._agent).get(field.id) if is_there else None
-        now = known.fields.get(field.name) if known is not None else None
-        if self._is_due(field, now):
+        lesson = self._workspace.notes(self._agent).get(field.id) if is_there else None
+        value = lesson.fields.get(field.name) if lesson is not None else None
+        if self._is_due(field, value):
             with self._workspace.writing(self._agent) as writer:
-                writer.set_own([(field.id, field.name, _value(field, now))])
+                writer.set_own([(field.id, field.name, _value(field, value))])
 
-    def _is_due(self, field: Field, now: object) -> bool:
+    def _is_due(self, field: Field, value: object) -> bool:
         """Return whether a field still has the run's value and is to be set back; note what becomes of it."""
-        if canonical(now or "") == canonical(field.after or ""):
+        if canonical(value or "") == canonical(field.after or ""):
             return False
-        is_unchanged = canonical(now or "") == canonical(field.before or "")
+        is_unchanged = canonical(value or "") == canonical(field.before or "")
         if is_unchanged:
             self._did.append(f"{field.id}: {field.name} is {field.after or 'empty'} again")
         else:
@@ -362,15 +362,15 @@ class _Undoing:
         runs = Runs(self._workspace)
         try:
             part = runs.find(runs.undone().get(field.id, "") if field.after else field.id)
-            done = _Undoing(self._workspace, part).carry_out()
+            undone = _Undoing(self._workspace, part).carry_out()
         except NoError as why:
             self._left.append(str(why))
             return
-        self._did.append(f"{part.id} is taken back, by {done.undone_by}")
-        self._did += [f"{path} is as it was" for path in done.restored]
-        self._did += [f"{path} keeps what was written since" for path in done.merged]
-        self._did += done.did
-        self._left += done.left
+        self._did.append(f"{part.id} is taken back, by {undone.undone_by}")
+        self._did += [f"{path} is as it was" for path in undone.restored]
+        self._did += [f"{path} keeps what was written since" for path in undone.merged]
+        self._did += undone.did
+        self._left += undone.left
 
     def _note_in_records(self, inverse: Run) -> None:
         """Note in the append-only records that a run was undone, or stands again."""
@@ -396,6 +396,6 @@ def _seen_before(field: Field) -> int:
     return field.after - 1 if isinstance(field.after, int) else 0
 
 
-def _value(field: Field, now: object) -> object:
+def _value(field: Field, current: object) -> object:
     """Return the value that a field is set back to: for none, an empty list where it is a list, else an empty text."""
-    return field.after if field.after is not None else [] if isinstance(now, list) else ""
+    return field.after if field.after is not None else [] if isinstance(current, list) else ""

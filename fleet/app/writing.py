@@ -122,14 +122,14 @@ class Writing:
         lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
         if run := self._earlier_run():  # of a pass that crashed before it was recorded
             plan.edits = list(run.edits)
-            done = {**plan.writers, "lessons": lessons, **{each.name: each for each in self._written_by(run)}}
+            accounts = {**plan.writers, "lessons": lessons, **{each.name: each for each in self._written_by(run)}}
         else:
             plan = self._apply(plan, firsts, fields)
-            done = {**plan.writers, "lessons": lessons}
-        for name in done:
-            done[name] = self._put(done[name], [each for each in plan.items if _writer_of(each) == name])
-        done["user-model"] = self._tell_honcho(plan.updates, done["user-model"])
-        return plan, tuple(done[name] for name in _WRITERS)
+            accounts = {**plan.writers, "lessons": lessons}
+        for name in accounts:
+            accounts[name] = self._put(accounts[name], [each for each in plan.items if _writer_of(each) == name])
+        accounts["user-model"] = self._tell_honcho(plan.updates, accounts["user-model"])
+        return plan, tuple(accounts[name] for name in _WRITERS)
 
     # --- files and items
 
@@ -152,10 +152,10 @@ class Writing:
             put = Inbox(self._workspace, self._agent).put_all(items)
         except FleetError as why:
             return replace(writer, error=writer.error or str(why))
-        fresh = tuple(each.id for each in put if each.is_new)
+        new = tuple(each.id for each in put if each.is_new)
         old = [f"{item.title[:80]!r}: {each.why}" for item, each in zip(items, put, strict=True) if not each.is_new]
-        count = writer.count if writer.name == "skill" else writer.count + len(fresh)
-        return replace(writer, ids=(*writer.ids, *fresh), count=count, skipped=(*writer.skipped, *old))
+        count = writer.count if writer.name == "skill" else writer.count + len(new)
+        return replace(writer, ids=(*writer.ids, *new), count=count, skipped=(*writer.skipped, *old))
 
     def _earlier_run(self) -> Run | None:
         try:
@@ -171,9 +171,9 @@ class Writing:
         for edit in run.edits:
             name = _FILES.get(PurePosixPath(edit.path).relative_to(self._workspace.own_path(self._agent)).parts[0], "")
             if name and edit.after is not None:
-                known = set((edit.before or b"").splitlines())
-                fresh = [row for row in edit.after.splitlines() if row.startswith(b"- ") and row not in known]
-                yield Written(name=name, ids=(edit.path,), count=len(fresh) if name != "skill" else 1)
+                before = set((edit.before or b"").splitlines())
+                new = [row for row in edit.after.splitlines() if row.startswith(b"- ") and row not in before]
+                yield Written(name=name, ids=(edit.path,), count=len(new) if name != "skill" else 1)
 
     def _apply(self, plan: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
         """Apply the edits of files as one run; return the plan that it was made of."""
@@ -250,9 +250,9 @@ class Writing:
         return None if record is None or record.id in recorded else record
 
     def _retired_before(self, text: str) -> str:
-        """Return that a lesson was taken back, "" where it was not: it does not return unasked."""
-        known = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
-        return next((f"it was taken back, as {each.id}" for each in known if not each.is_present), "")
+        """Return why a lesson stays out: it was retired, as the id says. "" where it was not."""
+        lessons = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
+        return next((f"it was taken back, as {each.id}" for each in lessons if not each.is_present), "")
 
     def _same_lesson(self, text: str) -> str:
         """Return the id of the lesson that says the same; "" for none."""
@@ -260,50 +260,51 @@ class Writing:
         exact = self._workspace.same_text(self._agent, text)
         if any(each.is_present for each in patterns.some([exact])):
             return exact
-        known = patterns.candidates(text)
-        number = same_text_among(list(known.values()), text)
-        return list(known)[number] if number is not None else ""
+        candidates = patterns.candidates(text)
+        number = same_text_among(list(candidates.values()), text)
+        return list(candidates)[number] if number is not None else ""
 
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return the account, the fields of the run, and the ids that were first stated here."""
         ids, skipped, fields, firsts, error = list[str](), list[str](), list[Field](), list[str](), ""
-        for wanted in planned:
+        for item in planned:
             try:
-                logged = self._log_lesson(wanted)
+                logged = self._log_lesson(item)
             except DiskError:
                 raise
             except FleetError as why:
-                error = error or f"{wanted.lesson.text[:80]!r} was not logged: {why}"
+                error = error or f"{item.lesson.text[:80]!r} was not logged: {why}"
                 continue
             if logged.is_echo:
-                skipped.append(f"{wanted.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
+                skipped.append(f"{item.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
                 continue
             ids.append(logged.id)
-            fields.append(Field(logged.entry or wanted.entry, "entry", None, logged.id))
+            fields.append(Field(logged.entry or item.entry, "entry", None, logged.id))
             fields.append(Field(logged.id, "seen", None, logged.seen))
             firsts += [logged.id] if logged.is_first else []
         self._note_origin(firsts)
-        done = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
-        return done, fields, firsts
+        account = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
+        return account, fields, firsts
 
-    def _log_lesson(self, each: _PlannedLesson) -> Logged:
-        workspace, lesson = self._workspace, each.lesson
+    def _log_lesson(self, planned: _PlannedLesson) -> Logged:
+        workspace, lesson = self._workspace, planned.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if each.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
-        if each.is_logged:
-            return self._lesson_logged_before(each)
-        if each.entry:
-            return corrections.Corrections(workspace, self._agent).state(each.entry, lesson.text, right, same=each.same)
-        source = f"session-end reflection, {lesson.by or 'self'} {each.key}"
+        right = "" if planned.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
+        if planned.is_logged:
+            return self._lesson_logged_before(planned)
+        log = corrections.Corrections(workspace, self._agent)
+        if planned.entry:
+            return log.state(planned.entry, lesson.text, right, same=planned.same)
+        source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
-        return corrections.Corrections(workspace, self._agent).log(correction, session=self._session.id, same=each.same)
+        return log.log(correction, session=self._session.id, same=planned.same)
 
     def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
         """Return the state of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.record(self._agent, planned.same)
-        known = fold(line) if line is not None else None
-        text, seen = (known.text, known.count("seen")) if known is not None else (planned.lesson.text, 1)
+        pattern = fold(line) if line is not None else None
+        text, seen = (pattern.text, pattern.count("seen")) if pattern is not None else (planned.lesson.text, 1)
         return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
@@ -322,14 +323,15 @@ class Writing:
 
     def plan_notes(self, part: Plan) -> Written:
         """Plan the notes of the memory, and of its archive."""
-        whys = {each: "" if self._is_trusted else self._support.of_note(each) for each in self._reflection.memory_notes}
-        supported = [each for each, why in whys.items() if not why]
+        notes = self._reflection.memory_notes
+        reasons = {note: "" if self._is_trusted else self._support.of_note(note) for note in notes}
+        supported = [note for note, why in reasons.items() if not why]
         noted = memory_md.Notes(self._read(memory_md.FILE_NAME)).with_more(supported, self._day, self._agent)
-        others, most = [each for each, why in whys.items() if why], memory_md.NOTES_A_SESSION_MAX
+        others, most = [note for note, why in reasons.items() if why], memory_md.NOTES_A_SESSION_MAX
         room = most - len(noted.added)
         for note in others[:room]:
             body = {"what": "note", "note": note}
-            part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [whys[note]]))
+            part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         if noted.added:
             part.edits.append(_edit(self._workspace, self._home(memory_md.FILE_NAME), noted.page))
@@ -345,27 +347,27 @@ class Writing:
         if len(body) < _SKILL_CHARS_MIN:
             return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
         draft, target = self._home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
-        known = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
-        about_it = screening.one_line(reflection.skill_description or slug)
-        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(about_it).decode()}\n---\n\n{body}\n"
-        if known:
-            text = f"{known.rstrip()}\n\n## From a session\n\n{body}\n"
+        current = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
+        summary = screening.one_line(reflection.skill_description or slug)
+        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(summary).decode()}\n---\n\n{body}\n"
+        if current:
+            text = f"{current.rstrip()}\n\n## From a session\n\n{body}\n"
         is_there = os.path.lexists(workspace.root / draft)
-        there = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
+        skipped = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
         if is_there and workspace.files.read(workspace.root / draft) != text.encode():
-            return there
+            return skipped
         item = self._item(
             "skill",
-            f"{'add to the skill' if known else 'a new skill'} {slug}: {about_it}",
+            f"{'add to the skill' if current else 'a new skill'} {slug}: {summary}",
             key=draft,
-            evidence=(about_it, *filter(None, [reflection.what_worked])),
+            evidence=(summary, *filter(None, [reflection.what_worked])),
             weight=2.0,
-            body={"draft": draft, "target": target, **({"before": screened(known)} if known else {})},
+            body={"draft": draft, "target": target, **({"before": screened(current)} if current else {})},
             until=(datetime.fromisoformat(self._day) + timedelta(days=SKILL_DAYS)).date().isoformat(),
         )
         part.items.append(item)
         if is_there:  # a pass that a crash ended may have left it without its place in the inbox
-            return there
+            return skipped
         part.edits.append(_edit(self._workspace, draft, text.encode()))
         return Written(name="skill", ids=(draft,), count=1)
 
@@ -381,14 +383,14 @@ class Writing:
     def plan_user_model(self, part: Plan) -> Written:
         """Plan the notes about persons."""
         for peer, notes in self._reflection.user_model_updates.items():
-            good = []
+            supported = []
             for note in notes:
                 if why := self._support.of_note(note):
                     body, title = {"what": "person", "peer": peer, "note": note}, f"{peer}: {note}"
                     part.items.append(self._candidate(title, title, body, [why]))
                 else:
-                    good.append(note)
-            part.updates |= {peer: tuple(good)} if good else {}
+                    supported.append(note)
+            part.updates |= {peer: tuple(supported)} if supported else {}
         after, added = memory_md.UserModel(self._read(memory_md.USER_MODEL)).with_observed(part.updates, self._day)
         if added:
             part.edits.append(_edit(self._workspace, self._home(memory_md.USER_MODEL), after))
@@ -398,18 +400,18 @@ class Writing:
 
     def plan_next_check(self, part: Plan) -> Written:
         """Plan the next check."""
-        at = self._reflection.next_check_at
-        if not at:
+        due = self._reflection.next_check_at
+        if not due:
             return Written(name="next-check")
         now = datetime.fromisoformat(self._workspace.wall()[:19]).replace(tzinfo=UTC)
-        if not now < datetime.fromisoformat(at) < now + timedelta(days=_CHECK_DAYS_MAX):
-            return Written(name="next-check", skipped=(f"{at} is past, or more than a year away",))
+        if not now < datetime.fromisoformat(due) < now + timedelta(days=_CHECK_DAYS_MAX):
+            return Written(name="next-check", skipped=(f"{due} is past, or more than a year away",))
         before = self._read(memory_md.CHECKS)
-        after = memory_md.Checks(before).with_check(at, f"look at what session {self._session.id[:36]} left")
+        after = memory_md.Checks(before).with_check(due, f"look at what session {self._session.id[:36]} left")
         if after == before:
             return Written(name="next-check")
         part.edits.append(_edit(self._workspace, self._home(memory_md.CHECKS), after))
-        return Written(name="next-check", ids=(at,), count=1)
+        return Written(name="next-check", ids=(due,), count=1)
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
         """Tell Honcho the observations, where a person here agreed to it; the local file has them in any case."""
@@ -453,8 +455,8 @@ def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list
     """Return the edit that puts rows of a memory into the day's archive; none without rows."""
     day = workspace.wall()[:10]
     path = workspace.own_path(agent, f"archive-{day}.md")
-    known = workspace.files.read(workspace.root / path)
-    return [_edit(workspace, path, memory_md.archive(known, rows, agent, day))] if rows else []
+    before = workspace.files.read(workspace.root / path)
+    return [_edit(workspace, path, memory_md.archive(before, rows, agent, day))] if rows else []
 
 
 def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
@@ -468,9 +470,9 @@ def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
 
 def _writer_of(item: Item) -> str:
     """Return the writer that left an item to a person."""
-    what = item.body.get("what", "")
+    part = item.body.get("what", "")
     if item.kind == "candidate":
-        return {"note": "notes", "person": "user-model"}.get(str(what), "lessons")
+        return {"note": "notes", "person": "user-model"}.get(str(part), "lessons")
     return item.kind
 
 

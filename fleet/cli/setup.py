@@ -173,7 +173,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             done = moving.import_files(workspace, agent, files)
             echo(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {names}")
-    if found := moving.proposals(workspace, agent, [], 30).found:
+    if found := moving.proposals(workspace, agent, [], 30).new:
         echo(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
 
 

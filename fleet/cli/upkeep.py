@@ -123,7 +123,7 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     offer = moving.proposals(workspace, agent, paths, days)
     for trouble in offer.troubles:
         note(f"a transcript was left out, or a part of it: {trouble}")
-    proposals = [{"number": number, **each._asdict()} for number, each in offer.found.items()]
+    proposals = [{"number": number, **each._asdict()} for number, each in offer.new.items()]
     if not output.chosen.as_json:
         for row in _proposal_rows(proposals, offer.sessions):
             echo(row)

@@ -530,7 +530,7 @@ def test_a_crash_between_the_files_and_the_record_writes_nothing_twice(w, talk, 
         "by": "person",
     }
     scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"], lessons=[lesson]))
-    monkeypatch.setattr("fleet.app.session_end._complete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("fleet.app.session_end._finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         session_end.reflect(w, "velma", talk.path)
     monkeypatch.undo()
