@@ -156,7 +156,9 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
 # On a quick remote the same happens, sooner.
 @pytest.mark.parametrize("call_s", [0.02, 0.2] if os.environ.get("FLEET_FAULTS") == "all" else [0.2])
 def test_a_hundred_that_compact_at_once_settle_within_fifteen_attempts(call_s, tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "_count_and_promote", lambda _: [])  # what a machine does by itself takes no simulated time
+    monkeypatch.setattr(
+        sharing, "_count_and_promote", lambda _: []
+    )  # what a machine does by itself takes no simulated time
     server, remotes, schedule = compact_at_once(tmp_path, AGENTS, call_s)
     pulls = sorted(remote.happened["pulls"] for remote in remotes)
     refused = sum(remote.happened["refused"] for remote in remotes)
