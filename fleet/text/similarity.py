@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from itertools import islice, pairwise
 from types import MappingProxyType
@@ -414,30 +414,54 @@ class _Word(msgspec.Struct, frozen=True):
     is_negated: bool
 
 
-class _Wording(msgspec.Struct, frozen=True):
-    """Parsed text of a lesson.
+class _Wording:
+    """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
     Attributes:
-        words: in their order.
         stems: of the words that are neither stop words nor negators.
         sequence: the same in their order, with repetitions.
-        asserted, denied: those without a negation, and with one.
+        numbers: with their units.
+        words: in their order.
+        asserted, denied: the stems without a negation, and with one.
         forms: all words and stems.
         exact, plain: the stems of exact words, and of the others.
-        numbers: with their units.
         relations: the stems that come first and those that come last, around each word of ``_FIRST``.
     """
 
-    words: list[_Word]
-    stems: frozenset[str]
-    sequence: list[str]
-    asserted: frozenset[str]
-    denied: frozenset[str]
-    forms: frozenset[str]
-    exact: frozenset[str]
-    plain: frozenset[str]
-    numbers: frozenset[tuple[str, str]]
-    relations: list[tuple[set[str], set[str]]]
+    def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
+        stop, words = _lists().stop, [word for clause in clauses for word in clause]
+        self._clauses = clauses
+        self.stems = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or _is_negator(w)))
+        self.sequence = [w.stem for w in words if w.stem in self.stems]
+        self.numbers = numbers
+
+    @cached_property
+    def words(self) -> list[_Word]:
+        return [word for clause in self._clauses for word in _with_negation(clause)]
+
+    @cached_property
+    def asserted(self) -> frozenset[str]:
+        return self.stems.intersection(w.stem for w in self.words if not w.is_negated)
+
+    @cached_property
+    def denied(self) -> frozenset[str]:
+        return self.stems.intersection(w.stem for w in self.words if w.is_negated)
+
+    @cached_property
+    def forms(self) -> frozenset[str]:
+        return frozenset(form for w in self.words for form in (w.stem, w.text))
+
+    @cached_property
+    def exact(self) -> frozenset[str]:
+        return frozenset(w.stem for w in self.words if w.is_exact)
+
+    @cached_property
+    def plain(self) -> frozenset[str]:
+        return frozenset(w.stem for w in self.words if not w.is_exact)
+
+    @cached_property
+    def relations(self) -> list[tuple[set[str], set[str]]]:
+        return list(_relations(self.words, self.stems))
 
 
 class _Lists(msgspec.Struct, frozen=True):
@@ -567,17 +591,17 @@ def _cjk(run: str) -> Iterator[tuple[str, str]]:
 
 def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wording:
     lists = _lists()
-    words: list[_Word] = []
     numbers: set[tuple[str, str]] = set()
     clause: list[_Word] = []
+    clauses = [clause]
     number = 0
     for index, (kind, lexeme) in enumerate(pieces):
         folded = lexeme.casefold()
         if kind == "mark" or (kind == "word" and folded in lists.clauses):
-            words += _with_negation(clause)
             number, clause = number + 1, []
             if folded == "then":  # a word of ``_FIRST``, too
-                words.append(_Word(folded, folded, number, is_exact=False, is_negated=False))
+                clauses.append([_Word(folded, folded, number, is_exact=False, is_negated=False)])
+            clauses.append(clause)
             continue
         following, after = pieces[index + 1] if index + 1 < len(pieces) else ("", "")
         if kind == "number" or (kind == "word" and folded in lists.numbers):
@@ -589,21 +613,7 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
         is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # `continue` is a word for others
         stem = stems.get(folded, folded) if is_word else lexeme
         clause.append(_Word(folded if kind == "word" else lexeme, stem, number, is_exact, is_negated=False))
-    words += _with_negation(clause)
-    known = frozenset(w.stem for w in words if w.is_exact or not (w.text in lists.stop or _is_negator(w)))
-    content = [w for w in words if w.stem in known]
-    return _Wording(
-        words=words,
-        stems=known,
-        sequence=[w.stem for w in content],
-        asserted=frozenset(w.stem for w in content if not w.is_negated),
-        denied=frozenset(w.stem for w in content if w.is_negated),
-        forms=frozenset(form for w in words for form in (w.stem, w.text)),
-        exact=frozenset(w.stem for w in words if w.is_exact),
-        plain=frozenset(w.stem for w in words if not w.is_exact),
-        numbers=frozenset(numbers),
-        relations=list(_relations(words, known)),
-    )
+    return _Wording(clauses, frozenset(numbers))
 
 
 def _with_negation(clause: list[_Word]) -> list[_Word]:
