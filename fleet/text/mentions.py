@@ -48,6 +48,7 @@ _TELLING = _PROGRAMS | _SINGLE | _WRITTEN_FOR
 _TELLING_BYTES = frozenset(map(str.encode, _TELLING))
 _BUILT = re.compile(r"[`_/.-](?:(?<![.-])|(?=[\w@*+]))", re.ASCII)
 """A code span, or a mark within a word."""
+_FILE_MARKS = frozenset("./_")
 _BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ") for char in range(128)).ljust(256)
 """Table that makes a blank of each ASCII character that stands between words."""
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
@@ -119,8 +120,8 @@ def _all_steps(*texts: str) -> list[str]:
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:
     """Return the wrong steps, without any that the right way takes, too."""
-    verb = re.match(_DID, wrong)
-    steps = dict.fromkeys(_steps_at(wrong, verb.end() if verb else 0, is_clear=True))
+    verb = re.match(_DID, wrong) if wrong else None  # most lessons name nothing that went wrong
+    steps = dict.fromkeys(_steps_at(wrong, verb.end(), is_clear=True) if verb else ())
     for part in (text[:_CHARS_MAX], correct[:_CHARS_MAX]):
         for warning in _warnings(part):
             steps |= dict.fromkeys(_steps_at(part, warning.end(), is_clear=bool(warning["clear"])))
@@ -227,7 +228,10 @@ def _steps_in(text: str) -> Iterator[str]:
     if "folder" in text or "directory" in text:
         for match in re.finditer(_FOLDER, text):
             yield f"Edit:{match[1] or match[2]}/*"
-    for word, following in pairwise([*_words(_SPAN.sub(" @ ", text)), ""]):
+    words = _words(_SPAN.sub(" @ ", text))
+    if _TELLING.isdisjoint(words) and _FILE_MARKS.isdisjoint(" ".join(words)):
+        return  # a mark within a word is mostly a hyphen, and every lesson that comes in is checked
+    for word, following in pairwise([*words, ""]):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
         elif word in _ALONE:
