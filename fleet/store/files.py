@@ -73,7 +73,7 @@ class Files:
 
     def _is_behind_link(self, path: Path) -> bool:
         try:
-            return any(folder.is_symlink() for folder in self._folders_to(path))
+            return any(map(os.path.islink, self._folders_to(path)))
         except (ValueError, OSError):  # a file outside the root, which a person named
             return False
 
@@ -176,7 +176,7 @@ class Files:
 
     def _prepare(self, path: Path) -> None:
         """Create the parents of a file, none of them a link: a hostile repository may have links to anywhere."""
-        for folder in self._folders_to(path):
+        for folder in map(Path, self._folders_to(path)):
             try:
                 mode = folder.lstat().st_mode
             except FileNotFoundError:
@@ -189,18 +189,16 @@ class Files:
             if not stat.S_ISDIR(mode):
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
-    def _folders_to(self, path: Path) -> list[Path]:
+    def _folders_to(self, path: Path) -> list[str]:
         """Return the folders between the root and a file, the outermost first.
 
         Raises:
             ValueError: it is not below the root.
         """
-        folders: list[Path] = []
-        for folder in path.parents:
-            if folder == self.root:
-                return folders[::-1]
-            folders.append(folder)
-        raise ValueError(f"{path} is not below {self.root}")
+        root, below = os.path.join(self.root, ""), str(path)  # noqa: PTH118 - for each file that is read or written
+        if not below.startswith(root):
+            raise ValueError(f"{path} is not below {self.root}")
+        return [below[:end] for end in range(len(root), len(below)) if below[end] == "/"]
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

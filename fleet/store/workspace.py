@@ -278,7 +278,8 @@ class Workspace:
 
     def current_replicas(self) -> list[str]:
         """Return the replicas under which agents write here now, without those of a folder that this is a copy of."""
-        current = (self._current(agent) for agent in {r.agent for r in self.replicas().replicas})
+        register = self.replicas()
+        current = (self._current(agent, register) for agent in {r.agent for r in register.replicas})
         # Until the first pull of this folder, the lines of an earlier job under the same lease are unknown here.
         lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
         return sorted({*lease, *(r.name for r in current if r is not None)})
@@ -435,14 +436,15 @@ class Workspace:
         """Return the replica under which the agent writes here; "" if one must be minted, or a lease be read, first."""
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
-        if self.replicas().ephemeral or self.clock.is_ahead():
+        register = self.replicas()
+        if register.ephemeral or self.clock.is_ahead():
             return ""
-        current = self._current(agent)
+        current = self._current(agent, register)
         return current.name if current is not None else ""
 
-    def _current(self, agent: str) -> Replica | None:
+    def _current(self, agent: str, register: replica.Register) -> Replica | None:
         """Return the agent's replica that belongs to this machine and this folder."""
-        return self.replicas().current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
+        return register.current(agent, self.world.machine(), replica.folder_fingerprint(self.root))
 
     def writer(self, agent: str) -> "Writer":
         """Return the writer of one agent's replica. The caller holds the write lock, or the log's.
@@ -461,7 +463,8 @@ class Workspace:
             )
         if self.clock.is_ahead():
             self._start_again_after_running_ahead()
-        current = self._current(agent)
+            register = self.replicas()
+        current = self._current(agent, register)
         if current is None:
             if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
