@@ -70,8 +70,8 @@ class Flagging:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._notes = call.notes
-        self._ground = _Ground(call.root)
-        self._signals = signals.Signals(self._ground, call.agent)
+        self._workspace = _SignalWorkspace(call.root)
+        self._signals = signals.Signals(self._workspace, call.agent)
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
@@ -89,7 +89,7 @@ class Flagging:
                 quote=_quoted(text, signal.excerpt),
                 title=signal.excerpt,
                 confidence=signal.confidence,
-                heard=signal.kind,
+                signal_class=signal.kind,
                 agent=signal.sender,
             )
             flags.append((None, flag))
@@ -264,7 +264,7 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
         quote=f"{_quoted(words, '')}\n({about})",
         title=words.strip().split("\n")[0],
         confidence=confidence,
-        heard=objection.kind,
+        signal_class=objection.kind,
         trigger=shell.Command(objection.about).trigger if is_why else "",
     )
 
@@ -287,7 +287,7 @@ def _shown_title(title: str) -> str:
     return screening.readable(title)[:_TITLE_CHARS_MAX]
 
 
-class _Ground:
+class _SignalWorkspace:
     """The part of a workspace that a signal needs: no configuration, database or replica, which take too long."""
 
     def __init__(self, root: str) -> None:

@@ -64,8 +64,8 @@ class Record(NamedTuple):
         """Return the newest record of each entry: a replica that gets a new name records its entries again."""
         newest: dict[str, Record] = {}
         for record in records:
-            known = newest.get(record.id)
-            if known is None or (record.at, record.replica) > (known.at, known.replica):
+            previous = newest.get(record.id)
+            if previous is None or (record.at, record.replica) > (previous.at, previous.replica):
                 newest[record.id] = record
         return list(newest.values())
 
@@ -75,17 +75,17 @@ class Record(NamedTuple):
 
         Those in a code fence, which do not count, are among them.
         """
-        found: list[tuple[int, Record]] = []
+        matches: list[tuple[int, Record]] = []
         for pattern in patterns:
-            at, wanted = 0, f" {pattern} replica=".encode()
-            while (at := page.find(wanted, at)) >= 0:
-                start, end = page.rfind(b"<!--", 0, at), page.find(b"-->", at)
+            position, needle = 0, f" {pattern} replica=".encode()
+            while (position := page.find(needle, position)) >= 0:
+                start, end = page.rfind(b"<!--", 0, position), page.find(b"-->", position)
                 piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
                 record = _read_record(piece.decode("utf-8", "replace"), 0)
                 if record is not None and record.pattern == pattern:
-                    found.append((at, record))
-                at += len(wanted)
-        return [record for _, record in sorted(found, key=lambda each: each[0])]
+                    matches.append((position, record))
+                position += len(needle)
+        return [record for _, record in sorted(matches, key=lambda each: each[0])]
 
     def render(self) -> str:
         """Return the comment behind its entry, without a newline.
@@ -182,7 +182,7 @@ class Draft(NamedTuple):
 
     Attributes:
         when: empty, or a date that a heading can hold.
-        heard: kind and confidence of a signal, whose lesson is not stated yet; "" for no signal.
+        signal: kind and confidence of a signal, whose lesson is not stated yet; "" for no signal.
         label: label of the field with what went wrong.
     """
 
@@ -195,7 +195,7 @@ class Draft(NamedTuple):
     category: str = ""
     tags: Sequence[str] = ()
     trigger: str = ""
-    heard: str = ""
+    signal: str = ""
     label: str = "What I got wrong"
 
     @property
@@ -210,8 +210,8 @@ class Draft(NamedTuple):
             ValueError: ``when`` is neither empty nor a date that a heading can hold.
         """
         heading = _format_heading(self.when.strip(), self.title)
-        if self.heard:
-            values = {"Signal": self.heard, "Source": self.source, "Pattern": TO_BE_INFERRED}
+        if self.signal:
+            values = {"Signal": self.signal, "Source": self.source, "Pattern": TO_BE_INFERRED}
         else:
             values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
         more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
@@ -273,16 +273,16 @@ class Log(NamedTuple):
         if stated:
             # Text that a person wrote below a statement is an entry.
             blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
-        after: list[_Block | None] = [*blocks[1:], None]
-        entries = [_entry(block) for at, block in enumerate(blocks) if _is_entry(block, after[at], is_first=at == 0)]
+        pairs = zip(blocks, [*blocks[1:], None], strict=True)
+        entries = [_entry(block) for block, after in pairs if _is_entry(block, after, is_first=block is blocks[0])]
         if stated:
             entries = _with_statements(entries, _stated(stated, records))
         if marks:
-            gone = {entry for entry, number in marks.items() if number % 2}
+            undone_ids = {entry for entry, number in marks.items() if number % 2}
             bound = cls(tuple(entries), tuple(records)).bound()
             entries = [
-                each._replace(is_undone=own.record is not None and own.record.id in gone)
-                for each, own in zip(entries, bound, strict=True)
+                each._replace(is_undone=counted.record is not None and counted.record.id in undone_ids)
+                for each, counted in zip(entries, bound, strict=True)
             ]
         return cls(tuple(entries), tuple(records), stated, marks)
 
@@ -299,18 +299,18 @@ class Log(NamedTuple):
         is counted by the record behind it.
         """
         by_id = {record.id: record for record in self.records}
-        others = _counted_by_others(self)
-        mine = iter(_entry_ids(entry.content for at, entry in enumerate(self.entries) if at not in others))
-        ids = [others[at].id if at in others else next(mine) for at in range(len(self.entries))]
-        found = [others.get(at) or by_id.get(each) for at, each in enumerate(ids)]
-        if None in found:  # as a rule none is
-            left = {record.id: record for record in self.records}
-            for record in found:
-                left.pop(record.id if record is not None else "", None)
-            _bind_edited(self.entries, found, left)
+        copies = _counted_by_others(self)
+        own_ids = iter(_entry_ids(entry.content for index, entry in enumerate(self.entries) if index not in copies))
+        ids = [copies[index].id if index in copies else next(own_ids) for index in range(len(self.entries))]
+        records = [copies.get(index) or by_id.get(entry_id) for index, entry_id in enumerate(ids)]
+        if None in records:  # as a rule none is
+            unbound = {record.id: record for record in self.records}
+            for record in records:
+                unbound.pop(record.id if record is not None else "", None)
+            _bind_edited(self.entries, records, unbound)
         return [
-            Bound(entry if entry.record is record else entry._replace(record=record), each, record)
-            for entry, each, record in zip(self.entries, ids, found, strict=True)
+            Bound(entry if entry.record is record else entry._replace(record=record), entry_id, record)
+            for entry, entry_id, record in zip(self.entries, ids, records, strict=True)
         ]
 
 
@@ -486,13 +486,13 @@ def _read_record(comment: str, line: int) -> Record | None:
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
         return None
-    pairs = [(found["key"], _unquote(found["value"])) for word in words[3:] if (found := _TOKEN.fullmatch(word))]
-    known = dict(reversed(pairs))  # the first of two equal keys counts
-    replica, at = known.get("replica", ""), known.get("at", "")
+    pairs = [(match["key"], _unquote(match["value"])) for word in words[3:] if (match := _TOKEN.fullmatch(word))]
+    values = dict(reversed(pairs))  # the first of two equal keys counts
+    replica, at = values.get("replica", ""), values.get("at", "")
     if not names.is_replica(replica) or not clock.is_stamp(at):
         return None
     extra = tuple((key, value) for key, value in pairs if key not in {"replica", "at", "session"})
-    return Record(words[1], words[2], replica, at, known.get("session", ""), extra, line)
+    return Record(words[1], words[2], replica, at, values.get("session", ""), extra, line)
 
 
 _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*"
@@ -500,10 +500,10 @@ _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
     """Add the inside of a comment to the marks, if it is one: of several the largest number counts."""
-    found = re.fullmatch(_MARK, comment)
-    if found is None:
+    match = re.fullmatch(_MARK, comment)
+    if match is None:
         return
-    marks[found["id"]] = max(marks.get(found["id"], 0), int(found["number"]))
+    marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
 
 
 def format_mark(entry: str, number: int, at: str) -> str:
@@ -523,11 +523,11 @@ _PLAIN_SESSION = r"(?a)[A-Za-z0-9_.:@/-]{1,80}"
 
 def _quote(text: str) -> str:
     """Percent-encode what could end a word or the comment, as host session ids may hold anything."""
-    return _UNQUOTED.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "replace")), text)
+    return _UNQUOTED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")), text)
 
 
 def _unquote(text: str) -> str:
-    return _QUOTED.sub(lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), text)
+    return _QUOTED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
 _STARTS: dict[Literal["pattern", "right", "trigger"], str] = {
@@ -543,11 +543,11 @@ _STATEMENT = (
 
 def _read_statement(heading: str) -> Statement | None:
     """Return the text of a heading as a statement; None for any other heading."""
-    found = re.fullmatch(_STATEMENT, heading) if heading.startswith(tuple(_STARTS.values())) else None
-    if found is None:
+    match = re.fullmatch(_STATEMENT, heading) if heading.startswith(tuple(_STARTS.values())) else None
+    if match is None:
         return None
-    field = next(field for field, start in _STARTS.items() if start == found["start"])
-    return Statement(found["id"], field, found["text"].strip())
+    field = next(field for field, start in _STARTS.items() if start == match["start"])
+    return Statement(match["id"], field, match["text"].strip())
 
 
 def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, str]]:
@@ -560,10 +560,10 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
     for statement in statements:
         if statement.id in counted:
             grouped.setdefault((statement.id, statement.field), set()).add(statement.text)
-    found: dict[str, dict[str, str]] = {}
+    fields_by_entry: dict[str, dict[str, str]] = {}
     for (entry, field), texts in grouped.items():
-        found.setdefault(entry, {})[field] = _chosen(texts, counted[entry].pattern)
-    return found
+        fields_by_entry.setdefault(entry, {})[field] = _chosen(texts, counted[entry].pattern)
+    return fields_by_entry
 
 
 def _chosen(texts: set[str], pattern: str) -> str:
@@ -598,37 +598,38 @@ def _entry_ids(contents: Iterable[str]) -> list[str]:
     """Return each entry's id: the content's hash, and which of several equal entries it is."""
     times: dict[str, int] = {}
     ids = []
-    for each in contents:
-        ordinal = times.get(each, 0)
-        ids.append(_entry_id(each, ordinal))
-        times[each] = ordinal + 1
+    for content in contents:
+        ordinal = times.get(content, 0)
+        ids.append(_entry_id(content, ordinal))
+        times[content] = ordinal + 1
     return ids
 
 
 _EQUAL_MAX = 100
 
 
-def _bind_edited(entries: Sequence[Entry], found: list[Record | None], left: dict[str, Record]) -> None:
+def _bind_edited(entries: Sequence[Entry], bound: list[Record | None], unbound: dict[str, Record]) -> None:
     """Find the records, among those that are left, of the entries whose text was edited since."""
-    for at, entry in enumerate(entries):
-        if found[at] is None and entry.record is not None and not _head(entry.record):
-            found[at] = left.pop(entry.record.id, None)
+    for index, entry in enumerate(entries):
+        if bound[index] is None and entry.record is not None and not _head(entry.record):
+            bound[index] = unbound.pop(entry.record.id, None)
     heads = [entry.heading_mark for entry in entries]
     by_head: dict[str, list[Record]] = {}
-    for record in left.values():
+    for record in unbound.values():
         by_head.setdefault(_head(record), []).append(record)
     # Entries and records with one heading, a bare date for instance, are in one order; without a lesson last.
     open_: dict[str, list[int]] = {}
-    for at in sorted((at for at, record in enumerate(found) if record is None), key=lambda at: not entries[at].pattern):
-        open_.setdefault(heads[at], []).append(at)
+    waiting = (index for index, record in enumerate(bound) if record is None)
+    for index in sorted(waiting, key=lambda index: not entries[index].pattern):
+        open_.setdefault(heads[index], []).append(index)
     for head, places in open_.items():
-        for at, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
-            found[at] = left.pop(record.id)
+        for index, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
+            bound[index] = unbound.pop(record.id)
     # Where the heading was edited, the lesson is the same.
-    by_lesson = {record.pattern: record.id for record in left.values() if _head(record) not in heads}
-    for at, entry in enumerate(entries):
-        if found[at] is None and entry.pattern:
-            found[at] = left.pop(by_lesson.pop(pattern_id(entry.pattern), ""), None)
+    by_lesson = {record.pattern: record.id for record in unbound.values() if _head(record) not in heads}
+    for index, entry in enumerate(entries):
+        if bound[index] is None and entry.pattern:
+            bound[index] = unbound.pop(by_lesson.pop(pattern_id(entry.pattern), ""), None)
 
 
 def _head(record: Record) -> str:
@@ -641,16 +642,16 @@ def _counted_by_others(log: Log) -> dict[int, Record]:
 
     One agent's second record of an id is not meant: a replica that gets a new name records its entries again.
     """
-    found: dict[int, Record] = {}
+    counted: dict[int, Record] = {}
     owners: dict[tuple[str, str], set[str]] = {}
-    for at, entry in enumerate(log.entries):
+    for index, entry in enumerate(log.entries):
         if entry.record is not None:
             agents = owners.setdefault((entry.content, entry.record.id), set())
             agent = names.agent_of(entry.record.replica)
             if agents and agent not in agents:
-                found[at] = entry.record
+                counted[index] = entry.record
             agents.add(agent)
-    return found
+    return counted
 
 
 def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[bytes], list[tuple[Entry, bytes]]]:
@@ -662,17 +663,17 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     log = Log.parse(data)
     starts = [row.number for row in markdown.rows(_plain(data)) if _opens_block(row)]
     ends = dict(pairwise([*starts, len(lines) + 1]))
-    found = []
+    entries = []
     for entry in (bound.entry for bound in log.bound()):
         end = ends[entry.line] - 1
         if not entry.is_bare or (is_waiting_own and entry.wrong):
-            found.append((entry, b"".join(lines[entry.line - 1 : end])))
-            for at in {*range(entry.line - 1, end)}.difference(number - 1 for number in entry.beside):
-                lines[at] = b"\n"
+            entries.append((entry, b"".join(lines[entry.line - 1 : end])))
+            for index in {*range(entry.line - 1, end)}.difference(number - 1 for number in entry.beside):
+                lines[index] = b"\n"
     if log.statements:
         stated = tuple(start.encode() for start in _STARTS.values())
         lines = [b"\n" if line.lstrip(b"# ").startswith(stated) else line for line in lines]
-    return lines, found
+    return lines, entries
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
@@ -707,12 +708,12 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     """Return the block that a heading opens; None for a deeper heading without a date, a part of its entry."""
     if "#" not in row.text[:4] or row.is_code:
         return None
-    found = _HEADING.fullmatch(row.text)
-    if found is None:
+    match = _HEADING.fullmatch(row.text)
+    if match is None:
         return None
-    text = (found["text"] or "").strip()
+    text = (match["text"] or "").strip()
     dated = re.match(_DATED, text)
-    level = len(found["level"])
+    level = len(match["level"])
     if dated:
         rest = text[dated.end() :]
         return _Block(row.number, level, dated["when"], rest[_dash_length(rest) :].strip())
@@ -730,16 +731,16 @@ def _label_form() -> re.Pattern[str]:
 def _label(line: str) -> tuple[str, str] | None:
     """Return field and value of a line that begins with a field's label; None for any other line."""
     # A colon is missing in most lines, and costs a tenth of the expression.
-    found = _label_form().fullmatch(line) if ":" in line or "：" in line else None
-    if found is None:
+    match = _label_form().fullmatch(line) if ":" in line or "：" in line else None
+    if match is None:
         return None
-    name = FIELDS.get(" ".join((found["name"] or found["plain"]).casefold().split()))
-    return (name, found["value"]) if name else None
+    name = FIELDS.get(" ".join((match["name"] or match["plain"]).casefold().split()))
+    return (name, match["value"]) if name else None
 
 
 def _dash_length(text: str) -> int:
-    found = re.match(_DASH, text)
-    return found.end() if found else 0
+    match = re.match(_DASH, text)
+    return match.end() if match else 0
 
 
 def _is_rule(line: str) -> bool:
@@ -761,9 +762,9 @@ def _joined(lines: list[str]) -> str:
     return lines[0].strip() if len(lines) == 1 else "\n".join([line.rstrip() for line in lines]).strip()
 
 
-def _is_entry(block: _Block, after: _Block | None, *, is_first: bool) -> bool:
+def _is_entry(block: _Block, following: _Block | None, *, is_first: bool) -> bool:
     """Return whether a block is an entry, and not the title of the page or of a section."""
-    heads_section = after is not None and after.level > block.level
+    heads_section = following is not None and following.level > block.level
     if not block.when and block.level == 1:
         # Prose under a page's title may well explain the four fields.
         is_page_title = is_first and re.fullmatch(_PAGE_TITLE, block.title) is not None

@@ -47,7 +47,7 @@ _DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
 _CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 
-class _Ground(Protocol):
+class _Workspace(Protocol):
     """The part of a workspace that a signal needs: a hook has no time to load the rest."""
 
     @property
@@ -76,7 +76,7 @@ class Flag(NamedTuple):
         title: one line; else the beginning of the quote.
         source: more about the source than its kind.
         confidence: strong, medium, weak, or a number as text.
-        heard: its class: correction, frustration, knowledge, failure, ...
+        signal_class: correction, frustration, knowledge, failure, ...
         agent: the agent that objected, of kind ``agent``.
         secrets: kinds of secrets that were removed already.
         sameness: text that a repeat has in common with it; "": the quote.
@@ -88,7 +88,7 @@ class Flag(NamedTuple):
     title: str = ""
     source: str = ""
     confidence: str = "strong"
-    heard: str = "correction"
+    signal_class: str = "correction"
     agent: str = ""
     secrets: tuple[str, ...] = ()
     sameness: str = ""
@@ -106,7 +106,7 @@ class Flag(NamedTuple):
             kind="failure",
             quote=f"{head}\n{lines}".strip(),
             title=f"{first}: {ended}",
-            heard="failure",
+            signal_class="failure",
             secrets=tuple(sorted({*in_command, *in_lines})),
             sameness=sameness,
         )
@@ -150,10 +150,10 @@ class _Mark(NamedTuple):
 class Signals:
     """Signals in an agent's log."""
 
-    def __init__(self, ground: _Ground, agent: str) -> None:
-        self._ground = ground
+    def __init__(self, workspace: _Workspace, agent: str) -> None:
+        self._workspace = workspace
         self._agent = agent
-        self._path = ground.home(agent) / corrections_md.FILE_NAME
+        self._path = workspace.home(agent) / corrections_md.FILE_NAME
 
     def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _Flagged:
         """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
@@ -168,29 +168,24 @@ class Signals:
         """
         if not names.is_agent(self._agent):
             raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
-        if self._ground.is_read_only:
+        if self._workspace.is_read_only:
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )
         title, wrong, source, secrets = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
         identity = (str(signal.kind), word, _key(signal.sameness or _words(wrong)))
-        with self._ground.log_lock(self._agent, wait_s):
-            known = self._read()
-            for mark in _marks(known[-_TAIL_BYTES:]):
-                if (mark.kind, mark.session, mark.key) == identity and not _is_settled(known, mark.id):
+        with self._workspace.log_lock(self._agent, wait_s):
+            page = self._read()
+            for mark in _marks(page[-_TAIL_BYTES:]):
+                if (mark.kind, mark.session, mark.key) == identity and not _is_settled(page, mark.id):
                     return _Flagged(mark.id, is_new=False)
-            now = self._ground.wall()[:_MOMENT_CHARS]
+            now = self._workspace.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
-            heard = f"{_word(signal.heard, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
-            more = {
-                "source": source,
-                "heard": heard,
-                "label": _label(signal.kind),
-                "trigger": _screen(signal.trigger).text,
-            }
-            draft = Draft(when, title, wrong, **more)
-            entry = self._log(known, draft, _Mark("", now, *identity))
+            class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
+            trigger, label = _screen(signal.trigger).text, _label(signal.kind)
+            draft = Draft(when, title, wrong, source=source, signal=class_, label=label, trigger=trigger)
+            entry = self._log(page, draft, _Mark("", now, *identity))
         return _Flagged(entry, is_new=True, secrets=secrets)
 
     def ask_again(self, entry: str) -> str:
@@ -198,36 +193,37 @@ class Signals:
 
         Return the id of the copy, new or not; "" where the entry states its lesson itself.
         """
-        with self._ground.log_lock(self._agent):
-            known = self._read()
-            log = Log.parse(known)
+        with self._workspace.log_lock(self._agent):
+            page = self._read()
+            log = Log.parse(page)
             stated = {each.field for each in log.statements if each.id == entry}
-            own = _counted_as(entry, log)
-            if not stated or own is None:
+            original = _counted_as(entry, log)
+            if not stated or original is None:
                 return ""
             if copy := self.copy_of(entry):
                 return copy
-            mark = next((each for each in _marks(known) if each.id == entry), None)
-            when, right = own.when if re.fullmatch(dates.WHEN, own.when) else "", "" if "right" in stated else own.right
-            label = _label(mark.kind if mark is not None else "")
-            draft = Draft(when, own.title, own.wrong, right, own.source, heard=own.signal, label=label)
-            return self._log(known, draft, mark)
+            mark = next((each for each in _marks(page) if each.id == entry), None)
+            when = original.when if re.fullmatch(dates.WHEN, original.when) else ""
+            right, label = "" if "right" in stated else original.right, _label(mark.kind if mark is not None else "")
+            title, wrong, source = original.title, original.wrong, original.source
+            draft = Draft(when, title, wrong, right, source, signal=original.signal, label=label)
+            return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:
         """Return the id of a counted entry's copy that waits for a lesson (``ask_again``); "" for none."""
-        known = self._read()
-        own = _counted_as(entry, log := Log.parse(known))
-        for each, id_, record in log.bound() if own is not None else ():
-            is_open = record is None and not each.pattern and not _is_settled(known, id_)
-            if is_open and own is not None and (each.title, each.wrong) == (own.title, own.wrong):
+        page = self._read()
+        original = _counted_as(entry, log := Log.parse(page))
+        for copy, id_, record in log.bound() if original is not None else ():
+            is_open = record is None and not copy.pattern and not _is_settled(page, id_)
+            if is_open and original is not None and (copy.title, copy.wrong) == (original.title, original.wrong):
                 return id_
         return ""
 
-    def _log(self, known: bytes, draft: Draft, mark: _Mark | None) -> str:
+    def _log(self, page: bytes, draft: Draft, mark: _Mark | None) -> str:
         """Append an entry to the log, with its mark if there is one; return its id."""
-        entry = draft.id_in(known)
+        entry = draft.id_in(page)
         comment = mark._replace(id=entry).render() if mark is not None else ""
-        self._ground.files.append(self._path, f"{draft.appended_to(known, self._agent)}{comment}".encode())
+        self._workspace.files.append(self._path, f"{draft.appended_to(page, self._agent)}{comment}".encode())
         return entry
 
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
@@ -241,35 +237,35 @@ class Signals:
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         ``everything``: every entry without a lesson, whatever it is and however old.
         """
-        known = self._read()
-        here = {mark.id: mark for mark in _marks(known)}
+        page = self._read()
+        marks = {mark.id: mark for mark in _marks(page)}
         if session:
             word = corrections_md.session_word(session)
-            counted = {found[1].decode() for found in re.finditer(_RECORD, known)}
-            here = {each: mark for each, mark in here.items() if mark.session == word and each not in counted}
-            if not here:
+            counted = {match[1].decode() for match in re.finditer(_RECORD, page)}
+            marks = {each: mark for each, mark in marks.items() if mark.session == word and each not in counted}
+            if not marks:
                 return []
-        dismissed = {found[1].decode() for found in re.finditer(_DISMISSED, known)}
-        oldest_ms = clock.unpack(self._ground.wall())[0] - days * 86_400_000 if days else 0
-        log, found = Log.parse(known).bound(), []
+        dismissed = {match[1].decode() for match in re.finditer(_DISMISSED, page)}
+        oldest_ms = clock.unpack(self._workspace.wall())[0] - days * 86_400_000 if days else 0
+        log, waiting = Log.parse(page).bound(), []
         counted_in = _by_session(log)
-        for bound in log:
-            entry, mark = bound.entry, here.get(bound.id)
-            if bound.record is not None or entry.pattern or (session and mark is None):
+        for item in log:
+            entry, mark = item.entry, marks.get(item.id)
+            if item.record is not None or entry.pattern or (session and mark is None):
                 continue
             kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
             flagged_ms = dates.to_ms(when) if when else None
             is_over = (
                 kind == "failure"
-                or bound.id in dismissed
+                or item.id in dismissed
                 or (mark is not None and any(_is_restated(entry, each) for each in counted_in[mark.session]))
                 or (entry.is_bare and not entry.wrong)
                 or (flagged_ms is not None and flagged_ms < oldest_ms)
             )
             if everything or not is_over:
                 title = entry.title or _first_line(entry.wrong or entry.right)
-                found.append(Waiting(bound.id, title, entry.when, entry.wrong))
-        return found
+                waiting.append(Waiting(item.id, title, entry.when, entry.wrong))
+        return waiting
 
     def dismiss(self, prefix: str) -> list[Waiting]:
         """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
@@ -280,19 +276,19 @@ class Signals:
             NoError: no entry that waits begins like that, or more than one.
             DiskError: it did not reach the disk.
         """
-        wanted = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
-        with self._ground.log_lock(self._agent):
-            found = self.waiting(everything=bool(prefix))
-            chosen = [each for each in found if each.id.startswith(wanted)]
+        id_prefix = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
+        with self._workspace.log_lock(self._agent):
+            candidates = self.waiting(everything=bool(prefix))
+            chosen = [each for each in candidates if each.id.startswith(id_prefix)]
             if prefix and len(chosen) != 1:
                 raise NoError(
                     f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was "
                     "changed. `fleet learn --waiting --all` lists them"
                 )
-            now = self._ground.wall()[:_MOMENT_CHARS]
+            now = self._workspace.wall()[:_MOMENT_CHARS]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
             if marks:
-                self._ground.files.append(self._path, f"\n{marks}".encode())
+                self._workspace.files.append(self._path, f"\n{marks}".encode())
         return chosen
 
     def origin(self, entry: str) -> tuple[str, int | None]:
@@ -301,12 +297,12 @@ class Signals:
         return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
 
     def _read(self) -> bytes:
-        return self._ground.files.read(self._path)
+        return self._workspace.files.read(self._path)
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:
-    for found in re.finditer(_MARK, data):
-        yield _Mark(*(part.decode("utf-8", "replace") for part in found.groups(b"")))
+    for match in re.finditer(_MARK, data):
+        yield _Mark(*(part.decode("utf-8", "replace") for part in match.groups(b"")))
 
 
 def _label(kind: str) -> str:
@@ -314,27 +310,27 @@ def _label(kind: str) -> str:
 
 
 def _counted_as(entry: str, log: Log) -> Entry | None:
-    return next((own for own, _, record in log.bound() if record is not None and record.id == entry), None)
+    return next((counted for counted, _, record in log.bound() if record is not None and record.id == entry), None)
 
 
-def _is_settled(known: bytes, entry: str) -> bool:
-    return f"<!-- fleet {entry} p-".encode() in known or f"<!-- fleet dismissed {entry} ".encode() in known
+def _is_settled(page: bytes, entry: str) -> bool:
+    return f"<!-- fleet {entry} p-".encode() in page or f"<!-- fleet dismissed {entry} ".encode() in page
 
 
 def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
     """Return the counted entries by the session of the mistake, without those that have none."""
-    found: dict[str, list[Entry]] = defaultdict(list)
+    by_session: dict[str, list[Entry]] = defaultdict(list)
     for entry, _, record in log:
         if record is not None and record.session:
-            found[record.session].append(entry)
-    return found
+            by_session[record.session].append(entry)
+    return by_session
 
 
-def _is_restated(signal: Entry, other: Entry) -> bool:
+def _is_restated(signal: Entry, counted: Entry) -> bool:
     """Return whether a counted entry's lesson is the words, or the title, of a signal: it was logged again."""
-    lesson = "" if other.is_undone else normalise(other.pattern)
+    lesson = "" if counted.is_undone else normalise(counted.pattern)
     words = normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
-    is_cut = other.pattern.endswith("…") and words.startswith(lesson)
+    is_cut = counted.pattern.endswith("…") and words.startswith(lesson)
     return bool(lesson) and (is_cut or lesson in (words, normalise(signal.title)))
 
 
@@ -352,9 +348,9 @@ def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
     """Return title, quote and source, screened, and the kinds of secrets that were removed."""
     quote, in_quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
     title, in_title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
-    more, in_source = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
-    who = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
-    source = ": ".join(filter(None, [f"auto-detected ({who})", screening.one_line(more)]))
+    detail, in_source = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
+    kind = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
+    source = ": ".join(filter(None, [f"auto-detected ({kind})", screening.one_line(detail)]))
     title = screening.one_line(title) or _first_line(quote) or "a signal without words"
     return title, quote, source, tuple(sorted({*in_quote, *in_title, *in_source, *signal.secrets}))
 
@@ -378,9 +374,9 @@ def _screen(text: str) -> screening.Screened:
 def _last_lines(output: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
     """Return the last lines of a command's output, screened, as many as fit; and the kinds of their secrets."""
     window = output[-limits.SIGNAL_WINDOW_CHARS :]
-    before = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
-    if "PRIVATE KEY" in before:
-        window = before + window  # a key is recognised by its beginning
+    earlier = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
+    if "PRIVATE KEY" in earlier:
+        window = earlier + window  # a key is recognised by its beginning
     is_cut = len(window) < len(output)
     if is_cut:  # the first word or line has lost its beginning, and with it maybe a secret's
         window = window.partition("\n")[2] or window.partition(" ")[2] or window

@@ -88,7 +88,7 @@ def test_a_persons_signal_is_an_auto_detected_entry(ground):
         (Flag("agent", "no", agent="../../x"), "auto-detected (another agent)", "correction"),
         (Flag.of_failure("make", 2, "no"), "auto-detected (a failed command)", "failure"),
         (Flag("self", "no", source="the diff"), "auto-detected (self-observed): the diff", "correction"),
-        (Flag("human", "no", heard="x) <!--", confidence="-->"), "auto-detected (a person)", "correction"),
+        (Flag("human", "no", signal_class="x) <!--", confidence="-->"), "auto-detected (a person)", "correction"),
     ],
 )  # fmt: skip
 def test_each_kind_says_where_it_comes_from(ground, told, source, heard):
@@ -575,7 +575,7 @@ def test_the_same_words_punctuated_otherwise_are_one_signal(ground, again, is_ne
 
 @pytest.mark.parametrize("words", ["use pnpm", "no, use pnpm here. npm breaks the lockfile"])
 def test_a_refusal_whose_words_an_entry_of_its_session_states_waits_no_more(ground, words):
-    refused = Flag("human", f"{words}\n(Refused Bash: npm install)", title=words, heard="rejection")
+    refused = Flag("human", f"{words}\n(Refused Bash: npm install)", title=words, signal_class="rejection")
     log = Signals(ground, "velma")
     log.flag(refused, session="s-1")
     other = log.flag(refused, session="s-2").id
@@ -584,5 +584,5 @@ def test_a_refusal_whose_words_an_entry_of_its_session_states_waits_no_more(grou
     assert [each.id for each in log.waiting()] == [other]
     assert log.waiting("s-1") == []
     assert len(log.waiting(everything=True)) == 2
-    log.flag(Flag("human", f"{words}, and so on", heard="rejection"), session="s-1")
+    log.flag(Flag("human", f"{words}, and so on", signal_class="rejection"), session="s-1")
     assert len(log.waiting()) == 2
