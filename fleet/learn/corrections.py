@@ -139,18 +139,18 @@ class Corrections:
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
         with self._workspace.log_lock(self._agent):
-            page, at = self._workspace.files.read(path), ""
+            page, stamp = self._workspace.files.read(path), ""
             if writer is not None:
                 try:
-                    at = writer.tick()
+                    stamp = writer.tick()
                 except FleetError as why:
                     error = str(why)
-            now = self._workspace.wall()
-            draft = Draft(when=f"{now[:10]} {now[11:16]}Z", **msgspec.structs.asdict(entry))
-            entry_id = draft.id_in(page) if at else ""
+            wall = self._workspace.wall()
+            draft = Draft(when=f"{wall[:10]} {wall[11:16]}Z", **msgspec.structs.asdict(entry))
+            entry_id = draft.id_in(page) if stamp else ""
             block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
-            if writer is not None and at:
-                record = Record(entry_id, target.id, writer.name, at, session, extra)
+            if writer is not None and stamp:
+                record = Record(entry_id, target.id, writer.name, stamp, session, extra)
                 block += f"{record.render()}\n"
             self._workspace.files.append(path, block.encode())
         if error:  # it counts as an entry written by hand does, once an agent may count here
@@ -187,39 +187,39 @@ class Corrections:
             DiskError: it did not reach the disk.
         """
         lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
-        way = Text.enter("right", right)
+        right_way = Text.enter("right", right)
         path = CountedLog(self._workspace, self._agent).log_file()
-        first = self._workspace.files.read(path)
-        bound = self._unfilled_entry(prefix, first)
+        page_before = self._workspace.files.read(path)
+        signal = self._unfilled_entry(prefix, page_before)
         target = self._target(lesson.text, same)
         text = lesson.text or (target.lesson.text if target.lesson else "")
-        flagged_in, flagged_ms = self.signals.origin(bound.id)
-        if not trigger and flagged_ms is not None and bound.entry.trigger:
+        flagged_in, flagged_ms = self.signals.origin(signal.id)
+        if not trigger and flagged_ms is not None and signal.entry.trigger:
             # The step that was refused, or failed, comes in addition to those that the words name.
-            trigger = ", ".join(filter(None, [mentions.trigger("", text, way.text), bound.entry.trigger]))
+            trigger = ", ".join(filter(None, [mentions.trigger("", text, right_way.text), signal.entry.trigger]))
         step = Text.enter("trigger", trigger)
         # A relapse is one if the lesson had been shown before the mistake, not before it was stated.
         when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()
         extra = (RELAPSED,) if is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms) else ()
         session, session_error = (flagged_in, "") if flagged_in else self._session(session)
         writer = self._writer()
-        optional = (Statement(bound.id, "right", way.text), Statement(bound.id, "trigger", step.text))
-        statements = [Statement(bound.id, "pattern", text), *(each for each in optional if each.text)]
-        filled = bound.entry._replace(
-            pattern=text, right=way.text or bound.entry.right, trigger=step.text or bound.entry.trigger
+        optional = (Statement(signal.id, "right", right_way.text), Statement(signal.id, "trigger", step.text))
+        statements = [Statement(signal.id, "pattern", text), *(each for each in optional if each.text)]
+        filled = signal.entry._replace(
+            pattern=text, right=right_way.text or signal.entry.right, trigger=step.text or signal.entry.trigger
         )
-        known_by = (("head", filled.heading_mark), (STATED, filled.stated_mark))
+        marks = (("head", filled.heading_mark), (STATED, filled.stated_mark))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.read(path)
-            if page != first and _is_filled(bound.id, page):
-                raise NoError(f"{bound.id} was filled just now by another process; nothing was logged")
-            record = Record(bound.id, target.id, writer.name, writer.tick(), session, (*known_by, *extra))
+            if page != page_before and _is_filled(signal.id, page):
+                raise NoError(f"{signal.id} was filled just now by another process; nothing was logged")
+            record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
         if session_error:
             self._workspace.warn(f"the correction is logged without a session: {session_error}")
         self._count_now()
-        return self._result(target, page, text, secrets_in([lesson, way, step]), bound.id)
+        return self._result(target, page, text, secrets_in([lesson, right_way, step]), signal.id)
 
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, waiting ``WAIT_S`` at most for another process."""
@@ -241,8 +241,8 @@ class Corrections:
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
-        whole = merged([fold(line, policy) for line in members]) if members else None
-        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, whole, has_near)
+        lesson_now = merged([fold(line, policy) for line in members]) if members else None
+        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, lesson_now, has_near)
 
     def _writer(self) -> Writer:
         """Return the agent's writer for the log alone. The write lock is taken only to mint a replica."""
@@ -276,10 +276,10 @@ class Corrections:
 
     def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
         lesson = next(iter(self._workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
-        known = self._workspace.patterns.lesson(lesson)
-        if known is None:
+        shown = self._workspace.patterns.lesson(lesson)
+        if shown is None:
             return Logged(lesson, text, 0, secrets, is_echo=True)
-        return Logged(known.id, known.text, known.count("seen"), secrets, is_echo=True)
+        return Logged(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
 
     def _result(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> Logged:
         """Return the result of an occurrence that was just logged.
@@ -287,11 +287,11 @@ class Corrections:
         ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
         ``entry``: its id in the log, "" where it cannot be counted yet.
         """
-        whole = target.lesson
-        seen = 1 + _uncounted(target, page) + (whole.count("seen") if whole is not None else 0)
-        lesson, known_as = (whole.id, whole.text or text) if whole is not None else (target.id, text)
+        known = target.lesson
+        seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
+        lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
-        is_first = seen == 1 if whole is None else not whole.is_present
+        is_first = seen == 1 if known is None else not known.is_present
         return Logged(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first)
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
@@ -303,8 +303,8 @@ class Corrections:
         with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
             meaning = self._by_meaning(text) if patterns.has_embeddings() else {}
-            known = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
-        return near(text, [each for each in known.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
+            candidates = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
+        return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
 
     def _by_meaning(self, text: str) -> dict[str, float]:
         from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
@@ -318,39 +318,38 @@ class Corrections:
             UsageError: no id.
             NoError: no entry, or more than one; or its lesson is stated.
         """
-        wanted = prefix if prefix.startswith("c-") else f"c-{prefix}"
-        if wanted == "c-":
+        id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
+        if id_prefix == "c-":
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         bound = corrections_md.Log.parse(page).bound()
         # An entry that was edited since it was counted is known by its earlier id, too.
-        found = [
-            b for b in bound if b.id.startswith(wanted) or (b.record is not None and b.record.id.startswith(wanted))
-        ]
+        ids = [(b, (b.id, b.record.id if b.record is not None else b.id)) for b in bound]
+        matches = [b for b, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
         none = (
             f"no correction of {self._agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
             "--waiting` lists those that wait for their lesson"
         )
-        only([b.id for b in found], prefix, none)
-        self._check_unfilled(found[0])
-        return found[0]
+        only([b.id for b in matches], prefix, none)
+        self._check_unfilled(matches[0])
+        return matches[0]
 
-    def _check_unfilled(self, bound: Bound) -> None:
-        if bound.entry.is_undone:
-            waits = self.signals.copy_of(bound.id)
-            since = f", and waits for its lesson as {waits} since" if waits else ""
-            raise NoError(f"{bound.id} was taken back{since}. Nothing was logged")
-        if bound.record is not None:
-            pattern = bound.record.pattern
-            known = self._workspace.patterns.get(pattern)
-            text = (known.text if known is not None else "") or bound.entry.pattern
+    def _check_unfilled(self, item: Bound) -> None:
+        if item.entry.is_undone:
+            copy = self.signals.copy_of(item.id)
+            since = f", and waits for its lesson as {copy} since" if copy else ""
+            raise NoError(f"{item.id} was taken back{since}. Nothing was logged")
+        if item.record is not None:
+            pattern = item.record.pattern
+            stated = self._workspace.patterns.get(pattern)
+            text = (stated.text if stated is not None else "") or item.entry.pattern
             raise NoError(
-                f"{bound.id} is filled already, and counted as {pattern}: {text[:200]}. Nothing was logged. To say it "
+                f"{item.id} is filled already, and counted as {pattern}: {text[:200]}. Nothing was logged. To say it "
                 f"better: `fleet edit {pattern} --set text=...`; if it is the same lesson as another: "
                 f"`fleet merge {pattern} OTHER`"
             )
-        if bound.entry.pattern:
+        if item.entry.pattern:
             raise NoError(
-                f"{bound.id} is filled already, by hand: {bound.entry.pattern[:200]}. Nothing was logged; it counts "
+                f"{item.id} is filled already, by hand: {item.entry.pattern[:200]}. Nothing was logged; it counts "
                 "with the next `fleet correct` or `fleet sync`"
             )
 
@@ -365,14 +364,14 @@ class Corrections:
             self._workspace.warn(f"the correction is logged, but not counted yet: {why}")
 
 
-def _screened(given: Correction) -> tuple[Correction, tuple[str, ...]]:
+def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
     """Return the correction without secrets, and the kinds of secrets that it had."""
-    pattern = Text.lesson(given.pattern)
-    wrong = Text.enter("wrong", given.wrong, lines=True)
-    right = Text.enter("right", given.right, lines=True)
-    title, source = Text.enter("title", given.title), Text.enter("source", given.source, lines=True)
-    category, tags = Text.enter("category", given.category), [Text.enter("tag", tag) for tag in given.tags]
-    trigger = Text.enter("trigger", given.trigger)
+    pattern = Text.lesson(correction.pattern)
+    wrong = Text.enter("wrong", correction.wrong, lines=True)
+    right = Text.enter("right", correction.right, lines=True)
+    title, source = Text.enter("title", correction.title), Text.enter("source", correction.source, lines=True)
+    category, tags = Text.enter("category", correction.category), [Text.enter("tag", tag) for tag in correction.tags]
+    trigger = Text.enter("trigger", correction.trigger)
     entry = Correction(
         wrong=wrong.text,
         right=right.text,
@@ -394,7 +393,7 @@ def _echo_of(entry: Correction, target: _Target, *, was_shown: bool) -> str:
     return (injected_id(entry.pattern) or target.id) if is_echo else ""
 
 
-def _is_echo(entry: Correction, lesson: str, way: str) -> bool:
+def _is_echo(entry: Correction, lesson: str, right: str) -> bool:
     """Return whether a correction only repeats a lesson that was shown, "" for none.
 
     Either its pattern is a copied line, evidence and all; or its pattern is the lesson, and neither what went wrong nor
@@ -402,7 +401,7 @@ def _is_echo(entry: Correction, lesson: str, way: str) -> bool:
     """
     if injected_id(entry.pattern):
         return True
-    shown = ("", lesson, way, f"{lesson} — right: {way}", f"right: {way}")
+    shown = ("", lesson, right, f"{lesson} — right: {right}", f"right: {right}")
     return _comparable(entry.pattern) == _comparable(lesson) and {_comparable(each) for each in shown}.issuperset(
         (_comparable(entry.wrong), _comparable(entry.right))
     )
@@ -410,8 +409,8 @@ def _is_echo(entry: Correction, lesson: str, way: str) -> bool:
 
 def _comparable(text: str) -> str:
     """Return a text as it is compared: normalised, without copied lines and marks of lists and quotes."""
-    own = screening.strip_injected(text).translate(_NO_ESCAPES)
-    return normalise(" ".join(re.sub(_BEFORE, "", row) for row in own.split("\n")))
+    typed = screening.strip_injected(text).translate(_NO_ESCAPES)
+    return normalise(" ".join(re.sub(_BEFORE, "", row) for row in typed.split("\n")))
 
 
 def _uncounted(target: _Target, page: bytes) -> int:

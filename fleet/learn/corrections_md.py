@@ -273,7 +273,7 @@ class Log(NamedTuple):
         if stated:
             # Text that a person wrote below a statement is an entry.
             blocks = [b for b in blocks if b.statement is None or b.values or _joined(b.body)]
-        pairs = zip(blocks, [*blocks[1:], None], strict=True)
+        pairs = zip(blocks, [*blocks[1:], None], strict=False)
         entries = [_entry(block) for block, after in pairs if _is_entry(block, after, is_first=block is blocks[0])]
         if stated:
             entries = _with_statements(entries, _stated(stated, records))

@@ -110,8 +110,9 @@ class CountedLog:
 
     def rights(self) -> dict[str, str]:
         """Return the last right way in the log by pattern."""
-        counted = ((bound.record, bound.entry) for bound in self.read_log().bound())
-        return {record.pattern: way for record, entry in counted if record is not None and (way := _clean(entry.right))}
+        counted = ((item.record, item.entry) for item in self.read_log().bound())
+        rights = [(record.pattern, _clean(entry.right)) for record, entry in counted if record is not None]
+        return {pattern: right for pattern, right in rights if right}
 
     def occurrences(self) -> Iterator[_Occurrence]:
         """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not.
@@ -119,7 +120,7 @@ class CountedLog:
         A mistake was made when its record was written, unless the entry's heading, exact to the minute, is earlier.
         """
         log = self.read_log()
-        headings = {bound.record.id: bound.entry.when for bound in log.bound() if bound.record is not None}
+        headings = {item.record.id: item.entry.when for item in log.bound() if item.record is not None}
         for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
@@ -132,9 +133,9 @@ class CountedLog:
     def auto_detected(self) -> set[str]:
         """Return the lessons that only detected entries state, and none that was logged."""
         by_kind: dict[bool, set[str]] = {True: set(), False: set()}
-        for bound in self.read_log().bound():
-            if bound.record is not None:
-                by_kind[bound.entry.auto].add(bound.record.pattern)
+        for item in self.read_log().bound():
+            if item.record is not None:
+                by_kind[item.entry.auto].add(item.record.pattern)
         return by_kind[True] - by_kind[False]
 
 
@@ -236,11 +237,11 @@ class _Read(msgspec.Struct, frozen=True):
     """The part of a log that is not counted yet, parsed.
 
     Attributes:
-        before: the bytes before it.
+        counted: the bytes before it.
         waiting: number of entries of the whole log whose lesson is still to be stated.
     """
 
-    before: bytes
+    counted: bytes
     log: Log
     bound: list[Bound]
     waiting: int
@@ -257,25 +258,25 @@ def _read_since(noted: _Counted, page: bytes) -> _Read:
 
 def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
     """Parse appended entries; None where something else was appended, which may belong to an earlier entry."""
-    before, rest = page[: noted.size], page[noted.size :]
-    if rest.strip() and not (before.endswith(b"\n") and rest.lstrip().startswith(b"#")):
+    counted, appended = page[: noted.size], page[noted.size :]
+    if appended.strip() and not (counted.endswith(b"\n") and appended.lstrip().startswith(b"#")):
         return None
-    log = corrections_md.Log.parse(rest)
+    log = corrections_md.Log.parse(appended)
     bound = log.bound()
     trailing = {b.record for b in bound if b.record is not None}
     is_plain = not log.statements and not log.marks and trailing.issuperset(log.records)
     # A person copied the log, or a part of it, to its end.
-    is_repeated = any(f"<!-- fleet {record.id} p-".encode() in before for record in log.records)
+    is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
     has_part = any(PART in record.extra for record in log.records)  # its key depends on those before
     if (
         not is_plain
         or is_repeated
         or has_part
-        or _has_marks(before, log.records)
+        or _has_marks(counted, log.records)
         or any(b.record is None and b.entry.pattern for b in bound)
     ):
         return None
-    return _Read(before, log, bound, noted.waiting + _waiting(bound))
+    return _Read(counted, log, bound, noted.waiting + _waiting(bound))
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
@@ -305,16 +306,16 @@ class _Backlog:
     def append_records(self) -> bool:
         """Append a record to the log for each usable entry without one; False where the log changed meanwhile."""
         fresh = [
-            (bound, self._counted_under(bound.entry, lesson))
-            for bound in self._read.bound
-            if bound.record is None and (lesson := _lesson_text(bound.entry))
+            (item, self._counted_under(item.entry, lesson))
+            for item in self._read.bound
+            if item.record is None and (lesson := _lesson_text(item.entry))
         ]
         if not fresh:
             return True
         with self._workspace.log_lock(self._writer.agent):
             is_same = self._workspace.files.read(self._path) == self._page
             if is_same:
-                records = [self._record(bound, pattern) for bound, pattern in fresh]
+                records = [self._record(item, pattern) for item, pattern in fresh]
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.read(self._path)
@@ -335,9 +336,9 @@ class _Backlog:
                 return pattern
         return alike
 
-    def _record(self, bound: Bound, pattern: str) -> Record:
-        head = ("head", bound.entry.heading_mark)
-        return Record(bound.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
+    def _record(self, item: Bound, pattern: str) -> Record:
+        head = ("head", item.entry.heading_mark)
+        return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
@@ -349,25 +350,25 @@ class _Backlog:
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
         for record in Record.latest(self._read.log.records):
             slots[record.pattern, record.replica].append(record)
-        earlier = self._sessions_before({pattern for pattern, _ in slots})
-        found = []
+        sessions = self._sessions_before({pattern for pattern, _ in slots})
+        deltas = []
         for (pattern, replica), records in slots.items():
             mine = self._workspace.private(self._writer.agent, pattern)
             shared = self._workspace.patterns.line(pattern) or Line(pattern)
             newest = shared.counted_up_to(replica)
             fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
-            before = earlier[pattern, replica] | {each.session for each in records if each not in fresh}
-            known = lines.join(shared, mine) if mine else shared
+            earlier_sessions = sessions[pattern, replica] | {each.session for each in records if each not in fresh}
+            line = lines.join(shared, mine) if mine else shared
             if not fresh:
-                made = self._lost_words(known, records)
+                delta = self._lost_words(line, records)
             else:
-                made = self._raise_column(known, replica, fresh, before, is_private=mine is not None)
+                delta = self._raise_column(line, replica, fresh, earlier_sessions, is_private=mine is not None)
             if self._read.log.marks:
                 numbers = self._undo_numbers(records, is_private=mine is not None)
-                made = lines.join(made, edits.undo(known, replica, numbers))
-            if not made.is_empty():
-                found.append(made)
-        return [*found, *self._undo_old_names()]
+                delta = lines.join(delta, edits.undo(line, replica, numbers))
+            if not delta.is_empty():
+                deltas.append(delta)
+        return [*deltas, *self._undo_old_names()]
 
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the undo counts of a lesson's entries, and of the sessions of which they are all."""
@@ -375,22 +376,24 @@ class _Backlog:
         marked = [each for each in records if each.id in marks]
         seen = {self._keys[each.id]: marks[each.id] for each in marked}
         relapsed = {self._keys[each.id]: marks[each.id] for each in marked if RELAPSED in each.extra}
-        met: dict[str, list[int]] = defaultdict(list)
+        by_session: dict[str, list[int]] = defaultdict(list)
         for each in records:
             if each.session or is_private or PART in each.extra:
-                met[self._session(each)].append(marks.get(each.id, 0))
+                by_session[self._session(each)].append(marks.get(each.id, 0))
         # It rises with every mark, and is odd while all entries of the session are undone, in whatever order.
-        sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in met.items() if any(each)}
+        marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
+        sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in marked_sessions.items()}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:
         """Yield lines that take an entry's undo back under a pattern that does not count it any more."""
-        log, now = self._read.log, set(Record.latest(self._read.log.records))
-        for each in (record for record in log.records if record.id in log.marks and record not in now):
-            known = self._workspace.record(self._writer.agent, each.pattern) or Line(each.pattern)
-            counts = {name: known.undo_count(each.replica, name, self._keys[each.id]) for name in ("relapsed", "seen")}
-            if odd := {name: {self._keys[each.id]: number + 1} for name, number in counts.items() if number % 2}:
-                yield edits.undo(known, each.replica, odd)
+        log, latest = self._read.log, set(Record.latest(self._read.log.records))
+        for record in (record for record in log.records if record.id in log.marks and record not in latest):
+            line = self._workspace.record(self._writer.agent, record.pattern) or Line(record.pattern)
+            key = self._keys[record.id]
+            counts = {name: line.undo_count(record.replica, name, key) for name in ("relapsed", "seen")}
+            if odd := {name: {key: number + 1} for name, number in counts.items() if number % 2}:
+                yield edits.undo(line, record.replica, odd)
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Return whether an occurrence of a private lesson is counted."""
@@ -400,13 +403,13 @@ class _Backlog:
         return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
-        found: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for record in corrections_md.Record.search(self._read.before, patterns):
-            found[record.pattern, record.replica].add(record.session)
-        return found
+        sessions: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for record in corrections_md.Record.search(self._read.counted, patterns):
+            sessions[record.pattern, record.replica].add(record.session)
+        return sessions
 
     def _raise_column(
-        self, known: Line, replica: str, fresh: Sequence[Record], before: set[str], *, is_private: bool
+        self, line: Line, replica: str, fresh: Sequence[Record], earlier_sessions: set[str], *, is_private: bool
     ) -> Line:
         """Return the column that counts some more records.
 
@@ -414,39 +417,40 @@ class _Backlog:
         the clan's record of it.
         """
         own = [record for record in fresh if PART not in record.extra and not is_private]
-        made = edits.confirm(
-            known,
+        delta = edits.confirm(
+            line,
             replica,
             max(record.at for record in fresh),
             seen=len(own),
-            sessions=len({record.session for record in own if record.session} - before),
+            sessions=len({record.session for record in own if record.session} - earlier_sessions),
             relapsed=sum(RELAPSED in record.extra for record in own),
-            fields=self._fields(known, fresh),
+            fields=self._fields(line, fresh),
             at=min(self._when(record) for record in fresh),
         )
         for record in fresh:
             if record not in own:
-                made = lines.join(made, self._part(known, replica, record))
-        return made
+                delta = lines.join(delta, self._part(line, replica, record))
+        return delta
 
-    def _part(self, known: Line, replica: str, record: Record) -> Line:
+    def _part(self, line: Line, replica: str, record: Record) -> Line:
         """Return the delta of an occurrence that no replica owns."""
         key, session = self._keys[record.id], self._session(record)
-        return edits.part(known, known.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
+        return edits.part(line, line.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
 
     def _session(self, record: Record) -> str:
         """Return the hash of an occurrence's session; an entry written by hand has its day for one."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
 
-    def _lost_words(self, known: Line, records: Sequence[Record]) -> Line:
+    def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson that lost them: no column has them, and the log still does."""
-        here = fold(known).fields
-        if here.get("text") and here.get("correct"):
-            return Line(known.id)
-        logged = self._fields(known, records)
-        missing = {name: value for name, value in logged.items() if name in ("text", "correct") and not here.get(name)}
-        return edits.part(known, known.id, "0" * 16, missing, self._writer.name, "", seen=0)
+        fields = fold(line).fields
+        if fields.get("text") and fields.get("correct"):
+            return Line(line.id)
+        logged = self._fields(line, records)
+        lost = [name for name in ("text", "correct") if not fields.get(name)]
+        missing = {name: value for name, value in logged.items() if name in lost}
+        return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
 
     def _when(self, record: Record) -> str:
         """Return the stamp of an occurrence: an entry written by hand may be of an earlier day than its record."""
@@ -457,30 +461,30 @@ class _Backlog:
         heading = clock.pack(ms) if ms is not None else record.at
         return heading if heading < record.at[:16] else record.at
 
-    def _fields(self, known: Line, records: Sequence[Record]) -> dict[str, object]:
+    def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:
         """Return the fields that these records' entries add to a lesson.
 
         Of each field that the lesson lacks, the first entry's value; and from an entry in the lesson's own words, text
         and right way even where they differ.
         """
-        here = fold(known).fields
-        text = str(here.get("text", ""))
-        found: dict[str, object] = {}
+        lesson_fields = fold(line).fields
+        text = str(lesson_fields.get("text", ""))
+        added: dict[str, object] = {}
         for entry in (self._entries[record.id] for record in records if record.id in self._entries):
             values = self._values(entry)
-            may_differ = ("text", "correct") if text and _is_alike(str(values["text"]), text, known.id) else ()
+            may_differ = ("text", "correct") if text and _is_alike(str(values["text"]), text, line.id) else ()
             for field, value in values.items():
-                if value and field not in found and (field not in here or field in may_differ):
-                    found[field] = value
-        return found
+                if value and field not in added and (field not in lesson_fields or field in may_differ):
+                    added[field] = value
+        return added
 
     def _values(self, entry: Entry) -> dict[str, object]:
         """Return the fields of an entry that may enter a line."""
-        more = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
+        extra = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
         values: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
         values["category"], values["trigger"] = _clean(entry.category), _clean(entry.trigger)
         values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
-        return values | {field: _clean(getattr(entry, field)) for field in more}
+        return values | {field: _clean(getattr(entry, field)) for field in extra}
 
     def note(self) -> None:
         """Note how far the log is counted, once the database has the lines."""
