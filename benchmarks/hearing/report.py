@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from fleet.hosts import transcripts
 from fleet.text import shell
-from fleet.text.prompts import SAID_CHARS_MAX, Event, Prompt
+from fleet.text.prompts import EVENT_CHARS_MAX, Event, Prompt
 from fleet.text.signals import PRAISE, detect, objections
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
@@ -143,7 +143,7 @@ def prompts(chosen: list[Session], draw: int) -> list[str]:
         for event, place in zip(session.events, session.places, strict=True):
             if event.kind != "prompt":
                 continue
-            words = event.text.strip()[:SAID_CHARS_MAX]
+            words = event.text.strip()[:EVENT_CHARS_MAX]
             is_heard = by_phrases(event.text)
             heard = (is_heard, is_heard or words in refused, is_heard or words in refused or words in stopped)
             typed = [typed[0] + 1, typed[1] + Prompt(event.text).is_typed, typed[2] + heard[-1]]

@@ -79,7 +79,7 @@ class Flagging:
         signal, flags = _correction_in(text, settings), list[_Read]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
-            is_prompt = objection.words == payload.prompt.strip()[: prompts.SAID_CHARS_MAX]
+            is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]
             is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
             flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
             signal = None if is_prompt else signal  # the same words

@@ -121,7 +121,7 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     since_ms = workspace.world.wall_ms() - days * 86_400_000
     read: list[Session] = []
     troubles: list[str] = []
-    for session in sessions.found(root, paths):
+    for session in sessions.read_all(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
         session.events = [event for event in session.events if (dates.to_ms(event.at) or 0) >= since_ms]

@@ -413,7 +413,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0
-    for session in sessions.found(root, paths):
+    for session in sessions.read_all(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
         last = max((each.at for each in session.events), default="")

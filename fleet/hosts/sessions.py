@@ -1,9 +1,8 @@
 """Reader of whole sessions: the events of any supported host's transcript, line by line, within a bound.
 
-A transcript is read once, from its beginning to its end, and never held as a whole. Of one that is larger than
-``BYTES_MAX`` the middle is left out, and ``trouble`` says so. A line that is torn, damaged or longer than any that a
-client writes is left out alone. Claude Code's lines are parsed by :mod:`fleet.hosts.transcripts`; the other hosts'
-formats are here, as their clients write them.
+A transcript is read once, from its beginning to its end, and is never in memory as a whole. If it is larger than
+``BYTES_MAX``, the middle is left out, and ``trouble`` says so. A line that is torn, damaged or too long is left out
+alone. Claude Code's lines are parsed by :mod:`fleet.hosts.transcripts`; the other hosts' formats are parsed here.
 """
 
 import json
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
 from fleet.hosts.payloads import joined, record_in, text_in
-from fleet.text.prompts import SAID_CHARS_MAX, Event, Session
+from fleet.text.prompts import EVENT_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
 """Limit of what is read of one transcript: an eighth of it from the beginning, the rest from the end."""
@@ -46,8 +45,8 @@ def read(path: Path) -> Session:
     return session
 
 
-def found(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
-    """Yield the sessions of some transcripts, or folders of them; without any, of those that hosts keep of a root.
+def read_all(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
+    """Yield the sessions of transcripts, or of folders of them; without any, those that hosts keep of a project.
 
     A session that began elsewhere, and whose path was not given, has no events.
     """
@@ -67,16 +66,16 @@ def stored(root: str) -> list[Path]:
     """
     home = Path.home()
     claude = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(home / ".claude")
-    kept = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
+    paths = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
     shared = [
         *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),
         *(home / ".copilot/session-state").glob("*/events.jsonl"),
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
-    kept += sorted(path for path in newest if _is_below(_began_in(path), root))
-    kept += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
-    return kept
+    paths += sorted(path for path in newest if _is_below(_began_in(path), root))
+    paths += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
+    return paths
 
 
 def _is_below(folder: str, root: str) -> bool:
@@ -130,7 +129,7 @@ def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
 
 
 def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the lines, without the middle of a transcript that is too large; a line that is too long becomes "?"."""
+    """Yield the lines, but for the middle of a transcript that is too large; a line that is too long becomes "?"."""
     skip_from, skip_to = (BYTES_MAX // 8, size - BYTES_MAX * 7 // 8) if size > BYTES_MAX else (size + 1, 0)
     if skip_to:
         session.trouble = f"{skip_to - skip_from:,} bytes in its middle are more than is read, and were passed over"
@@ -175,8 +174,8 @@ def _codex(session: Session, records: Iterable[Record]) -> Iterator[Event]:
             elif kind == "turn_aborted":
                 yield _event("stopped", at)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
-            given = _given(payload.get("arguments", payload.get("input", payload.get("action"))))
-            yield _call(at, text_in(payload, "call_id"), text_in(payload, "name") or "shell", given)
+            arguments = _arguments(payload.get("arguments", payload.get("input", payload.get("action"))))
+            yield _call(at, text_in(payload, "call_id"), text_in(payload, "name") or "shell", arguments)
         elif kind in ("function_call_output", "custom_tool_call_output"):
             yield _result(at, text_in(payload, "call_id"), _output(payload.get("output")))
 
@@ -192,7 +191,7 @@ def _copilot(session: Session, records: Iterable[Record]) -> Iterator[Event]:
         elif kind == "assistant.message":
             yield from _message("said", at, text_in(data, "content"))
         elif kind == "tool.execution_start":
-            yield _call(at, text_in(data, "toolCallId"), text_in(data, "toolName"), _given(data.get("arguments")))
+            yield _call(at, text_in(data, "toolCallId"), text_in(data, "toolName"), _arguments(data.get("arguments")))
         elif kind == "tool.execution_complete":
             text = text_in(record_in(data, "result"), "content") or text_in(record_in(data, "error"), "message")
             code = record_in(data, "shellExecution").get("exitCode")
@@ -225,7 +224,7 @@ def _gemini_events(record: Record) -> Iterator[Event]:
         if not isinstance(call, dict):
             continue
         name, status = text_in(call, "id"), call.get("status")
-        yield _call(at, name, text_in(call, "name"), _given(call.get("args")))
+        yield _call(at, name, text_in(call, "name"), _arguments(call.get("args")))
         if status == "cancelled":
             yield _event("refused", at, name, is_ok=False)
         elif call.get("result") is not None:
@@ -234,7 +233,7 @@ def _gemini_events(record: Record) -> Iterator[Event]:
 
 
 def _host_of(record: Record) -> str:
-    """Return whose transcript a record is from; "" where it may be anybody's."""
+    """Return the host that writes records of this form; "" for none in particular."""
     if isinstance(record.get("payload"), dict) and record.get("type") in ("session_meta", "response_item", "event_msg"):
         return payloads.CODEX
     if "projectHash" in record:
@@ -258,7 +257,7 @@ _READERS: dict[str, Callable[[Session, Iterable[Record]], Iterator[Event]]] = {
 
 
 def _event(kind: str, at: str, name: str = "", text: str = "", **more: Any) -> Event:
-    event = Event(kind, name, text[-SAID_CHARS_MAX:], **more)
+    event = Event(kind, name, text[-EVENT_CHARS_MAX:], **more)
     event.at = at
     return event
 
@@ -268,14 +267,14 @@ def _message(kind: str, at: str, text: str) -> Iterator[Event]:
         yield _event(kind, at, "", text)
 
 
-def _call(at: str, name: str, tool: str, given: dict[str, Any]) -> Event:
-    command = given.get("cmd", given.get("command"))
+def _call(at: str, name: str, tool: str, arguments: dict[str, Any]) -> Event:
+    command = arguments.get("cmd", arguments.get("command"))
     if isinstance(command, list):  # ["bash", "-lc", "make test"]
         words = [word for word in command if isinstance(word, str)]
         command = words[-1] if words[:1] and words[0].endswith("sh") else " ".join(words)
     if isinstance(command, str):
-        given = {"command": command}
-    return _event("call", at, name, tool=payloads.TOOLS.get(tool.lower(), tool), about=transcripts.about(given))
+        arguments = {"command": command}
+    return _event("call", at, name, tool=payloads.TOOLS.get(tool.lower(), tool), about=transcripts.about(arguments))
 
 
 def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
@@ -286,7 +285,7 @@ def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
     return _event("result", at, name, text, is_ok=is_ok)
 
 
-def _given(arguments: Any) -> dict[str, Any]:
+def _arguments(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             parsed = json.loads(arguments)

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from fleet.hosts import local
 from fleet.hosts.payloads import joined, text_in
-from fleet.text.prompts import SAID_CHARS_MAX, Event
+from fleet.text.prompts import EVENT_CHARS_MAX, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def folders(root: str, home: str) -> list[str]:
     """Return the folders in which the client keeps the transcripts of a project and of the folders below it."""
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
     try:
-        with os.scandir(os.path.join(home, "projects")) as found:
-            return sorted(each.path for each in found if each.name == name or each.name.startswith(f"{name}-"))
+        with os.scandir(os.path.join(home, "projects")) as entries:
+            return sorted(each.path for each in entries if each.name == name or each.name.startswith(f"{name}-"))
     except OSError:
         return []
 
@@ -130,8 +130,8 @@ def _read(path: str, since: int = 0) -> _Read:
         return _Read(ends=since)  # the client writes it a moment after a session's first prompt
     except (OSError, ValueError) as why:
         return _Read(ends=since, trouble=f"cannot be read: {why}")
-    whole = data[: data.rfind(b"\n") + 1]
-    return _Read(whole, start, start + len(whole), trouble)
+    lines = data[: data.rfind(b"\n") + 1]
+    return _Read(lines, start, start + len(lines), trouble)
 
 
 def opened(path: str) -> "BinaryIO":
@@ -176,7 +176,7 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     kind = block.get("type")
     if is_agents:
         if kind == "text":
-            text = text_in(block, "text")[-SAID_CHARS_MAX:]
+            text = text_in(block, "text")[-EVENT_CHARS_MAX:]
             return Event("said", name, text) if text.strip() else None
         if kind != "tool_use":
             return None
@@ -191,19 +191,19 @@ def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | N
     text, is_error = joined(block.get("content")), block.get("is_error") is True
     if is_error and re.match(_REFUSED, text):
         return Event("refused", text_in(block, "tool_use_id"), _words(text), is_ok=False)
-    return Event("result", text_in(block, "tool_use_id"), text[-SAID_CHARS_MAX:], is_ok=not is_error)
+    return Event("result", text_in(block, "tool_use_id"), text[-EVENT_CHARS_MAX:], is_ok=not is_error)
 
 
 def _words(refusal: str) -> str:
     """Return what the person said about a refused call, "" for nothing."""
     match = re.match(_WITH_WORDS, refusal)
-    words = re.sub(_HINT, "", match["words"]).strip()[:SAID_CHARS_MAX] if match else ""
+    words = re.sub(_HINT, "", match["words"]).strip()[:EVENT_CHARS_MAX] if match else ""
     return "" if re.match(_NOT_THEIRS, words) else words
 
 
-def about(given: object) -> str:
+def about(tool_input: object) -> str:
     """Return the most telling field of a call's input, in one line."""
-    if not isinstance(given, dict):
+    if not isinstance(tool_input, dict):
         return ""
-    subject = text_in(given, *_SUBJECTS, *given)
+    subject = text_in(tool_input, *_SUBJECTS, *tool_input)
     return " ".join(subject[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]

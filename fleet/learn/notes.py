@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.learn.inputs import Text
-from fleet.text.advice import SAID, Field, Label, Passage, fields, pattern
+from fleet.text.advice import CONTENT_ROLES, Field, Label, Passage, fields, pattern
 from fleet.text.dates import WHEN
 from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Page, Section, outline
 
@@ -326,7 +326,7 @@ class _Page:
         roles = [Label(each.title).role for each in section.sections]
         is_entry = _heading(section.title).is_entry and section.level > 1
         named = [role for role in roles if role]
-        if not any(role[0] in SAID for role in named) or (not is_entry and len(named) < _FIELDS_MIN):
+        if not any(role[0] in CONTENT_ROLES for role in named) or (not is_entry and len(named) < _FIELDS_MIN):
             return []
         return [
             each
@@ -336,7 +336,7 @@ class _Page:
 
     def _is_form(self, section: Section) -> bool:
         firsts = [labelled[0] for block in section.blocks if (labelled := _fields_of(block))]
-        number = sum(each.role in SAID for each in firsts)
+        number = sum(each.role in CONTENT_ROLES for each in firsts)
         return number > 1 or (number == 1 and (section not in self._titles or not section.sections))
 
     def _leave_all(self, section: Section, reason: str) -> None:
@@ -384,7 +384,7 @@ class _Page:
             form = self._next_form(form, section.line)
         form.add(heading, section.end)
         for block in section.blocks:
-            inner = _fields_of(block) if role not in SAID else []
+            inner = _fields_of(block) if role not in CONTENT_ROLES else []
             for field in inner:
                 form.add(field, block.end)
             if not inner:
@@ -533,7 +533,7 @@ class _Page:
             self._leave(item, STRUCK)
         elif match := _WRONG_RIGHT.match(raw):
             self._add_pair(item.line, item.end, match["wrong"], match["right"], context)
-        elif any(field.role in SAID for field in labelled):
+        elif any(field.role in CONTENT_ROLES for field in labelled):
             form = self._take_fields(_Form(item.line, "", context.head.when, context.category), item)
             for each in item.items:
                 if _fields_of(each):
@@ -572,7 +572,7 @@ class _Page:
         """Add the items below one that only introduces them: as one lesson where that is short, else each by itself."""
         joined, when = f"{start}: {_in_one(subs)}", context.head.when
         passages = [Passage(sub.text) for sub in subs]
-        has_claim = context.is_log and any(passage.is_claim() and not passage.is_done() for passage in passages)
+        has_claim = context.is_log and any(passage.is_claim() and not passage.is_changelog() for passage in passages)
         if len(joined) <= _TEXT_CHARS and (has_claim or Passage(joined).is_advice()):
             self._add(Note(item.line, item.end, joined, category=context.category, when=when))
             return
@@ -604,7 +604,7 @@ class _Page:
     def _read_table(self, block: Block, context: _Context) -> None:
         header, *rows = [Page.cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
-        known_roles = {role[0] for role in roles if role} & SAID
+        known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
         if len(rows) < 2 or not known_roles or not (context.is_log or known_roles & {"rule", "right"}):
             self._leave(block, TABLE if len(rows) > 1 or not known_roles else TEMPLATE)
             return
@@ -646,7 +646,7 @@ def _fault(note: Note) -> str:
     reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
     if reason or _is_strict(text):
         return reason
-    if Passage(text).is_done():
+    if Passage(text).is_changelog():
         return DONE
     if Text(text).is_story():
         return STORY

@@ -309,9 +309,9 @@ class _Lessons(_Source):
 
     def hit(self, key: str) -> _Hit:
         lesson = self._patterns[key]
-        rest = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
+        details = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
         who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
-        return _Hit(PATTERN, key, "", lesson.text, rest, who, lesson.at, seen, not lesson.is_present, edits)
+        return _Hit(PATTERN, key, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
 
 
 class _Discoveries(_Source):
@@ -329,8 +329,8 @@ class _Discoveries(_Source):
         entry = self._discoveries.get(key)
         if entry is None:
             return _Hit(DISCOVERY, key, "", "", "", "", "")  # it was retracted after the match
-        rest = _PART.join(filter(None, (entry.solution, entry.context, entry.type, *entry.tags)))
-        return _Hit(DISCOVERY, key, "", entry.problem, rest, names.agent_of(entry.by), entry.at)
+        details = _PART.join(filter(None, (entry.solution, entry.context, entry.type, *entry.tags)))
+        return _Hit(DISCOVERY, key, "", entry.problem, details, names.agent_of(entry.by), entry.at)
 
 
 class _Pages(_Source):
@@ -367,12 +367,12 @@ def _bytes(path: Path) -> bytes:
 
 def _displayed(hit: _Hit, words: Sequence[str]) -> _Hit:
     """Return a hit fit for display: screened whole, then cut, since half of a secret is not recognised as one."""
-    text, rest = readable(hit.text) or UNREADABLE, readable(hit.snippet)
-    in_text, in_rest = _position(text, words), _position(rest, words)
+    text, details = readable(hit.text) or UNREADABLE, readable(hit.snippet)
+    in_text, in_details = _position(text, words), _position(details, words)
     return hit._replace(
         where=readable(hit.where),
         text=text,
-        snippet=_snippet(rest, in_rest) if in_text < 0 <= in_rest else _snippet(text, max(in_text, 0)),
+        snippet=_snippet(details, in_details) if in_text < 0 <= in_details else _snippet(text, max(in_text, 0)),
         who=readable(hit.who),
         at=readable(hit.at) if hit.at != clock.ZERO else "",
         changed=readable(hit.changed),
@@ -394,8 +394,8 @@ def _snippet(text: str, position: int = 0, chars: int = SNIPPET_CHARS) -> str:
 
 def _position(text: str, terms: Iterable[str]) -> int:
     """Return the position of the first term in a text, else of the first word of one, else -1."""
-    plain, wanted = _plain(text), [_plain(term) for term in terms]
-    for candidates in (wanted, [word for term in wanted for word in _WORD.findall(term)]):
+    plain, plain_terms = _plain(text), [_plain(term) for term in terms]
+    for candidates in (plain_terms, [word for term in plain_terms for word in _WORD.findall(term)]):
         if positions := [position for term in candidates if (position := plain.find(term)) >= 0]:
             return min(positions)
     return -1

@@ -97,7 +97,7 @@ class Clusters(NamedTuple):
         number = {each: index for index, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for close in alike([words[id_] for id_ in ids], also, known=known):
+        for close in alike([words[id_] for id_ in ids], also, last=known):
             pair = _Pair(ids[close.one], ids[close.other], close.score, close.differs)
             if pair.ids in apart:
                 continue

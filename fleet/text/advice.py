@@ -60,7 +60,7 @@ def pattern(page: Path, name: str) -> re.Pattern[str]:
     return re.compile("".join(_page(page)[name].split("\n")), re.IGNORECASE)
 
 
-SAID = frozenset({"rule", "right", "wrong", "why"})
+CONTENT_ROLES = frozenset({"rule", "right", "wrong", "why"})
 """Roles of the content of a lesson; the others are its circumstances."""
 
 _STARS = re.compile(r"(\*{1,3})(?=[^\s*])([^*\n]+?)(?<=[^\s*])\1")
@@ -120,11 +120,11 @@ class Passage:
     def plain(self) -> str:
         """The text without marks of emphasis and targets of links; code spans are unchanged."""
         pieces: list[str] = []
-        done = 0
+        position = 0
         for code in _CODE.finditer(self._text):
-            pieces += [_without_marks(self._text[done : code.start()]), code[0]]
-            done = code.end()
-        return " ".join("".join([*pieces, _without_marks(self._text[done:])]).split())
+            pieces += [_without_marks(self._text[position : code.start()]), code[0]]
+            position = code.end()
+        return " ".join("".join([*pieces, _without_marks(self._text[position:])]).split())
 
     @cached_property
     def _lower_words(self) -> list[str]:
@@ -163,25 +163,25 @@ class Passage:
 
     def is_claim(self) -> bool:
         """Return whether it has a verb, and is no name of a thing."""
-        known = _words()
+        lists = _words()
         words = [word.strip(".'-") for word in self._lower_words]
-        plural = any(one.endswith("s") and two in known["plural"] for one, two in pairwise(words))  # "Fields use ..."
-        if self._is_ordered() or plural or not known["claims"].isdisjoint(words):
+        plural = any(one.endswith("s") and two in lists["plural"] for one, two in pairwise(words))  # "Fields use ..."
+        if self._is_ordered() or plural or not lists["claims"].isdisjoint(words):
             return True
         return pattern(_NOTES, "required").search(self._text) is not None or any(
-            word in self._text for word in known["predicates"]
+            word in self._text for word in lists["predicates"]
         )
 
-    def is_done(self) -> bool:
+    def is_changelog(self) -> bool:
         """Return whether it is a line of a changelog: "Added a guard", and not "Added fields are ignored"."""
         words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", self.plain)[:160])]
-        known = _words()
+        lists = _words()
         is_named = re.search(r"[:：=]", self.plain[:60]) is not None  # "Hardened runtime + own certificate: ..."
         return (
             bool(words)
             and not is_named
-            and words[0] in known["done"]
-            and known["verbs"].isdisjoint(words[1:_FINITE_WITHIN])
+            and words[0] in lists["done"]
+            and lists["verbs"].isdisjoint(words[1:_FINITE_WITHIN])
         )
 
     def is_order(self) -> bool:
@@ -191,22 +191,22 @@ class Passage:
 
     def is_advice(self) -> bool:
         """Return whether it is a rule: a clause begins with an order, or it has a binding word."""
-        known = _words()
+        lists = _words()
         return self._lower_words != [] and (
             self._is_ordered()
-            or not known["advice"].isdisjoint(self._lower_words)
-            or any(word in self.plain for word in known["cjk"])
+            or not lists["advice"].isdisjoint(self._lower_words)
+            or any(word in self.plain for word in lists["cjk"])
         )
 
     def _is_ordered(self) -> bool:
         """Return whether a clause of it begins with an order: "When it hangs, restart the daemon"."""
         bare = _CODE.sub(" ", self.plain)
-        known = _words()["imperatives"]
+        orders = _words()["imperatives"]
         names = re.match(r"\W*[^\s:：]+(?:\s+[^\s:：]+)?\s?[:：]", bare)  # "State file: ..." is no order
         parts = (re.sub(r"^\W*\w+ly\s+", "", part) for part in re.split(r"[.:;,—–→]\s*", bare))  # "Regularly audit ..."
         clauses = [words[0].casefold() for part in parts if (words := _WORD.findall(part))]
         return bool(clauses) and (
-            (clauses[0] in known and not names) or clauses[0] == "no" or not known.isdisjoint(clauses[1:])
+            (clauses[0] in orders and not names) or clauses[0] == "no" or not orders.isdisjoint(clauses[1:])
         )
 
     def lead(self, chars_max: int) -> tuple[str, str]:
@@ -255,7 +255,7 @@ def fields(text: str) -> list[Field]:
     cuts: list[tuple[int, int]] = []
     for match in pattern(_NOTES, "inner").finditer(text):
         role = Label(match["bold"] or match["plain"]).role
-        if role and role[0] in SAID and not _is_in_code(text, match.start()):
+        if role and role[0] in CONTENT_ROLES and not _is_in_code(text, match.start()):
             start = match.start("mark") if match["mark"] else match.start("plain")
             cuts.append((match.start(), start))
     starts = [0, *(start for at, start in cuts if at > 0)]

@@ -39,13 +39,13 @@ def redact_named(text: str, kinds: set[str]) -> str:
 def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
     """Return the text without some spans; of overlapping ones the first and longest is redacted."""
     out: list[str] = []
-    done = 0
+    position = 0
     for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if start >= done:
-            out += (text[done:start], f"[REDACTED:{kind}]")
+        if start >= position:
+            out += (text[position:start], f"[REDACTED:{kind}]")
             kinds.add(kind)
-            done = end
-    return "".join((*out, text[done:])) if out else text
+            position = end
+    return "".join((*out, text[position:])) if out else text
 
 
 # --- by the provider's form -------------------------------------------------------------------------------------------
@@ -68,11 +68,11 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 def _provided(text: str) -> Iterator[_Span]:
     """Yield the spans of tokens of a known form, unordered."""
     words = "\n".join(_LONG_WORD.findall(text))
-    for kind, prefix, rest in _forms(""):
+    for kind, prefix, tail in _forms(""):
         start = text.find(prefix) if prefix in words else -1
         while start >= 0:
             end = start + len(prefix)
-            match = _compiled(rest).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
+            match = _compiled(tail).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
             if (
                 match
                 and not text[match.end() : match.end() + 1].isalnum()
@@ -81,9 +81,9 @@ def _provided(text: str) -> Iterator[_Span]:
                 yield start, match.end(), kind
                 end = match.end()
             start = text.find(prefix, end)
-    for kind, infix, whole in _forms("amid"):
+    for kind, infix, form in _forms("amid"):
         for word in _LONG_WORD.finditer(text) if infix in words else ():
-            for match in _compiled(whole).finditer(text, *word.span()):
+            for match in _compiled(form).finditer(text, *word.span()):
                 if not _is_sample(match[0]):
                     yield *match.span(), kind
 

@@ -160,16 +160,16 @@ def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str
     """
     if not _language().hint.search(text):
         return text
-    pieces, done = [], 0
+    pieces, position = [], 0
     for match in _matches(text):
         date = _date_of(match, written)
         if not date:
             continue
         is_added = keep_words or _is_added(match, text)
         end = _possessive_end(text, match.end)
-        pieces += [text[done : match.start], f"{text[match.start : end]} ({date})" if is_added else date]
-        done = end if is_added else match.end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[position : match.start], f"{text[match.start : end]} ({date})" if is_added else date]
+        position = end if is_added else match.end
+    return "".join([*pieces, text[position:]])
 
 
 # --- phrases that are dates -------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def _matches(text: str) -> Iterator[_Match]:
         return span >= 0 and position < hidden[span][1]
 
     lowered = text.translate(_LOWER)
-    matches = [_parsed(found) for found in language.pattern.finditer(lowered) if not is_hidden(found.start())]
+    matches = [_parsed(match) for match in language.pattern.finditer(lowered) if not is_hidden(match.start())]
     listed = {
         match
         for pair in pairwise(matches)
@@ -203,7 +203,7 @@ def _hidden(text: str) -> list[tuple[int, int]]:
         if number in code or re.match(_LITERAL_ROW, line):
             spans.append((start, start + len(line) + 1))
         start += len(line) + 1
-    spans += [found.span() for found in re.finditer(_PROTECTED, text)]
+    spans += [match.span() for match in re.finditer(_PROTECTED, text)]
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
@@ -213,14 +213,14 @@ def _hidden(text: str) -> list[tuple[int, int]]:
     return joined
 
 
-def _parsed(found: re.Match[str]) -> _Match:
-    language, index = _language(), int(str(found.lastgroup)[1:])
-    phrase, groups = language.phrases[index], found.groupdict()
+def _parsed(match: re.Match[str]) -> _Match:
+    language, index = _language(), int(str(match.lastgroup)[1:])
+    phrase, groups = language.phrases[index], match.groupdict()
     number, unit, weekday = (groups.get(f"{slot}{index}", "") for slot in "nuw")
     words = re.split(r"[\s-]+", number)
     value = int(number) if number.isdigit() else sum(language.numbers[word] for word in words if word)
     unit = phrase.unit or language.units.get(unit, "")
-    return _Match(*found.span(), phrase, " ".join(found[0].split()), value, unit, language.weekdays.get(weekday))
+    return _Match(*match.span(), phrase, " ".join(match[0].split()), value, unit, language.weekdays.get(weekday))
 
 
 def _is_date(match: _Match, text: str) -> bool:
@@ -276,14 +276,14 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
 
 def _is_past(words: Sequence[str]) -> bool:
     """Return whether the last of some words is a verb of the past."""
-    known = _language().words
-    return words[-1] in known["past"] or bool(re.fullmatch(_PAST, words[-1]) and known["now"].isdisjoint(words[-3:-1]))
+    lists = _language().words
+    return words[-1] in lists["past"] or bool(re.fullmatch(_PAST, words[-1]) and lists["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
     """Return start and end of the sentence around a position."""
     first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
-    ends = [found.end() for found in re.compile(_SENTENCE_END).finditer(text, first, position)]
+    ends = [match.end() for match in re.compile(_SENTENCE_END).finditer(text, first, position)]
     following = re.compile(_SENTENCE_END).search(text, position, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
 

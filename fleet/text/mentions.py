@@ -78,21 +78,21 @@ _JOINED = r"\s(?:or|and|nor)\s"
 _AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$"
 
 
-def trigger(given: str, text: str, correct: str = "", wrong: str = "") -> str:
+def trigger(explicit: str, text: str, correct: str = "", wrong: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
     The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of; where there is none, all
     steps in the words.
     """
-    if given or not _may_have_step(text, correct, wrong):
-        return given
+    if explicit or not _may_have_step(text, correct, wrong):
+        return explicit
     return _listed(_warned(text, correct, wrong) or _all_steps(text, correct))
 
 
-def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
+def guardable(explicit: str, text: str, correct: str = "", wrong: str = "") -> str:
     """Return the steps that a guard may stop: the trigger without steps of the right way; "" for none."""
-    if given:
-        return given
+    if explicit:
+        return explicit
     right = _right_commands(text, correct)
     return _listed(
         _warned(text, correct, wrong) or [step for step in _all_steps(text, correct) if not _fits(step, right)]
@@ -101,9 +101,9 @@ def guardable(given: str, text: str, correct: str = "", wrong: str = "") -> str:
 
 def _may_have_step(text: str, correct: str, wrong: str) -> bool:
     """Return whether words may name a step at all: most do not, and every lesson that comes in is checked."""
-    given = f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}"
-    words = given.encode("ascii", "replace").translate(_BLANKS).split()
-    return _BUILT.search(given) is not None or not _TELLING_BYTES.isdisjoint(words)
+    joined = f"{text[:_CHARS_MAX]}\n{correct[:_CHARS_MAX]}\n{wrong}"
+    words = joined.encode("ascii", "replace").translate(_BLANKS).split()
+    return _BUILT.search(joined) is not None or not _TELLING_BYTES.isdisjoint(words)
 
 
 def _words(text: str) -> list[str]:
@@ -139,8 +139,8 @@ def _warnings(text: str) -> Iterator[re.Match[str]]:
 
 def _right_commands(text: str, correct: str) -> list[str]:
     """Return the commands and files of the right way: those in ``correct``, and behind "use" and the like."""
-    rests = [text[match.end() :] for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
-    clauses = [clause[0] for rest in rests if (clause := re.match(_CLAUSE, rest)) and next(_steps_at(rest, 0), "")]
+    tails = [text[match.end() :] for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
+    clauses = [clause[0] for rest in tails if (clause := re.match(_CLAUSE, rest)) and next(_steps_at(rest, 0), "")]
     return [command for part in (correct, *clauses) for command in _commands(_without_warnings(part))]
 
 
@@ -151,13 +151,13 @@ def _fits(step: str, commands: list[str]) -> bool:
 
 def _without_warnings(text: str) -> str:
     """Return the text without the clauses that warn of a step."""
-    pieces, done = list[str](), 0
+    pieces, position = list[str](), 0
     for warning in _warnings(text[:_CHARS_MAX]):
         clause = re.compile(_CLAUSE).match(text, warning.end())
         if clause and next(_steps_at(text, warning.end(), is_clear=bool(warning["clear"])), ""):
-            pieces.append(text[done : warning.start()])
-            done = clause.end()
-    return ". ".join([*pieces, text[done:_CHARS_MAX]])
+            pieces.append(text[position : warning.start()])
+            position = clause.end()
+    return ". ".join([*pieces, text[position:_CHARS_MAX]])
 
 
 def _commands(text: str) -> list[str]:

@@ -20,7 +20,7 @@ _BLOCKS_MAX = 100
 _QUOTE_CHARS_MAX = 600
 """Greatest length of a quotation."""
 
-SAID_CHARS_MAX = 8_000
+EVENT_CHARS_MAX = 8_000
 """Greatest length of an event's text; a longer one is cut."""
 _NAME_CHARS_MAX = 32
 """Greatest length of an agent's name."""
@@ -152,20 +152,20 @@ def _addressed(message: str) -> tuple[str, str]:
         body = body.removeprefix(announcement).lstrip()
     for tag, *attributes in map(str.split, _KNOWN["envelopes"]):
         if body.startswith((f"<{tag} ", f"<{tag}>")):
-            head, _, rest = body[len(tag) + 1 :].partition(">")
+            head, _, tail = body[len(tag) + 1 :].partition(">")
 
             names = [value for name in attributes if (value := _attribute(head, name))]
-            return _agent_name(names[0] if names else "agent"), rest.partition(f"</{tag}>")[0]
+            return _agent_name(names[0] if names else "agent"), tail.partition(f"</{tag}>")[0]
     for prefix in _KNOWN["prefixes"]:
-        name, is_closed, rest = body[len(prefix) : len(prefix) + 100].partition("]")
+        name, is_closed, tail = body[len(prefix) : len(prefix) + 100].partition("]")
         if body.startswith(prefix) and is_closed and name.strip() and "\n" not in name:
             return _agent_name(name), body[len(prefix) + len(name) + 1 :]
     return "", message
 
 
-def _agent_name(given: str) -> str:
+def _agent_name(text: str) -> str:
     """Return the valid agent's name closest to a given one."""
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in given.strip().lower()[:200])
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text.strip().lower()[:200])
     while "--" in name:
         name = name.replace("--", "-")
     return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
@@ -185,9 +185,9 @@ def _cut(message: str) -> str:
 
 def _blocks(text: str) -> str:
     """Mask ``<name ...>...</name>``; an open one of a host's making reaches to the end."""
-    pieces, done = [], 0
+    pieces, position = [], 0
     for _ in range(_BLOCKS_MAX):
-        start = text.find("<", done)
+        start = text.find("<", position)
         while start >= 0 and not text[start + 1 : start + 2].isalpha():
             start = text.find("<", start + 1)
         if start < 0:
@@ -195,13 +195,13 @@ def _blocks(text: str) -> str:
         end = text.find(">", start, start + 1000)
         name = text[start + 1 : end].split(maxsplit=1)[0] if end >= 0 and text[start + 1 : end].strip() else ""
         if not name or not name.replace("-", "").replace("_", "").isalnum():
-            pieces.append(text[done : start + 1])
-            done = start + 1
+            pieces.append(text[position : start + 1])
+            position = start + 1
             continue
         closer = text.find(f"</{name}>", end)
-        pieces += [text[done:start], "\n" if "-" in name else f" {_HIDDEN} "]
-        done = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
-    return "".join([*pieces, text[done:]])
+        pieces += [text[position:start], "\n" if "-" in name else f" {_HIDDEN} "]
+        position = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
+    return "".join([*pieces, text[position:]])
 
 
 def _lines(text: str) -> str:
@@ -240,13 +240,13 @@ def _inline(text: str) -> str:
 def _pairs(text: str, left: str, right: str) -> str:
     if right not in text:
         return text
-    pieces, done = [], 0
-    while (start := text.find(left, done)) >= 0:
+    pieces, position = [], 0
+    while (start := text.find(left, position)) >= 0:
         end = text.find(right, start + 1, start + _QUOTE_CHARS_MAX)
         if end < 0 or "\n\n" in text[start:end]:
-            pieces.append(text[done : start + 1])
-            done = start + 1
+            pieces.append(text[position : start + 1])
+            position = start + 1
         else:
-            pieces += [text[done:start], f" {_HIDDEN} "]
-            done = end + 1
-    return "".join([*pieces, text[done:]]) if pieces else text
+            pieces += [text[position:start], f" {_HIDDEN} "]
+            position = end + 1
+    return "".join([*pieces, text[position:]]) if pieces else text

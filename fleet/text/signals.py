@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fleet.text.prompts import LANGUAGES, LEVELS, SAID_CHARS_MAX, Event, Objection, Prompt, words_of
+from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; of several in one message the first of these is returned."""
@@ -477,7 +477,7 @@ def objections(events: Iterable[Event], prompt: str = "") -> tuple[list[Objectio
             pending = Objection("interruption", event, last)
         elif event.kind == "prompt":
             if pending is not None and _is_objection(event.text, before="" if last is not None else before):
-                pending.words = event.text.strip()[:SAID_CHARS_MAX]
+                pending.words = event.text.strip()[:EVENT_CHARS_MAX]
                 complete.append(pending)
             pending, before, last = None, event.text, None
     return complete, pending
@@ -493,4 +493,4 @@ def _is_objection(prompt: str, before: str) -> bool:
 
 
 def _word_set(text: str) -> set[str]:
-    return set("".join([char if char.isalnum() else " " for char in text.lower()[:SAID_CHARS_MAX]]).split())
+    return set("".join([char if char.isalnum() else " " for char in text.lower()[:EVENT_CHARS_MAX]]).split())

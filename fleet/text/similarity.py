@@ -178,8 +178,8 @@ def near(
     ``merged``: ids of merged candidates, to the id of their set.
     ``least``: least score of a candidate whose cosine is unknown or below ``CLOSE_MIN``.
     """
-    mine, *known = _read([text, *(candidate for _, candidate in candidates)])
-    wordings = {id_: (candidate, theirs) for (id_, candidate), theirs in zip(candidates, known, strict=True)}
+    mine, *others = _read([text, *(candidate for _, candidate in candidates)])
+    wordings = {id_: (candidate, theirs) for (id_, candidate), theirs in zip(candidates, others, strict=True)}
     scores = {id_: _score(mine, theirs) for id_, (_, theirs) in wordings.items()}
     by_score = sorted(scores, key=lambda id_: -scores[id_])
     closest: dict[str, str] = {}
@@ -266,7 +266,7 @@ def alike(
     also: Iterable[tuple[int, int]] = (),
     least: float = NEAR_MIN,
     among: Iterable[tuple[int, int]] | None = None,
-    known: Compared | None = None,
+    last: Compared | None = None,
 ) -> list[Alike]:
     """Return the pairs among texts that share enough of their words, in the order of their indexes.
 
@@ -276,25 +276,25 @@ def alike(
     ``also``: pairs to be compared whatever their words are, each as (smaller index, larger).
     ``least``: least score of the other pairs.
     ``among``: the pairs to compare; None: all that share a third of the words of one.
-    ``known``: the last comparison, with the same ``least``: its pairs are not compared again. It becomes this one.
+    ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
-    known, names, wanted = known or Compared(), [*map(_name, texts)], frozenset(also)
+    last, names, forced = last or Compared(), [*map(_name, texts)], frozenset(also)
     wordings: dict[int, _Wording] = {}
     if among is None:
-        wordings = _read_at(texts, [index for index, name in enumerate(names) if name not in known.stems])
-        stems = {**known.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
-        known.stems = {name: stems[name] for name in names}
+        wordings = _read_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
+        stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
+        last.stems = {name: stems[name] for name in names}
         among = _partners([stems[name] for name in names])
-    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *wanted})}
-    exact = {both[pair] for pair in wanted}
-    fresh = [
-        pair for pair, two in both.items() if known.close.get(two) is None and (two in exact or two not in known.close)
+    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *forced})}
+    exact = {both[pair] for pair in forced}
+    unknown = [
+        pair for pair, two in both.items() if last.close.get(two) is None and (two in exact or two not in last.close)
     ]
-    wordings |= _read_at(texts, {index for pair in fresh for index in pair} - wordings.keys())
-    new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in fresh}
-    known.close = {two: new[two] if two in new else known.close[two] for two in both.values()}
-    pairs = ((pair, known.close[two]) for pair, two in both.items())
-    return [Alike._make((*pair, *close)) for pair, close in pairs if close and (close.score >= least or pair in wanted)]
+    wordings |= _read_at(texts, {index for pair in unknown for index in pair} - wordings.keys())
+    new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in unknown}
+    last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
+    pairs = ((pair, last.close[two]) for pair, two in both.items())
+    return [Alike._make((*pair, *close)) for pair, close in pairs if close and (close.score >= least or pair in forced)]
 
 
 def _closeness(mine: "_Wording", theirs: "_Wording", least: float) -> _Closeness | None:
@@ -328,8 +328,8 @@ def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
     for index, own in enumerate(words):
         shared: Counter[int] = Counter()
         for word in own[: len(own) // 2 + 1]:
-            here = bisect_left(postings[word], index)
-            shared.update(postings[word][max(here - _BESIDE, 0) : here + _BESIDE + 1])
+            place = bisect_left(postings[word], index)
+            shared.update(postings[word][max(place - _BESIDE, 0) : place + _BESIDE + 1])
         del shared[index]
         mine = frozenset(own)
         for other in heapq.nlargest(PARTNERS_MAX, shared, key=lambda other: (shared[other], -other)):
@@ -350,8 +350,8 @@ def _is_replaced(mine: "_Wording", theirs: "_Wording") -> bool:
     one, other = mine.sequence, theirs.sequence
     head = _shared_head(one, other)
     tail = _shared_head(one[head:][::-1], other[head:][::-1])
-    left = len(one) - head - tail, len(other) - head - tail
-    if head + tail > 0 and min(left) >= 1 and max(left) <= _REPLACED_MAX:
+    middle = len(one) - head - tail, len(other) - head - tail
+    if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
         return True
     exchanged = {frozenset(pair) for pair in zip(one, other, strict=False) if pair[0] != pair[1]}
     return len(one) == len(other) and len(exchanged) == 1
@@ -480,10 +480,10 @@ class _Lists(msgspec.Struct, frozen=True):
 
 @cache
 def _lists() -> _Lists:
-    known = sections("words.txt")
-    words = {name: " ".join(rows).split() for name, rows in known.items()}
+    lists = sections("words.txt")
+    words = {name: " ".join(rows).split() for name, rows in lists.items()}
     spaced, unspaced = (
-        [[pole.split() for pole in row.split(" / ")] for row in known[name]]
+        [[pole.split() for pole in row.split(" / ")] for row in lists[name]]
         for name in ("opposites", "opposites_unspaced")
     )
     verbs = words["negative_verbs"]
@@ -500,7 +500,7 @@ def _lists() -> _Lists:
         negative_verbs=frozenset(stems[verb] for verb in verbs),
         clauses=clauses,
         names=names,
-        numbers={name: int(value) for name, value in map(str.split, known["numbers"])},
+        numbers={name: int(value) for name, value in map(str.split, lists["numbers"])},
         poles={stem: frozenset(sides) for stem, sides in poles.items()},
         unspaced=tuple((one, other) for one, other in unspaced),
         negators_unspaced="|".join(sorted(words["negators_unspaced"], key=len, reverse=True)),
