@@ -78,8 +78,8 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
         "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
         "not_taken": [
-            {"path": each.path, "line": each.line, "reason": each.left, "text": each.text}
-            for each in (LogPage(workspace, agent).left() if agent else [])
+            {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}
+            for each in (LogPage(workspace, agent).left_out() if agent else [])
         ],
         "memory": AgentMemory(workspace, agent).standing().as_json() if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},

@@ -339,9 +339,9 @@ def _take_logs(workspace: Workspace) -> None:
             workspace.warn(
                 f"took {number} from {path} that are written there in another form; nothing there was changed"
             )
-        left = imported.left
+        left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
-            workspace.warn(f"not taken: {path}:{entry.line}: {entry.left}: {entry.text[:_LEFT_CHARS]}")
+            workspace.warn(f"not taken: {path}:{entry.line}: {entry.reason}: {entry.text[:_LEFT_CHARS]}")
         if len(left) > _LEFT_SHOWN:
             workspace.warn(f"not taken: {len(left) - _LEFT_SHOWN:,} more of {path}; `fleet status` names them")
 

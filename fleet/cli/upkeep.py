@@ -94,12 +94,12 @@ def _import_as_json(done: Imported, *, is_dry: bool) -> dict[str, Any]:
     same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
     document = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
     document |= {"skipped": dict(sorted(done.skipped.items()))}
-    document |= {"left": [_piece_as_json(each) for each in done.pieces if each.left]}
-    return document | ({"taken": [_piece_as_json(each) for each in done.pieces if not each.left]} if is_dry else {})
+    document |= {"left": [_piece_as_json(each) for each in done.pieces if each.reason]}
+    return document | ({"taken": [_piece_as_json(each) for each in done.pieces if not each.reason]} if is_dry else {})
 
 
 def _piece_as_json(piece: Piece) -> dict[str, Any]:
-    more = {"reason": piece.left} if piece.left else {"category": piece.category}
+    more = {"reason": piece.reason} if piece.reason else {"category": piece.category}
     return {"path": piece.path, "line": piece.line, "text": piece.text, **more}
 
 
@@ -107,14 +107,14 @@ def _import_rows(done: Imported, *, is_dry: bool, is_verbose: bool) -> list[str]
     lessons, entries = counted(done.patterns, "lesson"), counted(done.discoveries, "discovery", "discoveries")
     pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in done.pieces]
     if is_dry:
-        taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.left]
+        taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.reason]
         files = counted(sum(map(bool, done.files.values())), "file")
         rows = [f"{place:<28}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
         rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
     else:
         rows = [f"{lessons} read, {done.patterns_new:,} new; {entries} read, {done.discoveries_new:,} new"]
     rows += [f"{number:,} left out: {reason}" for reason, number in sorted(done.skipped.items())]
-    left = [f"{place}: {each.left}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.left]
+    left = [f"{place}: {each.reason}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.reason]
     return [*rows, *(left if is_verbose else [])]
 
 

@@ -1,6 +1,6 @@
 """Reader of foreign records: one JSON object a line, one JSON document, or a page of Markdown in any form.
 
-A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Left``;
+A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Skipped``;
 neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet.learn import corrections_md, notes
-from fleet.learn.notes import Left, Note
+from fleet.learn.notes import Note, Skipped
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
 from fleet.text import dates
@@ -91,7 +91,7 @@ class Bad(NamedTuple):
     raw: bytes
 
 
-Item = Lesson | Finding | Bad | Left
+Item = Lesson | Finding | Bad | Skipped
 
 
 SEEN_MAX = 1_000_000
@@ -170,15 +170,15 @@ def _raws(base: str, data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield line and bytes of each record: of a document, whole or torn, else one a line."""
     try:
         text = data.decode() if data.lstrip()[:1] in (b"{", b"[") else ""
-        whole = _decoder.decode(text) if text else None
+        document = _decoder.decode(text) if text else None
     except UnicodeDecodeError:
-        text, whole = "", None
+        text, document = "", None
     except (ValueError, RecursionError):
-        whole = None
+        document = None
         # A first line that is complete in itself does not begin a document of several.
         if base.endswith(_LINES) or _is_json(data.lstrip().partition(b"\n")[0]) or not _starts(text, 0):
             text = ""
-    if isinstance(whole, dict) and not any(_is_list_of_records(whole.get(key)) for key in LISTS):
+    if isinstance(document, dict) and not any(_is_list_of_records(document.get(key)) for key in LISTS):
         yield 1 + text[: len(text) - len(text.lstrip())].count("\n"), text.strip().encode()
     elif text:
         yield from _pieces(text)
@@ -208,26 +208,26 @@ def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
     One bad record costs no other, and of a torn document the rest behind the tear is one last piece. A missing or
     double comma, as a merge leaves it, is ignored.
     """
-    line, counted, at = 1, 0, _starts(text, 0)
-    while at and (found := _RECORD.search(text, at)):
-        start = found.start()
+    line, counted, position = 1, 0, _starts(text, 0)
+    while position and (match := _RECORD.search(text, position)):
+        start = match.start()
         if text[start] == "]":
-            at = _starts(text, start)
+            position = _starts(text, start)
             continue
         try:
-            _, at = _decoder.raw_decode(text, start)
+            _, position = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            at = len(text)
+            position = len(text)
         line, counted = line + text.count("\n", counted, start), start
-        yield line, text[start:at].rstrip().encode()
+        yield line, text[start:position].rstrip().encode()
 
 
-def _starts(text: str, at: int) -> int:
+def _starts(text: str, position: int) -> int:
     """Return the offset behind the bracket that opens the next list of records; 0 for none."""
-    if at == 0 and text.lstrip().startswith("["):
+    if position == 0 and text.lstrip().startswith("["):
         return text.index("[") + 1
-    found = _LIST.search(text, at)
-    return found.end() if found else 0
+    match = _LIST.search(text, position)
+    return match.end() if match else 0
 
 
 # One JSON object
@@ -235,22 +235,22 @@ def _starts(text: str, at: int) -> int:
 
 def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) -> Iterator[Item]:
     """Yield the records, without those that a later one supersedes."""
-    read: list[tuple[int, dict[str, Any], Item]] = []
+    items: list[tuple[int, dict[str, Any], Item]] = []
     replaced: dict[str, int] = {}
-    for at, (line, raw) in enumerate(raws):
+    for index, (line, raw) in enumerate(raws):
         record, item = _read_object(line, raw, is_discoveries=is_discoveries)
-        read.append((line, record, item))
+        items.append((line, record, item))
         if isinstance(item, Lesson | Finding):
-            replaced.update((old, at) for old in _texts_of(record.get("supersedes")))
-    for at, (line, record, item) in enumerate(read):
+            replaced.update((old, index) for old in _texts_of(record.get("supersedes")))
+    for index, (line, record, item) in enumerate(items):
         own_ids = (*_texts_of(record.get("id")), *_texts_of(record.get("uuid")))
-        is_replaced = any(replaced.get(id_, -1) > at for id_ in own_ids)
+        is_replaced = any(replaced.get(id_, -1) > index for id_ in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
-        yield Left(line, "superseded by a later record") if is_replaced and is_taken else item
+        yield Skipped(line, "superseded by a later record") if is_replaced and is_taken else item
 
 
 def _texts_of(value: object) -> list[str]:
-    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one]
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str) and text]
 
 
 def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[str, Any], Item]:
@@ -259,9 +259,9 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
         record = strict_object(_unquoted(raw))
         record = _unwrapped(record)
         if reason := _reason_to_skip(record):
-            return record, Left(line, reason)
+            return record, Skipped(line, reason)
         item = _finding(record) if _is_finding(record, is_discoveries=is_discoveries) else _lesson(record)
-        if isinstance(item, Left):
+        if isinstance(item, Skipped):
             return record, item._replace(line=line)
         return record, msgspec.structs.replace(item, line=line)
     except BadLineError as why:
@@ -324,55 +324,59 @@ def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     return {"problem", "solution", "context"}.issubset(record) and {"title", "category"}.isdisjoint(record)
 
 
-def _lesson(record: Mapping[str, Any]) -> Lesson | Left:
+def _lesson(record: Mapping[str, Any]) -> Lesson | Skipped:
     title = _first(record, "title", "name")
     text = _first(record, "pattern", "description")
     correct = _first(record, "solution", "rationale", "correction", "correct", "right")
     wrong = _first(record, "problem", "wrong")
-    others = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
-    wrong = wrong or _other(others, *_WRONGS)
-    if not text and (statement := _LABEL.sub("", _other(others, *_TEXTS), count=1)):
-        if Passage(statement).is_placeholder() or not (title or _is_more_than_name(statement) or wrong):
-            return Left(0, notes.TEMPLATE if Passage(statement).is_placeholder() else notes.NO_SENTENCE, statement[:80])
-        text, rest = Passage(statement).lead(_TEXT_CHARS)
-        correct = " ".join(part for part in (rest, correct or _other(others, *_RIGHTS)) if part and part != statement)
-        title = title or _other(others, "scenario", "situation")
+    folded = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
+    wrong = wrong or _text_in(folded, *_WRONGS)
+    if not text and (statement := _LABEL.sub("", _text_in(folded, *_TEXTS), count=1)):
+        is_template = Passage(statement).is_placeholder()
+        if is_template or not (title or _is_more_than_name(statement) or wrong):
+            return Skipped(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
+        text, body = Passage(statement).lead(_TEXT_CHARS)
+        correct = correct or _text_in(folded, *_RIGHTS)
+        correct = " ".join(part for part in (body, correct) if part and part != statement)
+        title = title or _text_in(folded, "scenario", "situation")
     text = text or title
     if not text:
         raise BadLineError("nothing to read as its text: no pattern, description or title")
-    correct = correct or next((way for name in _RIGHTS if (way := _other(others, name)) not in ("", text)), "")
+    rights = (_text_in(folded, name) for name in _RIGHTS)
+    correct = correct or next((right for right in rights if right not in ("", text)), "")
     inner = record.get("metadata")
-    more = inner if isinstance(inner, dict) else {}
-    kinds = (_word(each, name) for name in ("category", "domain", "area", "topic", "kind") for each in (record, more))
-    return _made(
+    metadata = inner if isinstance(inner, dict) else {}
+    places = ("category", "domain", "area", "topic", "kind")
+    kinds = (_word(each, name) for name in places for each in (record, metadata))
+    return _lesson_of(
         (text, _checked("correct", correct), title, wrong),
         _time(record),
         {name: _word(record, name) for name in _EXTRAS},
         category=next((kind for kind in kinds if kind), ""),
-        tags=_tags(record.get("tags") or more.get("tags") or record.get("categories")),
+        tags=_tags(record.get("tags") or metadata.get("tags") or record.get("categories")),
         agent=_word(record, "agent"),
         seen=_seen(record),
         source=_word(record, "source"),
     )
 
 
-def _made(texts: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **more: Any) -> Lesson:
+def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **fields: Any) -> Lesson:
     """Return a lesson of a text, the right way, a title and what went wrong."""
     text, correct, title, wrong = texts
-    others = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
+    fields_beside = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
-    return Lesson(text, correct, title, identity, at_ms=at_ms, extra=others, **more)
+    return Lesson(text, correct, title, identity, at_ms=at_ms, extra=fields_beside, **fields)
 
 
 def _is_more_than_name(text: str) -> bool:
     return len(text.split()) >= _WORDS_MIN or Passage(text).is_sentence()
 
 
-def _other(record: Mapping[str, Any], *names: str) -> str:
+def _text_in(record: Mapping[str, Any], *names: str) -> str:
     """Return the first of these fields that is a text, or a list of texts."""
     for name in names:
         value = record.get(name)
-        if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        if isinstance(value, list) and value and all(isinstance(text, str) for text in value):
             value = "; ".join(value)
         if isinstance(value, str) and value.strip():
             return " ".join(value.split())[: limits.TEXT_BYTES_MAX // 4]
@@ -482,7 +486,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
 def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
-    yield from (Left(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
+    yield from (Skipped(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
     yield from _read_notes(corrections_md.FILE_NAME, lines)
 
 
@@ -492,7 +496,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
         yield _bad(1, "no page of text", b"".join(lines))
         return
     for note in notes.read_notes(text, name):
-        if isinstance(note, Left):
+        if isinstance(note, Skipped):
             yield note
             continue
         try:
@@ -504,7 +508,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
 def _from_note(note: Note) -> Lesson:
     fields = {"pattern": note.text, "correct": note.correct, "title": note.title, "wrong": note.wrong}
     text, correct, title, wrong = (_checked(name, value) for name, value in fields.items())
-    return _made(
+    return _lesson_of(
         (text, correct, title, wrong),
         dates.to_ms(note.when),
         {},
@@ -515,16 +519,16 @@ def _from_note(note: Note) -> Lesson:
     )
 
 
-def _from_entry(entry: corrections_md.Entry) -> Lesson | Left:
+def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
     """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
     if entry.is_undone:
-        return Left(entry.line, _UNDONE, entry.pattern)
+        return Skipped(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
     if not text:
-        return Left(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
+        return Skipped(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
     record = entry.record
-    return _made(
+    return _lesson_of(
         (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),
         dates.to_ms(entry.when),
         {"record": record.id, "replica": record.replica} if record else {},

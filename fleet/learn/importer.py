@@ -18,7 +18,7 @@ from crdt import clock
 from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
-from fleet.learn.notes import Left
+from fleet.learn.notes import Skipped
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
@@ -54,14 +54,14 @@ class Piece(msgspec.Struct, frozen=True):
         path: the file.
         line: number of its first line, from 1.
         text: the lesson or finding; of a piece that is left out, its beginning.
-        left: the reason why it is left out; "" for one that is taken.
+        reason: the reason why it is left out; "" for one that is taken.
         category: a lesson's category; a finding's type.
     """
 
     path: str
     line: int
     text: str
-    left: str = ""
+    reason: str = ""
     category: str = ""
 
 
@@ -97,17 +97,17 @@ class Imported(msgspec.Struct):
     @classmethod
     def preview(cls, files: list[Path]) -> "Imported":
         """Return the outcome that an import of these files would have; nothing is written."""
-        done = cls(files={str(path): 0 for path in files})
+        imported = cls(files={str(path): 0 for path in files})
         for path in files:
             for item in _items(path):
-                done.add(item, str(path))
-        return done
+                imported.add(item, str(path))
+        return imported
 
     def add(self, item: Item, path: str) -> None:
         """Add a piece of a file."""
         self.files.setdefault(path, 0)
-        if isinstance(item, Left | Bad):
-            begins = item.text if isinstance(item, Left) else item.raw[:80].decode("utf-8", "replace")
+        if isinstance(item, Skipped | Bad):
+            begins = item.text if isinstance(item, Skipped) else item.raw[:80].decode("utf-8", "replace")
             self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
             is_lesson = isinstance(item, Lesson)
@@ -115,15 +115,15 @@ class Imported(msgspec.Struct):
             self.pieces.append(Piece(path, item.line, text, category=category))
             self.patterns, self.discoveries = self.patterns + is_lesson, self.discoveries + (not is_lesson)
             self.files[path] += 1
-        if isinstance(item, Left):
+        if isinstance(item, Skipped):
             self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
         elif isinstance(item, Bad):
             self.refused.append(Refused(Path(path).name, item.line, item.reason, item.raw))
 
     @property
-    def left(self) -> list[Piece]:
+    def left_out(self) -> list[Piece]:
         """Pieces that were left out, but for headings, templates and remarks on the page."""
-        return [each for each in self.pieces if each.left and each.left not in _NOT_LISTED]
+        return [each for each in self.pieces if each.reason and each.reason not in _NOT_LISTED]
 
     def note(self, draft: Draft) -> None:
         """Record it as a run: to undo it, its parts are removed and its lessons retired."""
@@ -138,22 +138,23 @@ def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
     In a project's folder only files whose names are about lessons. The files of fleet (its pages, and the homes of the
     agents), of git and of package managers are left out.
     """
-    own = [each.resolve() for each in (workspace.clan, workspace.local, *map(workspace.home, workspace.agents_here()))]
-    found: list[Path] = []
+    homes = map(workspace.home, workspace.agents_here())
+    own_folders = [folder.resolve() for folder in (workspace.clan, workspace.local, *homes)]
+    files: list[Path] = []
     for path in paths:
         below = _files_below(path) if path.is_dir() else ()
-        found += [each for each in below if not any(each.resolve().is_relative_to(one) for one in own)]
-        found += [] if path.is_dir() else [path]
-    return found
+        files += [each for each in below if not any(each.resolve().is_relative_to(folder) for folder in own_folders)]
+        files += [] if path.is_dir() else [path]
+    return files
 
 
 def _files_below(root: Path) -> Iterator[Path]:
     is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
-    found = []
+    paths = []
     for folder, names_below, files in os.walk(root):
         names_below[:] = [name for name in names_below if name not in _NEVER]
-        found += [Path(folder, name) for name in files]
-    for path in sorted(found):
+        paths += [Path(folder, name) for name in files]
+    for path in sorted(paths):
         is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
             continue  # a link must not have the reader's own file sent
@@ -169,12 +170,12 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     Raises:
         DiskError: nothing of it was acknowledged.
     """
-    taken = _Import(writer)
+    run = _Import(writer)
     for path in files:
         progress(path)
-        taken.take(_items(path), path)
-    taken.write()
-    return taken.done
+        run.take(_items(path), path)
+    run.write()
+    return run.done
 
 
 class LogPage:
@@ -194,34 +195,34 @@ class LogPage:
             DiskError: nothing of it was acknowledged.
         """
         page = self._workspace.files.read(self._path)
-        key, now = f"beside {self._agent}", _digest(page)
-        known, _, known_rest = self._workspace.db.noted(key).partition(" ")
-        if not page or known == now:
+        key, page_hash = f"beside {self._agent}", _digest(page)
+        counted_hash, _, known_rest = self._workspace.db.noted(key).partition(" ")
+        if not page or counted_hash == page_hash:
             return Imported()
-        beside = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
-        rest = _digest(b"".join(each for each in beside if not each.startswith(b"<!-- fleet ")))
-        done = Imported()
-        if rest != known_rest:  # else only own entries are new
+        lines = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
+        rest_hash = _digest(b"".join(each for each in lines if not each.startswith(b"<!-- fleet ")))
+        imported = Imported()
+        if rest_hash != known_rest:  # else only own entries are new
             with self._workspace.writing(self._agent) as writer:
-                taken = _Import(writer)
-                taken.take(_beside(page), self._path)
-                taken.write()
-                done = taken.done
-        self._workspace.db.note(key, f"{now} {rest}")
-        return done
+                run = _Import(writer)
+                run.take(_beside(page), self._path)
+                run.write()
+                imported = run.done
+        self._workspace.db.note(key, f"{page_hash} {rest_hash}")
+        return imported
 
-    def left(self) -> list[Piece]:
+    def left_out(self) -> list[Piece]:
         """Return the pieces in an agent's log that are neither entries nor lessons."""
-        done = Imported()
+        imported = Imported()
         for item in _beside(self._workspace.files.read(self._path)):
-            done.add(item, self._path.relative_to(self._workspace.root).as_posix())
-        return done.left
+            imported.add(item, self._path.relative_to(self._workspace.root).as_posix())
+        return imported.left_out
 
 
 def _beside(page: bytes) -> Iterator[Item]:
     for item in read_beside(page):
         if isinstance(item, Lesson) and screening.injected_id(item.text):
-            yield Left(item.line, "fleet showed it, and an echo is no new lesson", item.text)
+            yield Skipped(item.line, "fleet showed it, and an echo is no new lesson", item.text)
         else:
             yield item
 
@@ -247,7 +248,7 @@ class _Import:
         self._writer = writer
         self._workspace: Workspace = writer.workspace
         self._records: dict[tuple[str, str], tuple[Lesson, dict[str, object]]] = {}
-        self._found: dict[str, Discovery] = {}
+        self._findings: dict[str, Discovery] = {}
 
     def take(self, items: Iterable[Item], path: Path) -> None:
         """Add the records of a file."""
@@ -255,35 +256,35 @@ class _Import:
         file_ms = UNDATED_MS
         with suppress(OSError):
             file_ms = modified_ms(path)
-        for each in items:
-            item = each
+        for original in items:
+            item = original
             try:
                 if isinstance(item, Lesson):
                     item = self._take_lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
                 elif isinstance(item, Finding):
                     self._take_finding(item)
             except BadLineError as why:
-                item = Bad(each.line, str(why), getattr(each, "identity", "").encode())
+                item = Bad(original.line, str(why), getattr(original, "identity", "").encode())
             self.done.add(item, str(path))
 
-    def _take_lesson(self, item: Lesson) -> Lesson | Left:
+    def _take_lesson(self, item: Lesson) -> Lesson | Skipped:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
-            return Left(item.line, "already counted by fleet", item.text)
+            return Skipped(item.line, "already counted by fleet", item.text)
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
-        known = self._records.get(key)
+        previous = self._records.get(key)
         # Two copies of one record that differ in their count: the larger one, never the sum.
-        if known is None or item.seen > known[0].seen:
+        if previous is None or item.seen > previous[0].seen:
             self._records[key] = (item, fields)
         return item
 
     def _is_counted(self, item: Lesson, pattern: str) -> bool:
         """Return whether a correction of another fleet log is counted here, under the replica that logged it."""
         replica = dict(item.extra).get("replica", "")
-        known = self._workspace.patterns.get(pattern) if replica else None
-        return known is not None and known.own("seen", replica) > 0
+        counted = self._workspace.patterns.get(pattern) if replica else None
+        return counted is not None and counted.own("seen", replica) > 0
 
     def _take_finding(self, item: Finding) -> None:
         texts = [_clean(value) for value in (item.context, item.problem, item.solution)]
@@ -303,13 +304,13 @@ class _Import:
             confidence=item.confidence,
             minutes=item.minutes,
         )
-        known = self._found.get(entry.id)
-        if known is None or entry.at < known.at:
-            self._found[entry.id] = entry
+        previous = self._findings.get(entry.id)
+        if previous is None or entry.at < previous.at:
+            self._findings[entry.id] = entry
 
     def write(self) -> None:
         """Write the records that are new here."""
-        new = [entry for entry in self._found.values() if self._workspace.discoveries.get(entry.id) is None]
+        new = [entry for entry in self._findings.values() if self._workspace.discoveries.get(entry.id) is None]
         lines = self._lines()
         self.done.patterns_new, self.done.discoveries_new = len(lines), len(new)
         self.done.stated += [each.id for each in new]
@@ -319,36 +320,36 @@ class _Import:
 
     def _lines(self) -> list[Line]:
         """Return the records that are new here, as lines of one stamp. A larger count alone restores no lesson."""
-        found: list[Line] = []
+        lines: list[Line] = []
         stamp = self._writer.tick() if self._records else ""
-        wholes: dict[str, Line | None] = {}
+        records_here: dict[str, Line | None] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
-            if pattern not in wholes:
-                wholes[pattern] = self._workspace.record(self._writer.agent, pattern)
-            whole = wholes[pattern]
-            known = whole.part("seen", hash_) if whole is not None else 0
-            is_retired = bool(known) and whole is not None and not fold(whole).is_present
+            if pattern not in records_here:
+                records_here[pattern] = self._workspace.record(self._writer.agent, pattern)
+            record = records_here[pattern]
+            counted = record.part("seen", hash_) if record is not None else 0
+            is_retired = bool(counted) and record is not None and not fold(record).is_present
             if is_retired and pattern not in self.done.retired:
                 self.done.retired.append(pattern)
-            if known >= item.seen:
+            if counted >= item.seen:
                 continue
             line = edits.part(
-                whole,
+                record,
                 pattern,
                 hash_,
                 fields,
                 self._writer.name,
-                "" if known else stamp,
+                "" if counted else stamp,
                 seen=item.seen,
                 at=self._stamp(item.at_ms),
                 author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
-            self.done.parts.append((pattern, hash_, fold(whole).count("seen") if whole is not None else 0))
-            if not known and (whole is None or not fold(whole).is_present) and pattern not in self.done.stated:
+            self.done.parts.append((pattern, hash_, fold(record).count("seen") if record is not None else 0))
+            if not counted and (record is None or not fold(record).is_present) and pattern not in self.done.stated:
                 self.done.stated.append(pattern)
-            wholes[pattern] = line if whole is None else join(whole, line)
-            found.append(line)
-        return found
+            records_here[pattern] = line if record is None else join(record, line)
+            lines.append(line)
+        return lines
 
     def _stamp(self, at_ms: int | None) -> str:
         """Return a record's date as a stamp. One from the future counts as undated."""

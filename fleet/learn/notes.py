@@ -44,7 +44,7 @@ class Note(NamedTuple):
     source: str = ""
 
 
-class Left(NamedTuple):
+class Skipped(NamedTuple):
     """A piece that is rightly left out: its line, the reason, and its beginning."""
 
     line: int
@@ -113,7 +113,7 @@ _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED
 _pattern = partial(pattern, Path(__file__).with_name("data") / "pages.toml")
 
 
-def read_notes(text: str, name: str) -> Iterator[Note | Left]:
+def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     """Yield the lessons of a page, and what was left out of it, in order of their lines.
 
     Args:
@@ -123,7 +123,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
     top = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
-            yield Left(number, TOO_LONG, line[:_SHORT_SAMPLE])
+            yield Skipped(number, TOO_LONG, line[:_SHORT_SAMPLE])
     is_log = not _pattern("rules").search(name) and any(
         map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
     )
@@ -133,7 +133,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Left]:
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
         if isinstance(item, Note) and (item.text in page.superseded or folded in seen):
-            yield Left(item.line, STRUCK if item.text in page.superseded else TWICE, item.text)
+            yield Skipped(item.line, STRUCK if item.text in page.superseded else TWICE, item.text)
             continue
         if isinstance(item, Note):
             seen.add(folded)
@@ -275,7 +275,7 @@ class _Page:
     """A page while it is parsed."""
 
     def __init__(self, page: Section, *, is_log: bool) -> None:
-        self.items: list[Note | Left] = []
+        self.items: list[Note | Skipped] = []
         self.superseded: set[str] = set()
         self._is_log = is_log
         tops = [each for each in page.sections if each.level == 1]
@@ -308,7 +308,7 @@ class _Page:
         elif section.end > section.line and is_log and Passage(head.title).is_sentence():  # code shows what it says
             self._add(Note(section.line, section.end, head.title, category=category, when=head.when))
         else:
-            self.items.append(Left(section.line, HEADING, title))
+            self.items.append(Skipped(section.line, HEADING, title))
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
@@ -344,10 +344,10 @@ class _Page:
             for block in each.blocks:
                 self._leave(block, reason)
             if not each.blocks and each.level:
-                self.items.append(Left(each.line, reason, each.title))
+                self.items.append(Skipped(each.line, reason, each.title))
 
     def _leave(self, block: Block, reason: str) -> None:
-        self.items.append(Left(block.line, reason, block.text[:_SHORT_SAMPLE]))
+        self.items.append(Skipped(block.line, reason, block.text[:_SHORT_SAMPLE]))
 
     # --- entries with labelled fields
 
@@ -415,7 +415,7 @@ class _Page:
         if not notes and (form.fields or form.lead):
             text = " ".join([*form.lead, *(field.value for field, _ in form.fields)])
             reason = TEMPLATE if Passage(text).is_placeholder() else NOTHING_LEARNED
-            self.items.append(Left(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
+            self.items.append(Skipped(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -627,7 +627,7 @@ class _Page:
             category=_category(note.category),
         )
         if reason := _fault(note):
-            self.items.append(Left(note.line, reason, note.text[:_SHORT_SAMPLE]))
+            self.items.append(Skipped(note.line, reason, note.text[:_SHORT_SAMPLE]))
         else:
             self.items.append(note)
 

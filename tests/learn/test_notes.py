@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fleet.learn import notes
-from fleet.learn.notes import Left, Note, read_notes
+from fleet.learn.notes import Note, Skipped, read_notes
 
 
 def seconds(line: str, count: int) -> float:
@@ -32,7 +32,7 @@ def test_nothing_is_dropped_without_a_word():
     page = "# Lessons\n\nIntro.\n\n## Format\n- x\n\n## A\n- Always pin the image\n- short\n- [ ] todo\n" + "y" * 9_000
     found = list(read_notes(page, "lessons.md"))
     assert [each.line for each in found if isinstance(each, Note)] == [9]
-    assert {each.line for each in found if isinstance(each, Left)} == {3, 6, 10, 11, 12}
+    assert {each.line for each in found if isinstance(each, Skipped)} == {3, 6, 10, 11, 12}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_nothing_is_dropped_without_a_word():
 )
 def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
     (left,) = read_notes(f"# Lessons\n\n## Deploying\n- {item}\n", "lessons.md")
-    assert isinstance(left, Left)
+    assert isinstance(left, Skipped)
     assert left.reason == reason
 
 
@@ -91,7 +91,7 @@ def test_an_order_under_a_heading_that_forbids_keeps_it(above):
 def test_a_story_and_a_lead_in_of_code_are_no_lessons():
     page = "# Lessons\n\n- This is how the release broke the shop: a migration without its journal entry\n"
     (left,) = read_notes(page, "lessons.md")
-    assert isinstance(left, Left)
+    assert isinstance(left, Skipped)
     assert left.reason == notes.STORY
     page = "# Lessons\n\n## Hosts\nThe tunnel has a host of its own. By default it takes these hosts:\n\n```\nx\n```\n"
     (note,) = read_notes(page, "lessons.md")
