@@ -16,9 +16,8 @@ from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from fleet.app import consolidating, learning, reflecting, reviewing, starting, tidying, undoing
+from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
-from fleet.app.writing import archive_edits
 from fleet.learn.corrections import Correction
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
@@ -465,6 +464,8 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
     """Put a notebook in order as it is now, by a fresh plan of any size."""
+    from fleet.app import tidying  # 6 ms that a sync, which only gathers what waits, need not spend
+
     tidied = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
     return tidied.report.summary(), tidied.run
 
@@ -483,6 +484,8 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
     """Return the file that a note goes into, the lines that are new there, and the edits."""
     if entry.item.kind == "persona":
         return _with_persona(workspace, entry)
+    from fleet.app.writing import archive_edits  # 8 ms, as above
+
     peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
     path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
     page = workspace.files.read(workspace.root / path)

@@ -189,26 +189,27 @@ class LogPage:
     def take(self) -> Imported:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
-        The log is counted already, and is not changed. It is read again only after a change.
+        The log is counted already, and is not changed. Own entries that were appended are parsed alone.
 
         Raises:
             DiskError: nothing of it was acknowledged.
         """
-        page = self._workspace.files.read(self._path)
-        key, page_hash = f"beside {self._agent}", _digest(page)
-        counted_hash, _, known_rest = self._workspace.db.noted(key).partition(" ")
-        if not page or counted_hash == page_hash:
+        page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
+        size, page_hash, known_rest = [*self._workspace.db.noted(key).split(" "), "", "", ""][:3]
+        end = int(size) if size.isdecimal() else 0
+        end = end if _digest(page[:end]) == page_hash else 0
+        if end == len(page):
             return Imported()
-        lines = (each for each in corrections_md.blank_entries(page, is_waiting_own=True)[0] if each.strip())
-        rest_hash = _digest(b"".join(each for each in lines if not each.startswith(b"<!-- fleet ")))
-        imported = Imported()
+        rest_hash, imported, fresh = known_rest, Imported(), page[end:]
+        if not (page[:end].endswith(b"\n") and fresh.lstrip().startswith(b"#")) or _without_own(fresh):
+            rest_hash = _digest(_without_own(page))
         if rest_hash != known_rest:  # else only own entries are new
             with self._workspace.writing(self._agent) as writer:
                 run = _Import(writer)
                 run.take(_beside(page), self._path)
                 run.write()
                 imported = run.done
-        self._workspace.db.note(key, f"{page_hash} {rest_hash}")
+        self._workspace.db.note(key, f"{len(page)} {_digest(page)} {rest_hash}")
         return imported
 
     def left_out(self) -> list[Piece]:
@@ -217,6 +218,12 @@ class LogPage:
         for item in _beside(self._workspace.files.read(self._path)):
             imported.add(item, self._path.relative_to(self._workspace.root).as_posix())
         return imported.left_out
+
+
+def _without_own(page: bytes) -> bytes:
+    """Return the lines of a page that belong to no own entry, without blank ones."""
+    lines = corrections_md.blank_entries(page, is_waiting_own=True)[0]
+    return b"".join(line for line in lines if line.strip() and not line.startswith(b"<!-- fleet "))
 
 
 def _beside(page: bytes) -> Iterator[Item]:

@@ -73,7 +73,8 @@ STATUS = "it tells how far something is"
 STORY = "it tells what happened, and not what holds"
 POINTER = "it only says where to read"
 
-_TO_DO = re.compile(r"(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]", re.IGNORECASE)
+# Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
+_TO_DO = r"(?i)(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]"
 _FAULTS = (("pointer", POINTER), ("about", ABOUT))
 _FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
@@ -86,20 +87,18 @@ _FIELDS_MIN = 2
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _TITLED_WORDS = 3, 6, 8, 9, 26
 """A text of more words than the last needs no heading to be understood."""
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
-_DATE_FIRST = re.compile(rf"\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*", re.ASCII | re.IGNORECASE)
-_DATE_LAST = re.compile(
-    rf"\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
-    r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$",
-    re.IGNORECASE,
+_DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
+_DATE_LAST = (
+    rf"(?i)\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
+    r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$"
 )
-_CODE_FIRST = re.compile(
-    r"(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
-    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*",
-    re.IGNORECASE,
+_CODE_FIRST = (
+    r"(?i)(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
+    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*"
 )
 _BRACKET_FIRST = re.compile(r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*")
-_SUPERSEDES = re.compile(
-    r"SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]", re.I
+_SUPERSEDES = (
+    r"(?i)SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]"
 )
 _WRONG_RIGHT = re.compile(
     r"\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)", re.DOTALL
@@ -162,15 +161,15 @@ def _heading(raw: str) -> _Heading:
     """Return the parts of a heading; the title is what remains without date, number and word in brackets."""
     title, when, kind, is_entry = raw.strip(), "", "", False
     for _ in range(4):
-        if (match := _DATE_FIRST.match(title)) and match.end():
+        if (match := re.match(_DATE_FIRST, title)) and match.end():
             title, when, is_entry = title[match.end() :], match["when"], True
         elif (match := _BRACKET_FIRST.match(title)) and not Passage(match["word"]).is_placeholder():
             kind, title, is_entry = match["word"], title[match.end() :], True
-        elif (match := _CODE_FIRST.match(title)) and match.end():
+        elif (match := re.match(_CODE_FIRST, title)) and match.end():
             title, is_entry = title[match.end() :], True
         else:
             break
-    if (match := _DATE_LAST.search(title)) and match.start():
+    if (match := re.search(_DATE_LAST, title)) and match.start():
         title, when, is_entry = title[: match.start()], when or match["when"] or match["in_when"], True
     kind = "" if re.search(r"\d", kind) else kind
     return _Heading(Passage(title.strip(" -–—:：|")).plain, when, kind, is_entry)
@@ -525,7 +524,7 @@ class _Page:
         labelled = [*_fields_of(item), *(field for each in item.items for field in _fields_of(each))]
         if item.is_task:
             self._leave(item, TASK)
-        elif match := _SUPERSEDES.search(raw):
+        elif match := re.search(_SUPERSEDES, raw):
             self.superseded.add(Passage(match["old"]).plain)
             note = Note(item.line, item.end, Passage(match["new"]).plain, wrong=match["old"], category=context.category)
             self._add(note)
@@ -548,9 +547,9 @@ class _Page:
 
     def _read_plain_item(self, item: Block, context: _Context) -> None:
         raw, when, category = item.text, context.head.when, context.category
-        if match := _DATE_FIRST.match(raw):
+        if match := re.match(_DATE_FIRST, raw):
             raw, when = raw[match.end() :], match["when"]
-        if (match := _DATE_LAST.search(raw)) and match.start() > _SHORT_SAMPLE // 4:
+        if (match := re.search(_DATE_LAST, raw)) and match.start() > _SHORT_SAMPLE // 4:
             raw, when = raw[: match.start()], match["when"] or match["in_when"]
         if (match := _BRACKET_FIRST.match(raw)) and Passage(raw[match.end() :]).is_sentence():
             category, raw = match["word"], raw[match.end() :]
@@ -637,7 +636,7 @@ def _fault(note: Note) -> str:
     text = note.text
     if text.endswith(("?", "？")):
         return QUESTION
-    if _TO_DO.match(text):
+    if re.match(_TO_DO, text):
         return TASK
     if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
@@ -682,7 +681,7 @@ def _is_quoted_lesson(text: str, context: _Context) -> bool:
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
     text = block.text
-    match = _DATE_FIRST.match(text) or _WRONG_RIGHT.match(text) or _SUPERSEDES.search(text)
+    match = re.match(_DATE_FIRST, text) or _WRONG_RIGHT.match(text) or re.search(_SUPERSEDES, text)
     return match is not None or _is_bold_lead(block)
 
 
