@@ -61,29 +61,30 @@ def restore(workspace: Workspace, source: Path) -> Restored:
     # Read to its end first: half an archive is never joined.
     for _ in backup.members(source):
         pass
-    done = Restored()
+    outcome = Restored()
     with workspace.locked():
         notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
         private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
         note_moves(workspace, private)  # what became private after the backup was made is the clan's in it
-        join = _Restore(workspace, done)
+        join = _Restore(workspace, outcome)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
-                done.refused.append(Refused(f"{source.name}: {member.path[:200]}", number, member.refused, member.data))
+                path = f"{source.name}: {member.path[:200]}"
+                outcome.refused.append(Refused(path, number, member.refused, member.data))
                 continue
             try:
                 join.take(member)
             except (FleetError, ValueError) as why:
                 if isinstance(why, DiskError):
                     raise
-                done.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
-        workspace.quarantine.keep(done.refused, workspace.wall())
-        waits = {each.id for each in workspace.db.outgoing()}
-        moves = [each for each in private if each[1] in waits]
+                outcome.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
+        workspace.quarantine.keep(outcome.refused, workspace.wall())
+        unsent_ids = {each.id for each in workspace.db.outgoing()}
+        moves = [each for each in private if each[1] in unsent_ids]
         note_moves(workspace, moves)
     if moves:
         reconcile_all(workspace)
-    return done
+    return outcome
 
 
 def take_over(workspace: Workspace, agent: str) -> int:
@@ -101,8 +102,8 @@ def take_over(workspace: Workspace, agent: str) -> int:
             _move(workspace, agent, home, files, renamed)
     if mine and agent != names.GUEST:
         taken = [each._replace(name=renamed[name]) for name, each in mine.items()]
-        rest = [each for each in register.replicas if each.name not in mine]
-        fresh = register._replace(replicas=(*taken, *rest))
+        others = [each for each in register.replicas if each.name not in mine]
+        fresh = register._replace(replicas=(*taken, *others))
         workspace.files.replace(workspace.replica_file, fresh.render())
     return len(files)
 
@@ -112,12 +113,12 @@ def bring(workspace: Workspace) -> None:
 
     Each file is written before it is removed: after a crash the next command goes on.
     """
-    done = dict.fromkeys(
+    old_places = dict.fromkeys(
         home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.files_in_old_homes()
     )
-    if not done or workspace.is_read_only:
+    if not old_places or workspace.is_read_only:
         return
-    moved = f"from {' and '.join(done)}/ to {workspace.place}/, as fleet.toml says"
+    moved = f"from {' and '.join(old_places)}/ to {workspace.place}/, as fleet.toml says"
     try:
         for agent, home, files in workspace.files_in_old_homes():
             with workspace.log_lock(agent, _BRING_WAIT_S), workspace.locked(_BRING_WAIT_S):
@@ -152,8 +153,8 @@ def _move(
 
 def _in_the_name_of(agent: str, data: bytes, renamed: Mapping[str, str]) -> bytes:
     """Return a guest's log as an agent's, with the replicas that are the agent's now."""
-    for name, other in renamed.items():
-        data = data.replace(f" replica={name} ".encode(), f" replica={other} ".encode())
+    for name, old in renamed.items():
+        data = data.replace(f" replica={name} ".encode(), f" replica={old} ".encode())
     return data.replace(b" guest\n", f" {agent}\n".encode(), 1)
 
 
@@ -168,12 +169,12 @@ class _Restore:
     def take(self, member: Member) -> None:
         """Join one file of the backup."""
         workspace, path = self._workspace, member.path
-        top, _, rest = path.partition("/")
-        kind = lines.Kind.of(rest) if top == backup.CLAN else None
+        top, _, relative = path.partition("/")
+        kind = lines.Kind.of(relative) if top == backup.CLAN else None
         is_own = top == backup.HOMES and path.count("/") == 2
-        agent = rest.partition("/")[0]
+        agent = relative.partition("/")[0]
         if top == backup.HOMES:
-            path = workspace.own_path(*rest.split("/"))
+            path = workspace.own_path(*relative.split("/"))
         if path == backup.REPLICAS:
             _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
@@ -195,12 +196,12 @@ class _Restore:
     def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
         """Append the lines that nothing here covers."""
         target, read = self._workspace.root / path, Read()
-        known = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
+        raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
-        missing = [raw for raw, entry in entries if raw not in known and not covers(entry)]
+        missing = [raw for raw, entry in entries if raw not in raw_lines and not covers(entry)]
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
         old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
-        missing += [raw for raw in old if raw not in known]
+        missing += [raw for raw in old if raw not in raw_lines]
         if old:
             self._workspace.warn("lines of fleet 0.1 came back: run `fleet upgrade`, which converts them")
         self._done.refused += [each for each in read.refused if each.raw not in old]
@@ -212,8 +213,8 @@ class _Restore:
         if isinstance(entry, Line):
             return self._covers_line("", self._workspace.patterns.line, entry)
         if isinstance(entry, Discovery):
-            known = self._workspace.discoveries.get(entry.id)
-            return known is not None and known.joined(entry) == known
+            discovery = self._workspace.discoveries.get(entry.id)
+            return discovery is not None and discovery.joined(entry) == discovery
         return self._workspace.db.has_carried(entry)
 
     def _covers_private(self, agent: str, entry: Entry) -> bool:
@@ -222,41 +223,41 @@ class _Restore:
     def _covers_line(self, agent: str, line: Callable[[str], Line | None], entry: Line) -> bool:
         """Return whether the record here covers a line; from now on it does."""
         key = agent, entry.id
-        known = self._joined.get(key) or line(entry.id)
-        if known is not None and codec.covers(known, entry):
+        record = self._joined.get(key) or line(entry.id)
+        if record is not None and codec.covers(record, entry):
             return True
-        self._joined[key] = entry if known is None else codec.join(known, entry)
+        self._joined[key] = entry if record is None else codec.join(record, entry)
         return False
 
     def join_log(self, path: str, data: bytes) -> None:
         """Append the entries, unchanged, and the records that the log lacks."""
         target, parse = self._workspace.root / path, Log.parse
-        known = self._workspace.files.read(target)
-        if not known:
+        log = self._workspace.files.read(target)
+        if not log:
             self.place(path, data)
             return
-        mine, theirs = parse(known), parse(data)
+        mine, theirs = parse(log), parse(data)
         pieces = list(_missing_entries(mine, theirs, data))
-        more = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
-        records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(more).records)}
-        stated = {*mine.statements, *parse(more).statements}
-        more += "".join(f"\n{each.render()}" for each in theirs.statements if each not in stated)
-        more += "".join(
+        added = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
+        records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(added).records)}
+        stated = {*mine.statements, *parse(added).statements}
+        added += "".join(f"\n{each.render()}" for each in theirs.statements if each not in stated)
+        added += "".join(
             f"{record.render()}\n" for record in theirs.records if (record.id, record.replica, record.at) not in records
         )
-        more += "".join(
+        added += "".join(
             f"{corrections_md.format_mark(entry, number, self._workspace.wall())}\n"
             for entry, number in theirs.marks.items()
-            if number > max(mine.marks.get(entry, 0), parse(more).marks.get(entry, 0))
+            if number > max(mine.marks.get(entry, 0), parse(added).marks.get(entry, 0))
         )
-        if not more:
+        if not added:
             return
-        closed = known if known.endswith(b"\n") else known + b"\n"
+        closed = log if log.endswith(b"\n") else log + b"\n"
         # Half a fence or comment in one of the two could hide entries: then they stay two files.
-        if len(parse(closed + more.encode()).entries) < len(mine.entries) + len(pieces):
+        if len(parse(closed + added.encode()).entries) < len(mine.entries) + len(pieces):
             self.place(path, data)
             return
-        self._workspace.files.append(target, more.encode())
+        self._workspace.files.append(target, added.encode())
         self._done.entries += len(pieces)
 
     def place(self, path: str, data: bytes) -> None:
@@ -303,26 +304,26 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
     """Yield the text of each entry that is not here, neither by its id nor by its record's."""
-    here = {bound.id for bound in mine.bound()} | {record.id for record in mine.records}
+    ids = {item.id for item in mine.bound()} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
-    for number, bound in enumerate(theirs.bound()):
-        recorded = bound.record.id if bound.record is not None else bound.id
-        if bound.id not in here and recorded not in here:
+    for number, item in enumerate(theirs.bound()):
+        recorded = item.record.id if item.record is not None else item.id
+        if item.id not in ids and recorded not in ids:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 
 
-def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]) -> None:
+def give_up_names(workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None]) -> None:
     """Give up each replica of ours under which another machine writes: our records that the clan lacks are moved.
 
     A replica that is lent to all runs of a job is kept: its records become parts. The caller holds the write lock, and
     takes the tree in afterwards.
 
     ``fetched``: the tree's records that our rows do not cover; the tree is not taken in yet.
-    ``before``: returns a record of the tree that was fetched before.
+    ``record_before``: returns a record of the tree that was fetched before.
     """
     current = workspace.current_replicas()
-    for old, adds in sorted(_foreign_adds(workspace, fetched, before).items()):
+    for old, adds in sorted(_foreign_adds(workspace, fetched, record_before).items()):
         agent, is_lent = names.agent_of(old), old == workspace.lease()
         why = (
             "another run of this job does. Both count"
@@ -330,15 +331,15 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], before: Callabl
             else "this machine was restored or copied. It writes under a new replica id from now on"
         )
         workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
-        known = "" if old in current else workspace.replica_name(agent)
-        _move_records(workspace, old, old if is_lent else known or workspace.mint(agent).name, adds)
+        replacement = "" if old in current else workspace.replica_name(agent)
+        _move_records(workspace, old, old if is_lent else replacement or workspace.mint(agent).name, adds)
         for pattern in adds:
             workspace.db.take_back(pattern, old, ("add", "n"))
         CountedLog(workspace, agent).forget_count()
 
 
 def _foreign_adds(
-    workspace: Workspace, fetched: Iterable[Line], before: Callable[[str], Line | None]
+    workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None]
 ) -> dict[str, dict[str, str]]:
     """Return, by replica of ours and lesson, the adds in the clan that this folder never issued.
 
@@ -347,7 +348,7 @@ def _foreign_adds(
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
-    found: dict[str, dict[str, str]] = {}
+    foreign: dict[str, dict[str, str]] = {}
     for line in fetched:
         rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
         for name in mine:
@@ -360,29 +361,29 @@ def _foreign_adds(
             records = logs[agent].get((line.id, name), set())
             if not records or (name in former and max(records) < add):
                 continue
-            earlier = before(line.id)
-            was = earlier.add_of(name) if earlier is not None else ""
+            record = record_before(line.id)
+            was = record.add_of(name) if record is not None else ""
             if _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, records):
-                found.setdefault(name, {})[line.id] = add
-    return found
+                foreign.setdefault(name, {})[line.id] = add
+    return foreign
 
 
-def _is_foreign(fetched: str, known: Collection[str], before: str, records: Collection[str]) -> bool:
+def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, records: Collection[str]) -> bool:
     """Return whether another machine issued an add under a replica of ours.
 
     All are of one lesson and replica: the add in the fetched tree, those in our files, the one in the tree that was
     fetched before ("" for none), and the stamps of the records in our log.
     """
-    is_news = fetched > before and fetched not in known and fetched not in records
+    is_news = fetched > add_before and fetched not in in_shard and fetched not in records
     # Without a record of ours that was not fetched nothing can be lost: one stray line renames nobody.
-    return is_news and any(stamp > before for stamp in records)
+    return is_news and any(stamp > add_before for stamp in records)
 
 
 def _stamps(records: Iterable[Record]) -> dict[tuple[str, str], set[str]]:
-    found: dict[tuple[str, str], set[str]] = {}
+    stamps: dict[tuple[str, str], set[str]] = {}
     for record in records:
-        found.setdefault((record.pattern, record.replica), set()).add(record.at)
-    return found
+        stamps.setdefault((record.pattern, record.replica), set()).add(record.at)
+    return stamps
 
 
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:

@@ -70,16 +70,16 @@ class Outgoing(msgspec.Struct):
         It quotes only lines that have passed the gate.
         """
         stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
-        who = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
+        agents = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
         learned = [text for each in self.entries if isinstance(each, Line) and (text := _text_of(each))]
-        found = [
-            each.problem or each.solution for each in self.entries if isinstance(each, Discovery) and not each.retracts
+        shown = [each for each in self.entries if isinstance(each, Discovery) and not each.retracts]
+        phrases = [f"learned: {text}" for text in learned] + [
+            f"found: {each.problem or each.solution}" for each in shown
         ]
-        phrases = [f"learned: {text}" for text in learned] + [f"found: {text}" for text in found]
         if not phrases:
-            return f"{who}: {counted(self.count, 'line')}"
+            return f"{agents}: {counted(self.count, 'line')}"
         more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""
-        return f"{who} {for_terminal(shortened(phrases[0], _SUBJECT_CHARS_MAX))}{more}"
+        return f"{agents} {for_terminal(shortened(phrases[0], _SUBJECT_CHARS_MAX))}{more}"
 
 
 def _text_of(line: Line) -> str:
@@ -162,8 +162,8 @@ class Outbox:
 
     def _format_files(self) -> Files:
         """Return ``.gitattributes`` and the format file, where the tree has others."""
-        wanted = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
-        return {path: data for path, data in wanted.items() if self._content(path) != data}
+        texts = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
+        return {path: data for path, data in texts.items() if self._content(path) != data}
 
     # --- lines that leave the tree ----------------------------------------------------------------------------------
 
@@ -182,17 +182,18 @@ class Outbox:
             if record is not None:
                 marks.update(repr((sorted(record.purges().items()), sorted(record.purged_carried()))).encode())
         out.stripped = marks.hexdigest()
-        before, _, known = workspace.state.get(_STRIPPED).partition(" ")
-        clean = tree.paths(before) if known == out.stripped and tree.descends(tree.head(), before) else {}
-        found = {}
+        checked_head, _, checked_marks = workspace.state.get(_STRIPPED).partition(" ")
+        is_checked = checked_marks == out.stripped and tree.descends(tree.head(), checked_head)
+        clean = tree.paths(checked_head) if is_checked else {}
+        stripped = {}
         for path, blob in self._paths.items():
             kind = Kind.of(path)
             if kind is not None and clean.get(path) != blob:
                 data = tree.read(blob.oid)
-                if (left := workspace.db.stripped(kind, data)) != data:
-                    found[path] = left
-        out.purges = known != out.stripped or bool(found)
-        return found
+                if (rest := workspace.db.stripped(kind, data)) != data:
+                    stripped[path] = rest
+        out.purges = checked_marks != out.stripped or bool(stripped)
+        return stripped
 
     def note_stripped(self, out: Outgoing) -> None:
         """Note that the fetched tree holds no value that the present marks cover."""
@@ -210,21 +211,21 @@ class Outbox:
         So an edition, and dropping what it covers, costs a constant amount by line.
         """
         shards = sum(blob.size for path, blob in self._paths.items() if path.startswith(f"{kind.name}.d/"))
-        most = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
-        return self._is_small or shards > most
+        bytes_max = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
+        return self._is_small or shards > bytes_max
 
     def _drop_covered(self, changed: Files, *, always: bool) -> Files:
         """Return the shards of the tree that have lines which the tree's edition covers, without these lines.
 
         Only by the edition that was fetched: the line that covers one that goes is known to stay.
         """
-        found = {}
+        shards = {}
         for kind in KINDS:
             if kind.edition in self._paths and (always or self._is_heavy(kind)):
                 for path, (data, kept) in self._uncovered(kind, changed).items():
                     if len(kept) < len(data):
-                        found[path] = kept
-        return found
+                        shards[path] = kept
+        return shards
 
     def _uncovered(self, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
         """Return each shard's content, and the part of it that the tree's edition does not cover."""
@@ -279,7 +280,7 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     """
     if isinstance(entry, Line):
         parts = entry.by_writer()
-        return [(PATTERNS.shard(who if who in mine else mine[0]), part) for who, part in parts.items()]
+        return [(PATTERNS.shard(writer if writer in mine else mine[0]), part) for writer, part in parts.items()]
     if isinstance(entry, Discovery):
         return [(DISCOVERIES.shard(entry.by if entry.by in mine else mine[0]), entry)]
     kind = DISCOVERIES if entry.id.startswith("d-") else PATTERNS
@@ -298,9 +299,9 @@ class _Edition:
         self._records: dict[str, Line] = {}
         self._discoveries: dict[str, bytes] = {}
         self._carried: set[bytes] = set()
-        wanted = {each.encode() for each in ids}
+        wanted_ids = {each.encode() for each in ids}
         # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in Read().raw_lines([data], kind.edition) if _id_in(raw) in wanted)
+        some = (raw for _, raw in Read().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
         for raw, entry in Read().entries(kind, [b"\n".join(some)], kind.edition):
             if isinstance(entry, Line):
                 known = self._records.get(entry.id)
@@ -327,8 +328,8 @@ class _Edition:
 
 
 def _id_in(raw: bytes) -> bytes:
-    at = raw.find(b'"id":"')
-    return raw[at + 6 : at + 24] if at >= 0 else b""
+    start = raw.find(b'"id":"')
+    return raw[start + 6 : start + 24] if start >= 0 else b""
 
 
 # --- the gate -------------------------------------------------------------------------------------------------------

@@ -102,13 +102,13 @@ class Bridge:
 
     def _entry(self, name: str) -> Entry | None:
         """Return the join of all valid rows of one name."""
-        found: Entry | None = None
+        joined: Entry | None = None
         for writer in self._writers.get(name, ()):
             key = key_of(name, writer)
             for document in self.documents.values():
                 if (text := document.get(key)) is not None and self._may_join(key, text):
-                    found = _joined(found, _parsed(key, text).entry)
-        return found
+                    joined = _joined(joined, _parsed(key, text).entry)
+        return joined
 
     def _may_join(self, key: str, text: str) -> bool:
         """Return whether a row counts: under a key of this machine only if this machine wrote it."""
@@ -118,14 +118,14 @@ class Bridge:
         return writer not in self._mine or self._was_ours(key, text)
 
     def _note_writer(self, name: str, writer: str) -> None:
-        known = self._writers.get(name, ())
-        if writer not in known:
-            self._writers[name] = (*known, writer)
+        writers = self._writers.get(name, ())
+        if writer not in writers:
+            self._writers[name] = (*writers, writer)
 
     # --- out ------------------------------------------------------------------------------------------------------
 
     def offer(self) -> Updates:
-        """Put lines that are new or lacking into the documents; return the updates for others."""
+        """Put lines that are new or that they lack into the documents; return the updates for others."""
         self._write()
         generation = self.workspace.patterns.generation
         self.is_large = self.workspace.patterns.count() > ROOM_PATTERNS
@@ -133,21 +133,23 @@ class Bridge:
         names = iter(dict.fromkeys([*self._lacking, *changed]))
         self._generation, self._lacking = generation, {}
         updates: Updates = []
-        while some := list(islice(names, _AT_ONCE)):
-            updates += self._put(some)
+        while batch := list(islice(names, _AT_ONCE)):
+            updates += self._put(batch)
         return updates + self._put_again()
 
     def _put(self, names: Sequence[str]) -> Updates:
         """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
         batches: dict[str, dict[str, str]] = {}
         taken_back = self.workspace.db.taken_back(self._mine)
-        for name, here in self.workspace.db.entries(names).items():
-            key, known = key_of(name, self.writer), self._entry(name)
-            news = _news(known, here)
-            if news is None or (name in taken_back and not self._is_known(news, known)) or outgoing.gate(news):
+        for name, entry in self.workspace.db.entries(names).items():
+            key, in_room = key_of(name, self.writer), self._entry(name)
+            missing = _missing(in_room, entry)
+            if missing is None or outgoing.gate(missing):
                 continue
-            own = self._own.get(name)
-            joined = _joined(_parsed(key, own).entry if own else None, news)
+            if name in taken_back and not self._is_known(missing, in_room):
+                continue
+            own_text = self._own.get(name)
+            joined = _joined(_parsed(key, own_text).entry if own_text else None, missing)
             text = _rendered(joined) if joined is not None else ""
             if not is_text(text):
                 continue  # too large for a row: git carries it
@@ -157,13 +159,13 @@ class Bridge:
             self._note_writer(name, self.writer)
         return self._all_updates(batches)
 
-    def _is_known(self, news: Entry, known: Entry | None) -> bool:
-        """Return whether the room has a part of what our news take back, or has it from us under another key."""
-        if isinstance(news, Discovery) and news.retracts:
-            return self._entry(news.retracts) is not None
-        if isinstance(news, Line) and isinstance(known, Line):
-            return not known.by_writer().keys().isdisjoint(news.by_writer())
-        return known is not None
+    def _is_known(self, missing: Entry, in_room: Entry | None) -> bool:
+        """Return whether the room has a part of what an entry takes back, or has it from us under another key."""
+        if isinstance(missing, Discovery) and missing.retracts:
+            return self._entry(missing.retracts) is not None
+        if isinstance(missing, Line) and isinstance(in_room, Line):
+            return not in_room.by_writer().keys().isdisjoint(missing.by_writer())
+        return in_room is not None
 
     def _put_again(self) -> Updates:
         """Restore our rows that others changed; rows that we never wrote are removed."""
@@ -212,21 +214,21 @@ class Bridge:
                 before = changes[key].before if key in changes else change.before
                 changes[key] = Change(before, change.after)
         keys = iter(changes)
-        while some := list(islice(keys, _AT_ONCE)):
-            self._take(some, changes)
+        while batch := list(islice(keys, _AT_ONCE)):
+            self._take(batch, changes)
         self._write()
         return is_cloned
 
     def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
-        here = self.workspace.db.entries([parts_of(key)[0] for key in keys])
+        entries = self.workspace.db.entries([parts_of(key)[0] for key in keys])
         refused: list[Refused] = []
         for key in keys:
-            refused += self._take_row(key, changes[key], here.get(parts_of(key)[0]))
+            refused += self._take_row(key, changes[key], entries.get(parts_of(key)[0]))
         if refused:
             self.counts.refused += len(refused)
             self.workspace.quarantine.keep(refused, self.workspace.wall())
 
-    def _take_row(self, key: str, change: Change, here: Entry | None) -> list[Refused]:
+    def _take_row(self, key: str, change: Change, mine: Entry | None) -> list[Refused]:
         """Take in one row; return the lines of it that cannot be used."""
         name, writer = parts_of(key)
         if writer == self.writer:
@@ -240,7 +242,7 @@ class Bridge:
             self._lacking[name] = None
             self.counts.healed += 1
         for raw, entry in row.lines if row is not None else ():
-            if _news(here, entry) is not None:
+            if _missing(mine, entry) is not None:
                 path = row.kind.shard(writer)  # type: ignore[union-attr]
                 self._unwritten.setdefault(path, {})[raw] = None
         return row.refused if row is not None else []
@@ -263,17 +265,17 @@ class Bridge:
         return [_refused(key, change.after, _FORGED)] if change.after is not None else []
 
     def _was_ours(self, key: str, text: str | None) -> bool:
-        """Return whether all that a row under a key of this machine holds is known here: then it may be ours."""
+        """Return whether this machine may have written a row under its key: everything in the row is known here."""
         row = _parsed(key, text) if text is not None else None
         if row is None or not row.lines or row.refused:
             return False
-        here = self.workspace.db.entries([parts_of(key)[0]]).get(parts_of(key)[0])
-        return here is not None and all(_news(here, entry) is None for _, entry in row.lines)
+        mine = self.workspace.db.entries([parts_of(key)[0]]).get(parts_of(key)[0])
+        return mine is not None and all(_missing(mine, entry) is None for _, entry in row.lines)
 
     def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
         """Return whether a row holds less than before: then the documents may lack something."""
-        now = row.entry if row is not None else None
-        return any(_news(now, entry) is not None for _, entry in _parsed(key, before).lines)
+        present = row.entry if row is not None else None
+        return any(_missing(present, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
         """Write arrived lines to the disk, each to the shard of its writer; lines are kept until they are written."""
@@ -355,14 +357,14 @@ def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
     return mine
 
 
-def _news(there: Entry | None, here: Entry | None) -> Entry | None:
-    """Return the part of an entry that is here and not there; None for nothing."""
-    if there is None or here is None:
-        return here
-    if isinstance(here, Line):
-        return line.difference(here, there if isinstance(there, Line) else None)
-    if isinstance(here, Discovery) and isinstance(there, Discovery):
-        return here if here.joined(there) != there else None
+def _missing(theirs: Entry | None, ours: Entry | None) -> Entry | None:
+    """Return the part of our entry that theirs lacks; None for nothing."""
+    if theirs is None or ours is None:
+        return ours
+    if isinstance(ours, Line):
+        return line.difference(ours, theirs if isinstance(theirs, Line) else None)
+    if isinstance(ours, Discovery) and isinstance(theirs, Discovery):
+        return ours if ours.joined(theirs) != theirs else None
     return None
 
 
