@@ -20,7 +20,7 @@ TOKEN = "gh" + "p_" + "a1B2c3" * 6
 def complete(stage, **more) -> list[str]:
     """Write a record as a reflection does; return the warnings."""
     workspace = Workspace(stage.folder / "w")
-    session_end._complete(workspace, "velma", Record(**({"run": "reflection-1", "session": "s1"} | more)))
+    session_end._finish(workspace, "velma", Record(**({"run": "reflection-1", "session": "s1"} | more)))
     workspace.close()
     return workspace.warnings
 
