@@ -34,10 +34,10 @@ def _sync(
         if _is_paused(workspace, "synced"):
             return
         with output.progress("Syncing"):
-            done = _synced(workspace, who, yes=yes)
-        output.show(msgspec.to_builtins(done), [*_synced_rows(done), *done.review])
-        _note_synced(done)
-        if done.is_partial or (done.why and not done.remote):
+            synced = _synced(workspace, who, yes=yes)
+        output.show(msgspec.to_builtins(synced), [*_synced_rows(synced), *synced.review])
+        _note_synced(synced)
+        if synced.is_partial or (synced.why and not synced.remote):
             raise typer.Exit(EXIT_REFUSED)
 
 
@@ -53,11 +53,11 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
         return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 
-def _is_paused(workspace: Workspace, done: str) -> bool:
+def _is_paused(workspace: Workspace, verb: str) -> bool:
     """Return whether sharing is paused here, and show it: the command did nothing."""
     paused = workspace.state.paused(workspace.wall())
     if paused:
-        text = f"not {done}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"
+        text = f"not {verb}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"
         output.show({"paused": paused}, text)
     return paused is not None
 
@@ -76,37 +76,37 @@ def _show_outgoing(out: Outgoing) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _synced_rows(done: Synced) -> list[str]:
-    if not done.remote and done.why:
-        rows = [f"nothing was sent: {done.why}. All is kept here; mend the file, and `fleet sync` again"]
-    elif not done.remote:
+def _synced_rows(synced: Synced) -> list[str]:
+    if not synced.remote and synced.why:
+        rows = [f"nothing was sent: {synced.why}. All is kept here; mend the file, and `fleet sync` again"]
+    elif not synced.remote:
         rows = ["nothing was sent: no remote is named. All is kept here; `fleet init --remote URL` names one"]
     else:
-        verb = "exchanged, in part," if done.is_partial else "put back and synced" if done.put_back else "synced"
-        records = [counted(done.patterns_in, "lesson")] if done.patterns_in else []
-        records += [counted(done.discoveries_in, "discovery", "discoveries")] if done.discoveries_in else []
-        news = f"{' and '.join(records)} new or changed in" if records else "nothing new came in"
-        rows = [f"{verb} with {done.remote}: {counted(done.out, 'line')} out; {news}"]
-    rows += ["wrote a new edition of patterns.jsonl and patterns.md"] if done.edition else []
-    return [*rows, *(f"promoted into memory.md: {text}" for text in done.promoted)]
+        verb = "exchanged, in part," if synced.is_partial else "put back and synced" if synced.put_back else "synced"
+        records = [counted(synced.patterns_in, "lesson")] if synced.patterns_in else []
+        records += [counted(synced.discoveries_in, "discovery", "discoveries")] if synced.discoveries_in else []
+        records_in = f"{' and '.join(records)} new or changed in" if records else "nothing new came in"
+        rows = [f"{verb} with {synced.remote}: {counted(synced.out, 'line')} out; {records_in}"]
+    rows += ["wrote a new edition of patterns.jsonl and patterns.md"] if synced.edition else []
+    return [*rows, *(f"promoted into memory.md: {text}" for text in synced.promoted)]
 
 
-def _note_synced(done: Synced) -> None:
+def _note_synced(synced: Synced) -> None:
     for number, what in (
-        (done.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
-        (done.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
-        (done.carried, "carried for a newer version of fleet"),
-        (done.refused - done.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
-        (done.refused_before, "named before still cannot be read, and do no harm: `fleet status` lists them"),
-        (done.left_out, "with words of others left out here until you decide: `fleet review`"),
-        (done.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
+        (synced.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
+        (synced.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
+        (synced.carried, "carried for a newer version of fleet"),
+        (synced.refused - synced.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
+        (synced.refused_before, "named before still cannot be read, and do no harm: `fleet status` lists them"),
+        (synced.left_out, "with words of others left out here until you decide: `fleet review`"),
+        (synced.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
     ):
         if number:
             note(f"{counted(number, 'line')} {what}")
-    if done.put_back:
+    if synced.put_back:
         note(
-            f"{counted(len(done.put_back), 'file')} here lacked lines that the clan's tree holds: deleted, or an older "
-            f"copy came back; they were put back ({', '.join(done.put_back[:3])}). To take a lesson out: `fleet retire`"
+            f"{counted(len(synced.put_back), 'file')} here lacked lines of the clan's tree: deleted, or an older copy "
+            f"came back; they were put back ({', '.join(synced.put_back[:3])}). To take a lesson out: `fleet retire`"
         )
 
 
@@ -117,12 +117,12 @@ def _compact(yes: output.Confirmed = False, agent: output.Agent = "") -> None:
         if _is_paused(workspace, "compacted"):
             return
         with output.progress("Compacting"):
-            done = _synced(workspace, who, yes=yes, compact=True)
-        text = "wrote a new edition" if done.edition else "the edition is whole already"
-        if not done.remote:
+            synced = _synced(workspace, who, yes=yes, compact=True)
+        text = "wrote a new edition" if synced.edition else "the edition is whole already"
+        if not synced.remote:
             text += "\nthe shards stay as they are: no remote is named that would hold what they say"
-        output.show({"edition": done.edition, "sent": done.out}, text)
-        if done.is_partial:
+        output.show({"edition": synced.edition, "sent": synced.out}, text)
+        if synced.is_partial:
             note("something was held back or could not be read: `fleet status` shows what and why")
             raise typer.Exit(EXIT_REFUSED)
 
@@ -162,8 +162,8 @@ def _resume() -> None:
 def _leave(yes: output.Yes = False) -> None:
     """Take this machine out of the clan. It forgets the remote and keeps every line it has."""
     with output.opened() as workspace:
-        stays = sharing.Membership(workspace).what_stays()
-        echo("\n".join(stays))
+        notices = sharing.Membership(workspace).what_stays()
+        echo("\n".join(notices))
         output.confirm("Leave?", yes=yes)
-        done = sharing.Membership(workspace).leave()
-        output.show({"stays": stays, "did": done}, done)
+        messages = sharing.Membership(workspace).leave()
+        output.show({"stays": notices, "did": messages}, messages)

@@ -149,15 +149,15 @@ class _Commands(TyperGroup):
         return self.commands[cmd_name]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        wanted = ctx.meta.get(ALL, "")
+        group_asked = ctx.meta.get(ALL, "")
         for group, names in GROUPS.items():
-            shown = [name for name in names if wanted in ("all", group) or (not wanted and name in FIRST)]
+            shown = [name for name in names if group_asked in ("all", group) or (not group_asked and name in FIRST)]
             listed = [(name, self.get_command(ctx, name)) for name in shown]
             if listed:
                 with formatter.section(painted(group.capitalize(), "bold")):
                     rows = [(name, command.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, command in listed]
                     formatter.write_dl(rows)
-        if not wanted:
+        if not group_asked:
             more = len(MODULES) - len(FIRST)
             formatter.write_paragraph()
             formatter.write_text(
@@ -204,10 +204,10 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a command's function that also notes the command, where it changed something that undo leaves."""
 
     @functools.wraps(act)
-    def act_and_note(**given: Any) -> None:
-        command, began = _change_by(name, given), clock.nearest(World().wall_ms())
+    def act_and_note(**arguments: Any) -> None:
+        command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
         try:
-            act(**given)
+            act(**arguments)
         except typer.Exit as left:
             if left.exit_code in (0, EXIT_REFUSED):  # in part
                 chosen.note_given(command, began)
@@ -217,20 +217,20 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     return act_and_note
 
 
-def _change_by(name: str, given: Mapping[str, Any]) -> str:
+def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a command as it changes something, "" where it only shows."""
     options = LEFT_TO_STAND[name]
-    changing = [option for parameter, option in options.items() if given.get(parameter)]
-    if any(given.get(each) for each in _ONLY_SHOW) or (options and not changing):
+    changing = [option for parameter, option in options.items() if arguments.get(parameter)]
+    if any(arguments.get(each) for each in _ONLY_SHOW) or (options and not changing):
         return ""
     return " ".join(["fleet", name, *changing[:1]])
 
 
 def _epilog(name: str) -> str:
     """Return what stands below the help of a command: its examples."""
-    wanted = ["fleet", *name.split()]
+    prefix = ["fleet", *name.split()]
     rows = _EXAMPLES.read_text("utf-8").splitlines()
-    examples = [f"  {row}" for row in rows if row.split()[: len(wanted)] == wanted]
+    examples = [f"  {row}" for row in rows if row.split()[: len(prefix)] == prefix]
     return "\n".join(["\b", "Example:" if len(examples) == 1 else "Examples:", *examples]) if examples else ""
 
 

@@ -57,8 +57,8 @@ def _help(
 
 def _nearest(name: str) -> str:
     """Return a suggestion for an unknown name: the names that are spelt alike, else the pages that mention it."""
-    known = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
-    if close := difflib.get_close_matches(name, known, n=3, cutoff=0.75):
+    names = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
+    if close := difflib.get_close_matches(name, names, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
     word = name.casefold()
     counts = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}

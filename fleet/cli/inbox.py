@@ -78,25 +78,25 @@ def _inbox(
                 "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
         who = output.agent_in(workspace, agent)
-        wanted = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
+        item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
         decide = inbox.approve if action == _APPROVE else inbox.reject
-        done, failed = list[Decision](), list[FleetError]()
-        for id_ in wanted:
+        decisions, failed = list[Decision](), list[FleetError]()
+        for id_ in item_ids:
             try:
-                done.append(decide(workspace, who, id_, answer or why))
+                decisions.append(decide(workspace, who, id_, answer or why))
             except FleetError as error:
                 if ids and len(ids) == 1:
                     raise
                 failed.append(error)
-        _show_decided(done, failed)
+        _show_decided(decisions, failed)
         if failed:
             raise typer.Exit(failed[0].exit_code)
 
 
-def _show_decided(done: list[Decision], failed: list[FleetError]) -> None:
-    decided = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in done]
-    rows = [] if done or failed else [_CAUGHT_UP]
-    for decision in done:
+def _show_decided(decisions: list[Decision], failed: list[FleetError]) -> None:
+    decided = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in decisions]
+    rows = [] if decisions or failed else [_CAUGHT_UP]
+    for decision in decisions:
         run, did = decision.run, decision.did
         undo = f"; `fleet undo {run}` takes it back" if run and "` undoes it" not in did else ""
         rows.append(f"{decision.id} {decision.outcome}: {did}{undo}")
@@ -166,7 +166,7 @@ def _read_key() -> str:
 @_key_by_key()
 def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     """Ask about each item in turn, a key for each. Decisions that were made stay when the person quits."""
-    done: list[tuple[int, Decision]] = []
+    decisions: list[tuple[int, Decision]] = []
     index, diff_lines = 0, _DIFF_LINES
     while index < len(entries):
         entry = entries[index]
@@ -175,8 +175,8 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         pressed, diff_lines = _read_key(), _DIFF_LINES
         if pressed in _END:
             break
-        if pressed == "u" and done:
-            index, last = done.pop()
+        if pressed == "u" and decisions:
+            index, last = decisions.pop()
             output.echo(f"  {inbox.undo(workspace, last)}")
         elif pressed == "d":
             diff_lines = 10_000
@@ -184,14 +184,14 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
             action, answer = keys[pressed]
             try:
                 decide = inbox.approve if action == _APPROVE else inbox.reject
-                done.append((index, decide(workspace, agent, entry.item.id, answer)))
-                output.echo(f"  {done[-1][1].did}")
+                decisions.append((index, decide(workspace, agent, entry.item.id, answer)))
+                output.echo(f"  {decisions[-1][1].did}")
             except FleetError as error:  # the item is outdated, or was changed just now
                 output.echo(f"  {error}")
             index += 1
         elif pressed in (" ", "\r", "\n"):
             index += 1
-    output.echo(f"{counted(len(done), 'decision')} made")
+    output.echo(f"{counted(len(decisions), 'decision')} made")
     if not Inboxes(workspace).waiting():
         output.echo(_CAUGHT_UP)
 
@@ -216,8 +216,8 @@ def _review(
     with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace, agent)
-            done = [_answered(workspace, who, each) for each in answers]
-            output.show({"answered": done}, [each["told"] for each in done])
+            answered = [_answered(workspace, who, each) for each in answers]
+            output.show({"answered": answered}, [each["told"] for each in answered])
             return
         pairs, left_out = reviewing.undecided_pairs(workspace), reviewing.questions(workspace)
         questions = [*(each.as_json() for each in left_out), *map(_pair_as_json, pairs)]
@@ -231,10 +231,10 @@ def _review(
             _list(pairs)
 
 
-def _answered(workspace: Workspace, agent: str, given: str) -> dict[str, str]:
-    pair, separator, answer = given.partition("=")
+def _answered(workspace: Workspace, agent: str, argument: str) -> dict[str, str]:
+    pair, separator, answer = argument.partition("=")
     if not separator:
-        raise UsageError(f"--answer takes PAIR=ANSWER, not {given[:80]!r}")
+        raise UsageError(f"--answer takes PAIR=ANSWER, not {argument[:80]!r}")
     name, message = reviewing.answer(workspace, agent, pair, answer)
     return {"pair": name, "said": answer, "told": message}
 
@@ -293,47 +293,47 @@ def _block(
     Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
     """
     with output.acting(agent) as (workspace, who):
-        done = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
-        output.show(_block_as_json(done, dry_run=dry_run), _block_rows(done, dry_run=dry_run))
+        changes = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
+        output.show(_block_as_json(changes, dry_run=dry_run), _block_rows(changes, dry_run=dry_run))
 
 
 @app.command("unblock")
 def _unblock(name: Name) -> None:
     """Let a writer count again that was blocked here."""
     with output.opened() as workspace:
-        done = reviewing.unblock(workspace, name)
+        changes = reviewing.unblock(workspace, name)
         text = (
-            f"{name} counts again: {counted(len(done.gone), 'lesson')} back, {len(done.other):,} read or count "
-            f"otherwise, {counted(done.discoveries, 'discovery', 'discoveries')}"
+            f"{name} counts again: {counted(len(changes.gone), 'lesson')} back, {len(changes.other):,} read or count "
+            f"otherwise, {counted(changes.discoveries, 'discovery', 'discoveries')}"
         )
-        output.show(_block_as_json(done, dry_run=False), text)
+        output.show(_block_as_json(changes, dry_run=False), text)
 
 
-def _block_rows(done: Changes, *, dry_run: bool) -> list[str]:
-    since = f" since {done.since[:16]}Z" if done.since else ""
-    entries = counted(done.discoveries, "discovery", "discoveries")
+def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
+    since = f" since {changes.since[:16]}Z" if changes.since else ""
+    entries = counted(changes.discoveries, "discovery", "discoveries")
     rows = [
-        f"{done.name} would be blocked here{since}; nothing was changed"
+        f"{changes.name} would be blocked here{since}; nothing was changed"
         if dry_run
-        else f"{done.name} is blocked here{since}; `fleet unblock {done.name}` undoes it",
-        f"  {counted(len(done.gone), 'lesson')} out, {len(done.other):,} read or count otherwise, {entries} out",
-        *_listed(list(done.gone.items()), "    "),
+        else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
+        f"  {counted(len(changes.gone), 'lesson')} out, {len(changes.other):,} read or count otherwise, {entries} out",
+        *_listed(list(changes.gone.items()), "    "),
     ]
     verb = "would leave" if dry_run else "left"
-    rows += [f"  {verb} {agent}'s memory.md: {row}" for agent, _, row in done.left]
+    rows += [f"  {verb} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
         f"  stays in {agent}'s memory.md by a person's yes: {row}\n    `fleet demote {each}` takes it out"
-        for agent, each, row in done.kept
+        for agent, each, row in changes.kept
     ]
-    if done.retired:
-        rows.append(f"  {counted(len(done.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
+    if changes.retired:
+        rows.append(f"  {counted(len(changes.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
     return rows
 
 
-def _block_as_json(done: Changes, *, dry_run: bool) -> dict[str, Any]:
-    lessons = [{"id": id_, "text": text} for id_, text in done.gone.items()]
-    kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in done.kept]
-    same = {name: getattr(done, name) for name in ("name", "since", "discoveries", "retired")}
-    left = [each._asdict() for each in done.left]
+def _block_as_json(changes: Changes, *, dry_run: bool) -> dict[str, Any]:
+    lessons = [{"id": id_, "text": text} for id_, text in changes.gone.items()]
+    kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in changes.kept]
+    same = {name: getattr(changes, name) for name in ("name", "since", "discoveries", "retired")}
+    left = [each._asdict() for each in changes.left]
     document = {"dry_run": dry_run, "lessons": lessons, **same}
-    return document | {"changed": done.other, "left": left, "approved": kept}
+    return document | {"changed": changes.other, "left": left, "approved": kept}

@@ -120,11 +120,11 @@ def _mutate(
 
 
 def _show_declared(workspace: Workspace, declared: Declared, known: Answer | None) -> None:
-    where = declared.path.relative_to(workspace.root).as_posix()
+    path = declared.path.relative_to(workspace.root).as_posix()
     opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
-    rows = [declared.block, f"\nin {where}{opened}", "when it has worked and nobody noticed: fleet mutate --worked"]
+    rows = [declared.block, f"\nin {path}{opened}", "when it has worked and nobody noticed: fleet mutate --worked"]
     document: dict[str, Any] = {"id": declared.id, "code": declared.strategy.code, "name": declared.strategy.name}
-    document |= {"journal": where, "opened": list(declared.opened)}
+    document |= {"journal": path, "opened": list(declared.opened)}
     if known is not None:
         document["known"] = [{"kind": hit.kind, "where": hit.id or hit.where, "text": hit.text} for hit in known.hits]
         none = "nothing is known about it: fleet search WORDS looks on"
@@ -156,8 +156,8 @@ def _journal(
     """Add an entry to the journal of this branch: durable before this returns."""
     with output.acting(agent, or_guest=True) as (workspace, who):
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
-        where = written.path.relative_to(workspace.root).as_posix()
-        output.show({"journal": where, "branch": written.branch}, f"in {where}, the journal of {written.branch}")
+        path = written.path.relative_to(workspace.root).as_posix()
+        output.show({"journal": path, "branch": written.branch}, f"in {path}, the journal of {written.branch}")
         output.note_secrets(written.secrets)
 
 
@@ -165,13 +165,13 @@ def _journal(
 def _handover(agent: output.Agent = "", session: output.Session = "") -> None:
     """Show the end of this branch's journal, and what is open."""
     with output.acting(agent, or_guest=True) as (workspace, who):
-        left = searching.handover(workspace, who, output.chosen.session_named(session))
-        output.show(left, _handover_rows(left, workspace.own_path(who, "corrections.md")))
+        handover = searching.handover(workspace, who, output.chosen.session_named(session))
+        output.show(handover, _handover_rows(handover, workspace.own_path(who, "corrections.md")))
 
 
-def _handover_rows(left: dict[str, Any], log: str) -> list[str]:
-    where, branch, lines, pending = left["journal"], left["branch"], left["lines"], left["open"]
-    head = f"{where}, the journal of {branch}" if lines else f"no journal of {branch} yet ({where})"
+def _handover_rows(handover: dict[str, Any], log: str) -> list[str]:
+    path, branch, lines, pending = handover["journal"], handover["branch"], handover["lines"], handover["open"]
+    head = f"{path}, the journal of {branch}" if lines else f"no journal of {branch} yet ({path})"
     rows = [*map(_failed_row, pending["attempts"])]
     if pending["unfilled"]:
         rows.append(f"- {counted(pending['unfilled'], 'correction')} without a pattern yet, in {log}")

@@ -49,10 +49,10 @@ def _gossip(
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened() as workspace:
-        wanted = finding.Wanted(type_, tag, by, since)
-        entries = wanted.discoveries(workspace, count)
+        filters = finding.Wanted(type_, tag, by, since)
+        entries = filters.discoveries(workspace, count)
         lines = Renderer(workspace.emoji()).gossip(entries).rstrip().splitlines()
-        if not entries and any(wanted):
+        if not entries and any(filters):
             lines = ["no discovery is like that; without the filters there may be some"]
         output.show({"discoveries": msgspec.to_builtins(entries)}, map(output.headline, lines))
 
@@ -72,8 +72,8 @@ def _patterns(
     if count is None and not output.chosen.as_json and sys.stdout.isatty():
         count = _ON_A_TERMINAL
     with output.opened() as workspace:
-        wanted, clusters = finding.Wanted(category, tag, by, since), reflecting.current_clusters(workspace)
-        listing = wanted.lessons(workspace, count, clusters, everything=everything)
+        filters, clusters = finding.Wanted(category, tag, by, since), reflecting.current_clusters(workspace)
+        listing = filters.lessons(workspace, count, clusters, everything=everything)
         output.show(listing.as_json(), (row for each, into in listing.lessons for row in _rows(each, into)))
         if output.chosen.as_json:
             return
@@ -82,7 +82,7 @@ def _patterns(
         if not listing.lessons:
             is_retired = not everything and next(workspace.patterns.records(), None) is not None
             new = "unasked" if starting.is_unasked(workspace) else "new"
-            output.echo(_NONE["narrowed" if any(wanted) else "retired" if is_retired else new])
+            output.echo(_NONE["narrowed" if any(filters) else "retired" if is_retired else new])
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
@@ -204,10 +204,10 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Ag
             text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
             output.show({"id": entry.id, "retracted": True}, text)
             return
-        done = lessons.retire(workspace, who, pattern)
-        id_ = done.pattern.id
-        text = f"{id_} retired{_also(done.others)}: {done.pattern.text}\n`fleet restore {id_}` brings it back"
-        output.show(done.as_json(), text)
+        retired = lessons.retire(workspace, who, pattern)
+        id_ = retired.pattern.id
+        text = f"{id_} retired{_also(retired.others)}: {retired.pattern.text}\n`fleet restore {id_}` brings it back"
+        output.show(retired.as_json(), text)
 
 
 @app.command("restore")
@@ -229,13 +229,14 @@ def _restore(
         )
     with output.acting(agent) as (workspace, who):
         if everything:
-            back = reviewing.restore_all(workspace, who, removed_by, since=since)
-            rows = [f"{counted(len(back), 'lesson')} back that {removed_by} had removed"]
-            rows += [f"  {each}  {text}" for each, text in back]
-            output.show({"restored": [{"id": each, "text": text} for each, text in back]}, rows)
+            lessons_back = reviewing.restore_all(workspace, who, removed_by, since=since)
+            rows = [f"{counted(len(lessons_back), 'lesson')} back that {removed_by} had removed"]
+            rows += [f"  {each}  {text}" for each, text in lessons_back]
+            output.show({"restored": [{"id": each, "text": text} for each, text in lessons_back]}, rows)
             return
-        done = lessons.restore(workspace, who, pattern)
-        output.show(done.as_json(), f"{done.pattern.id} is back{_also(done.others)}: {done.pattern.text}")
+        restored = lessons.restore(workspace, who, pattern)
+        lesson, others = restored.pattern, restored.others
+        output.show(restored.as_json(), f"{lesson.id} is back{_also(others)}: {lesson.text}")
 
 
 def _also(others: list[str]) -> str:
@@ -258,15 +259,15 @@ def _edit(
         if not assignments:
             _show_history(*lessons.history(workspace, pattern))
             return
-        done = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, assignments)
-        text = f"edited: {', '.join(done.changed)}" if done.changed else "says that already; nothing was changed"
-        output.show({"id": done.id, "fields": done.fields}, f"{done.id} {text}")
-        output.note_secrets(done.secrets)
-        if done.twins:
-            output.note(f"reads like {', '.join(done.twins[:5])} now; `fleet merge` makes them one")
-        if done.is_in_memory:
-            output.note(f"the memory has it as it was: fleet demote {done.id} && fleet promote {done.id}")
-        if done.is_private:
+        edited = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, assignments)
+        text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"
+        output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
+        output.note_secrets(edited.secrets)
+        if edited.twins:
+            output.note(f"reads like {', '.join(edited.twins[:5])} now; `fleet merge` makes them one")
+        if edited.is_in_memory:
+            output.note(f"the memory has it as it was: fleet demote {edited.id} && fleet promote {edited.id}")
+        if edited.is_private:
             output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 
 
@@ -290,21 +291,21 @@ def _merge(
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.acting(agent) as (workspace, who):
-        done = lessons.merge(workspace, who, one, other, force=force)
-        seen, others = counted(done.pattern.count("seen"), "time"), ", ".join(done.others)
-        text = f"{done.pattern.id} seen {seen}, with {others}: {done.pattern.text}"
-        output.show(done.as_json(), f"{text}\n`fleet unmerge {done.changed}` undoes it")
+        merged = lessons.merge(workspace, who, one, other, force=force)
+        seen, others = counted(merged.pattern.count("seen"), "time"), ", ".join(merged.others)
+        text = f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"
+        output.show(merged.as_json(), f"{text}\n`fleet unmerge {merged.changed}` undoes it")
 
 
 @app.command("unmerge")
 def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting(agent) as (workspace, who):
-        done = lessons.unmerge(workspace, who, pattern)
-        stays = f"; still merged with {', '.join(done.others)}" if done.others else ""
-        seen = counted(done.pattern.count("seen"), "time")
-        text = f"{done.changed} is a lesson of its own again{stays}, seen {seen}: {done.pattern.text}"
-        output.show(done.as_json(), text)
+        record = lessons.unmerge(workspace, who, pattern)
+        stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
+        seen = counted(record.pattern.count("seen"), "time")
+        text = f"{record.changed} is a lesson of its own again{stays}, seen {seen}: {record.pattern.text}"
+        output.show(record.as_json(), text)
 
 
 @app.command("feedback")
@@ -375,24 +376,24 @@ def _promote(
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
     with output.acting(agent) as (workspace, who):
-        done = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
-        document = {"id": done.id, "promoted": True, "reason": done.reason, "evidence": done.evidence}
-        document |= {"instead_of": list(done.left), "memory": done.memory.as_json()}
-        rows = [f"{done.id} is in {who}'s memory: {done.text}"]
-        rows += [f"instead of {', '.join(done.left)}"] if done.left else []
-        output.show(document, [*rows, f"`fleet demote {done.id}` takes it out again"])
+        promoted = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
+        document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
+        document |= {"instead_of": list(promoted.left), "memory": promoted.memory.as_json()}
+        rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}"]
+        rows += [f"instead of {', '.join(promoted.left)}"] if promoted.left else []
+        output.show(document, [*rows, f"`fleet demote {promoted.id}` takes it out again"])
 
 
 @app.command("demote")
 def _demote(pattern: output.PatternId, agent: output.Agent = "") -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
     with output.acting(agent) as (workspace, who):
-        done = reflecting.demote(workspace, who, pattern)
+        demoted = reflecting.demote(workspace, who, pattern)
         text = (
-            f"{done.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
-            f"and `fleet search` find it\n`fleet promote {done.id}` brings it back"
+            f"{demoted.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
+            f"and `fleet search` find it\n`fleet promote {demoted.id}` brings it back"
         )
-        output.show({"id": done.id, "demoted": True, "memory": done.memory.as_json()}, text)
+        output.show({"id": demoted.id, "demoted": True, "memory": demoted.memory.as_json()}, text)
 
 
 @app.command("stats")

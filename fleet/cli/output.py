@@ -220,13 +220,13 @@ def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -
     so that nothing that is logged is lost.
     """
     who = workspace.agent(chosen.agent_named(named), or_guest=or_guest)
-    here = workspace.agents_here()
-    is_known = not chosen.agent_named(named) or who in here or workspace.home(who).exists()
-    meant = "" if is_known else next(iter(difflib.get_close_matches(who, here, n=1, cutoff=0.8)), "")
-    if meant and sys.stdin.isatty():
-        confirm(f"{who} is no member here. Make it one? ({meant} is: did you mean that?)", yes=False)
-    elif meant:
-        note(f"{who} is new here, and {meant} is not: if that was meant, pass `--agent {meant}` from now on")
+    known_agents = workspace.agents_here()
+    is_known = not chosen.agent_named(named) or who in known_agents or workspace.home(who).exists()
+    similar = "" if is_known else next(iter(difflib.get_close_matches(who, known_agents, n=1, cutoff=0.8)), "")
+    if similar and sys.stdin.isatty():
+        confirm(f"{who} is no member here. Make it one? ({similar} is: did you mean that?)", yes=False)
+    elif similar:
+        note(f"{who} is new here, and {similar} is not: if that was meant, pass `--agent {similar}` from now on")
     return who
 
 

@@ -117,9 +117,9 @@ def _undo(
             _list_runs(listed, [undoing.subject_text(workspace, run) for run, _ in listed], len(runs))
             return
         with output.progress("Taking back"):
-            done = undoing.undo(workspace, run)
-        document = done._asdict() | {"run": done.run.id, "kind": done.run.kind, "told": done.run.summary}
-        output.show(document, _undone_rows(done))
+            undone = undoing.undo(workspace, run)
+        document = undone._asdict() | {"run": undone.run.id, "kind": undone.run.kind, "told": undone.run.summary}
+        output.show(document, _undone_rows(undone))
 
 
 def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> None:
@@ -134,15 +134,15 @@ def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> 
     output.show({"runs": documents, "total": total}, rows or "no run is noted here yet")
 
 
-def _undone_rows(done: Undone) -> list[str]:
-    head = f"{done.run.id}: {done.run.summary or done.run.kind}"
+def _undone_rows(undone: Undone) -> list[str]:
+    head = f"{undone.run.id}: {undone.run.summary or undone.run.kind}"
     rows = [f"taken back: {head}"]
-    rows += [f"  {path} is as it was" for path in done.restored]
-    rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in done.merged]
-    rows += _some([f"  {each}" for each in done.did])
-    rows += _some([f"  left: {each}" for each in done.left])
-    if not any(each.startswith("d-") for each in done.run.lessons):  # a discovery does not come back
-        rows.append(f"`fleet undo {done.undone_by}` does it again")
+    rows += [f"  {path} is as it was" for path in undone.restored]
+    rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in undone.merged]
+    rows += _some([f"  {each}" for each in undone.did])
+    rows += _some([f"  left: {each}" for each in undone.left])
+    if not any(each.startswith("d-") for each in undone.run.lessons):  # a discovery does not come back
+        rows.append(f"`fleet undo {undone.undone_by}` does it again")
     return rows
 
 

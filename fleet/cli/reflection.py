@@ -84,9 +84,9 @@ def _done(session: output.Session = "", agent: output.Agent = "") -> None:
                 raise
             _show([])
             return
-        done = session_end.reflect(workspace, who, path, by_hand=True)
-        _show([done])
-        _close(workspace, who, done.session, done.plan.reflection if done.plan is not None else None)
+        reflected = session_end.reflect(workspace, who, path, by_hand=True)
+        _show([reflected])
+        _close(workspace, who, reflected.session, reflected.plan.reflection if reflected.plan is not None else None)
 
 
 def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None) -> str:
@@ -108,11 +108,11 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
 
 
-def _days(given: str) -> float:
+def _days(text: str) -> float:
     try:
-        return float(given.strip().removesuffix("d"))
+        return float(text.strip().removesuffix("d"))
     except ValueError:
-        raise UsageError(f"--all-since {given[:20]!r}: a number of days belongs there, such as 7d") from None
+        raise UsageError(f"--all-since {text[:20]!r}: a number of days belongs there, such as 7d") from None
 
 
 def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> None:
@@ -129,19 +129,19 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
         output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)
         return
     echo(summary)
-    done: list[Reflected] = []
+    results: list[Reflected] = []
     with output.progress("Reflecting", len(history.waiting)) as step:
         for reflected in session_end.reflect_all(workspace, agent, history.waiting):
-            done.append(reflected)
+            results.append(reflected)
             step(reflected.session[:36])
-    _show(done, none="nothing was left to reflect on")
+    _show(results, none="nothing was left to reflect on")
 
 
-def _show(done: list[Reflected], none: str = "") -> None:
-    rows = [none] if none and not done else [for_terminal(row) for each in done for row in _rows(each)]
-    output.show([_as_json(each) for each in done], rows)
+def _show(results: list[Reflected], none: str = "") -> None:
+    rows = [none] if none and not results else [for_terminal(row) for each in results for row in _rows(each)]
+    output.show([_as_json(each) for each in results], rows)
     # A pass that saved nothing has its reason in its row.
-    for why in dict.fromkeys(each.record.why for each in done if each.record is not None and each.record.saved):
+    for why in dict.fromkeys(each.record.why for each in results if each.record is not None and each.record.saved):
         if why:
             output.hint(for_terminal(why))
 
@@ -206,41 +206,41 @@ def _tidy(
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
     text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.acting(agent) as (workspace, who):
-        done = tidying.tidy(workspace, who, Mode(mode), is_trial=dry_run, report=text)
-        output.show(_tidied_as_json(done), _tidied_rows(done, is_trial=dry_run))
+        tidied = tidying.tidy(workspace, who, Mode(mode), is_trial=dry_run, report=text)
+        output.show(_tidied_as_json(tidied), _tidied_rows(tidied, is_trial=dry_run))
 
 
-def _tidied_as_json(done: Tidied) -> dict[str, Any]:
-    report: dict[str, Any] = msgspec.to_builtins(done.report)
-    changes = [msgspec.to_builtins(each._asdict()) for each in done.plan.changes]
-    more = {"run": done.run, "waits": done.pending, "changes": changes, "contradictions": done.plan.contradictions}
-    return report | more
+def _tidied_as_json(tidied: Tidied) -> dict[str, Any]:
+    report: dict[str, Any] = msgspec.to_builtins(tidied.report)
+    changes = [msgspec.to_builtins(each._asdict()) for each in tidied.plan.changes]
+    report |= {"run": tidied.run, "waits": tidied.pending, "changes": changes}
+    return report | {"contradictions": tidied.plan.contradictions}
 
 
-def _tidied_rows(done: Tidied, *, is_trial: bool) -> list[str]:
-    rows = [done.report.summary()]
-    if done.report.dream_report_ingested is not None:
-        host = done.report.dream_report_ingested
+def _tidied_rows(tidied: Tidied, *, is_trial: bool) -> list[str]:
+    rows = [tidied.report.summary()]
+    if tidied.report.dream_report_ingested is not None:
+        host = tidied.report.dream_report_ingested
         rows.append(
             f"the host's own report: {host.consolidated:,} consolidated, {host.removed:,} removed, "
             f"{host.reindexed:,} reindexed"
         )
-    if done.report.dreamed_accepted:
-        rows.append(f"{counted(done.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
-    if is_trial or done.pending:
-        diff = done.plan.diff()
+    if tidied.report.dreamed_accepted:
+        rows.append(f"{counted(tidied.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
+    if is_trial or tidied.pending:
+        diff = tidied.plan.diff()
         rows += diff[:_ROWS]
         rows += [f"... and {counted(len(diff) - _ROWS, 'line')} more: --json has all"] if len(diff) > _ROWS else []
-    for one, other in done.plan.contradictions:
+    for one, other in tidied.plan.contradictions:
         rows.append(f"{one} and {other} contradict each other: fleet review, or fleet retire")
-    if done.pending:
+    if tidied.pending:
         rows.append(
-            f"that is more than a run changes by itself; nothing was changed. It waits as {done.pending}: fleet inbox"
+            f"that is more than a run changes by itself; nothing was changed. It waits as {tidied.pending}: fleet inbox"
         )
     elif is_trial:
         rows.append("nothing was changed")
-    elif done.run:
-        rows.append(f"`fleet undo {done.run}` takes it back")
+    elif tidied.run:
+        rows.append(f"`fleet undo {tidied.run}` takes it back")
     return rows
 
 
@@ -261,25 +261,26 @@ def _sleep(
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
             return
-        done = sleeping.sleep(workspace, who, is_trial=dry_run, only=only)
-        document = {"run": done.run, "changed": done.changed, "phases": msgspec.to_builtins(done.phases)}
-        output.show(document | {"recovered": done.recovered}, _slept_rows(done, is_trial=dry_run))
-    if any(each.error for each in done.phases):
+        slept = sleeping.sleep(workspace, who, is_trial=dry_run, only=only)
+        document = {"run": slept.run, "changed": slept.changed, "phases": msgspec.to_builtins(slept.phases)}
+        output.show(document | {"recovered": slept.recovered}, _slept_rows(slept, is_trial=dry_run))
+    if any(each.error for each in slept.phases):
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _slept_rows(done: Slept, *, is_trial: bool) -> list[str]:
-    rows = [f"a sleep was cut short; its parts are one run now: fleet undo {done.recovered}"] if done.recovered else []
-    for phase in done.phases:
+def _slept_rows(slept: Slept, *, is_trial: bool) -> list[str]:
+    cut = f"a sleep was cut short; its parts are one run now: fleet undo {slept.recovered}"
+    rows = [cut] if slept.recovered else []
+    for phase in slept.phases:
         rows += _phase_rows(phase, is_trial=is_trial)
     if is_trial:
         rows.append("nothing was changed")
-    elif done.run:
-        rows.append(f"`fleet undo {done.run}` takes it back")
-    elif done.changed:
+    elif slept.run:
+        rows.append(f"`fleet undo {slept.run}` takes it back")
+    elif slept.changed:
         rows.append("nothing of it needs taking back")
     else:
-        rows.append("nothing to do" if not done.phases else "nothing was changed")
+        rows.append("nothing to do" if not slept.phases else "nothing was changed")
     return rows
 
 
@@ -319,11 +320,11 @@ def _consolidate(
         if check:
             _show_gates(consolidating.check(workspace, who, named))
             return
-        done = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
-        _show_consolidated(done, dry_run=dry_run)
-    if done.plan is None:
-        if done.gates.holder:
-            raise BusyError(f"the lock is held by {done.gates.holder}; nothing was done")
+        result = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
+        _show_consolidated(result, dry_run=dry_run)
+    if result.plan is None:
+        if result.gates.holder:
+            raise BusyError(f"the lock is held by {result.gates.holder}; nothing was done")
         raise typer.Exit(EXIT_NO)
 
 
@@ -339,16 +340,16 @@ def _show_gates(gates: Gates) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _show_consolidated(done: Consolidated, *, dry_run: bool) -> None:
-    plan = done.plan or consolidation.Plan({}, {})
+def _show_consolidated(result: Consolidated, *, dry_run: bool) -> None:
+    plan = result.plan or consolidation.Plan({}, {})
     rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
-    if dry_run and done.diff:
-        rows += ["", done.diff, "", "nothing was changed: --dry-run"]
+    if dry_run and result.diff:
+        rows += ["", result.diff, "", "nothing was changed: --dry-run"]
     else:
-        rows.append(done.summary())
-    if done.run:
-        rows.append(f"undo: fleet undo {done.run}")
-    document = {"changed": bool(done.run), "run": done.run, "dry_run": dry_run, "gates": done.gates.summary()}
+        rows.append(result.summary())
+    if result.run:
+        rows.append(f"undo: fleet undo {result.run}")
+    document = {"changed": bool(result.run), "run": result.run, "dry_run": dry_run, "gates": result.gates.summary()}
     document |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
     phases = [{"phase": name, "told": summary} for name, summary in plan.phases.items()]
     output.show(document | {"phases": phases}, rows)
@@ -364,13 +365,13 @@ def _migrate(
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting(agent) as (workspace, who):
-        done = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        rows = [*done.files, *([done.diff] if done.diff else [])]
+        migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
+        rows = [*migrated.files, *([migrated.diff] if migrated.diff else [])]
         if not rows:
             rows = [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         elif dry_run:
             rows.append("nothing was changed: --dry-run")
         else:
-            rows.append(f"undo: fleet undo {done.run}")
-        document = {"files": list(done.files), "run": done.run, "diff": done.diff, "dry_run": dry_run}
+            rows.append(f"undo: fleet undo {migrated.run}")
+        document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
         output.show(document, rows)

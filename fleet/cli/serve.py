@@ -31,25 +31,25 @@ def _poll(
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.acting(agent) as (workspace, who):
-        done = schedule.tick(workspace, who).run(local=local)
-    output.show(msgspec.to_builtins(done), _rows(done) or f"nothing is due for {done.next_s:.0f} s")
-    for error in done.errors:
+        ticked = schedule.tick(workspace, who).run(local=local)
+    output.show(msgspec.to_builtins(ticked), _rows(ticked) or f"nothing is due for {ticked.next_s:.0f} s")
+    for error in ticked.errors:
         output.hint(error)
-    raise typer.Exit(done.exit)
+    raise typer.Exit(ticked.exit)
 
 
-def _rows(done: schedule.Ticked) -> list[str]:
+def _rows(ticked: schedule.Ticked) -> list[str]:
     rows = []
-    if done.worked is not None:
+    if ticked.worked is not None:
         rows.append("brought this machine up to date")
-        rows += [f"promoted into memory.md: {text}" for text in done.worked.promoted]
-        rows += [f"reflected on a session: {summary}" for summary in done.worked.reflected]
-    if done.synced is not None:
-        verb = "exchanged, in part" if done.synced.partial else "synced"
-        rows.append(f"{verb}: {counted(done.synced.lines_out, 'line')} out, {done.synced.records_in:,} new in")
-        rows += [f"promoted into memory.md: {text}" for text in done.synced.promoted]
-    elif done.why:
-        rows.append(f"nothing was sent: {done.why}")
+        rows += [f"promoted into memory.md: {text}" for text in ticked.worked.promoted]
+        rows += [f"reflected on a session: {summary}" for summary in ticked.worked.reflected]
+    if ticked.synced is not None:
+        verb = "exchanged, in part" if ticked.synced.partial else "synced"
+        rows.append(f"{verb}: {counted(ticked.synced.lines_out, 'line')} out, {ticked.synced.records_in:,} new in")
+        rows += [f"promoted into memory.md: {text}" for text in ticked.synced.promoted]
+    elif ticked.why:
+        rows.append(f"nothing was sent: {ticked.why}")
     return rows
 
 
@@ -110,38 +110,38 @@ def _write(service: Service, *, dry_run: bool) -> None:
     if not dry_run:
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))
-    left = _call(service.start, dry_run=dry_run)
-    output.show({"files": list(map(str, service.files)), "to_run": left}, ())
+    commands = _call(service.start, dry_run=dry_run)
+    output.show({"files": list(map(str, service.files)), "to_run": commands}, ())
 
 
 def _remove(service: Service, *, dry_run: bool) -> None:
     """End a service, and remove its files; nothing else."""
-    files, left = [str(path) for path in service.files if path.exists()], list[str]()
+    files, commands = [str(path) for path in service.files if path.exists()], list[str]()
     if files:
         service.check()
-        left = _call(service.end, dry_run=dry_run)
+        commands = _call(service.end, dry_run=dry_run)
         if not dry_run:
             service.take_out()
     rows = [f"{'would remove' if dry_run else 'removed'} {path}" for path in files]
     none = f"{next(iter(service.files))} is not there; nothing was changed"
-    output.show({"files": files, "to_run": left}, rows or none)
+    output.show({"files": files, "to_run": commands}, rows or none)
 
 
 def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
     """Run a service manager's commands; print and return those that a person has to run, where it does not answer."""
-    left = []
+    to_run = []
     for words in commands:
         if not dry_run and shutil.which(words[0]):
             try:
-                done = subprocess.run(words, capture_output=True, text=True, timeout=_MANAGER_S, check=False)
+                process = subprocess.run(words, capture_output=True, text=True, timeout=_MANAGER_S, check=False)
             except (OSError, subprocess.TimeoutExpired):
-                done = None
-            if done is not None and done.returncode == 0:
+                process = None
+            if process is not None and process.returncode == 0:
                 echo(f"ran: {shlex.join(words)}")
                 continue
-        left.append(shlex.join(words))
-        echo(f"run: {left[-1]}")
-    return left
+        to_run.append(shlex.join(words))
+        echo(f"run: {to_run[-1]}")
+    return to_run
 
 
 @sidecar_app.command("status")

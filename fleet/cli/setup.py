@@ -86,21 +86,21 @@ def _init(
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
-    made = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
-    workspace, done = made.workspace, made.done
+    joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
+    workspace, messages = joined.workspace, joined.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
-        done.append(f".gitignore: {', '.join(local)}")
+        messages.append(f".gitignore: {', '.join(local)}")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
     if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
-        done.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
-    for line in done:
+        messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
+    for line in messages:
         echo(line)
     _offer_author(workspace, author, asks=asks)
-    _offer_embedding(workspace, yes=yes, is_new=made.is_new)
+    _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
         echo("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
@@ -111,7 +111,7 @@ def _init(
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
         _show_next(workspace)
-    document = {"workspace": str(workspace.root), "is_new": made.is_new, "agent": who, "did": done}
+    document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
     for warning in workspace.warnings:
         note(f"warning: {warning}")
@@ -151,9 +151,9 @@ def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
     if not named and asks and share.remote and not is_settled:
-        if not (known := Repository(workspace.root).identity()):
+        if not (identity := Repository(workspace.root).identity()):
             return
-        is_named = typer.confirm(f"Commit lessons as {known}? Everybody who reads the branch sees it", default=True)
+        is_named = typer.confirm(f"Commit lessons as {identity}? Everybody who reads the branch sees it", default=True)
         named = "git" if is_named else "none"
     if named:
         who = sharing.Membership(workspace).name_author(named)
@@ -171,10 +171,10 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         names += f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
         lessons = counted(preview.patterns + preview.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
-            done = moving.import_files(workspace, agent, files)
-            echo(f"took in {counted(done.patterns_new + done.discoveries_new, 'new lesson')} from {names}")
-    if found := moving.proposals(workspace, agent, [], 30).new:
-        echo(f"past sessions propose {counted(len(found), 'lesson')}: `fleet import --transcripts` shows them")
+            imported = moving.import_files(workspace, agent, files)
+            echo(f"took in {counted(imported.patterns_new + imported.discoveries_new, 'new lesson')} from {names}")
+    if proposals := moving.proposals(workspace, agent, [], 30).new:
+        echo(f"past sessions propose {counted(len(proposals), 'lesson')}: `fleet import --transcripts` shows them")
 
 
 def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
@@ -203,8 +203,8 @@ def _show_remote(workspace: Workspace) -> None:
     """Fetch from the clan, and print how much it knows. Without an answer the workspace is usable all the same."""
     try:
         with output.progress("Fetching"):
-            done = sharing.fetch(workspace, workspace.agent())
-        trouble = done.why
+            fetched = sharing.fetch(workspace, workspace.agent())
+        trouble = fetched.why
     except FleetError as why:
         trouble = str(why)
     if trouble:
@@ -215,9 +215,9 @@ def _show_remote(workspace: Workspace) -> None:
         agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
         by = f" from {counted(len(agents), 'agent')}" if agents else ""
         entries = counted(number, "discovery", "discoveries")
-        echo(f"{done.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
+        echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
-        echo(f"{done.remote} answers, and knows nothing yet")
+        echo(f"{fetched.remote} answers, and knows nothing yet")
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:

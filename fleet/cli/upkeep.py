@@ -56,33 +56,33 @@ def _import(
             return
         files = importer.files_in(workspace, paths or [])
         if dry_run:
-            done = importer.Imported.preview(files)
+            imported = importer.Imported.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
                 who = output.agent_in(workspace, agent)
-                done = moving.import_files(workspace, who, files, lambda path: step(path.name))
-    _show_import(done, paths or [], is_dry=dry_run, is_verbose=verbose)
+                imported = moving.import_files(workspace, who, files, lambda path: step(path.name))
+    _show_import(imported, paths or [], is_dry=dry_run, is_verbose=verbose)
 
 
-def _show_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
+def _show_import(imported: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
-    empty = [path for path in map(str, named) if done.files.get(path) == 0]
-    output.show(_import_as_json(done, is_dry=is_dry), _import_rows(done, is_dry=is_dry, is_verbose=is_verbose))
-    if done.skipped and not is_verbose:
+    empty = [path for path in map(str, named) if imported.files.get(path) == 0]
+    output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
+    if imported.skipped and not is_verbose:
         output.hint("`fleet import --verbose` names each of them with file and line")
-    if done.retired:
-        number = counted(len(done.retired), "lesson")
-        were = "was" if len(done.retired) == 1 else "were"
+    if imported.retired:
+        number = counted(len(imported.retired), "lesson")
+        were = "was" if len(imported.retired) == 1 else "were"
         output.hint(
             f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
-            f"{done.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
+            f"{imported.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
             "`fleet undo RUN` of that run brings back all of them"
         )
-    if done.redacted:
-        note(f"a secret was taken out of {counted(done.redacted, 'record')}")
-    refused = [f"{each.path}, line {each.number}: {each.reason}" for each in done.refused]
+    if imported.redacted:
+        note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
+    refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
     _note_refused([] if is_dry else refused, "bad line", "the others are in")
-    if empty or not done.files:
+    if empty or not imported.files:
         note(
             f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
             "`fleet import --dry-run --verbose` shows why, for every piece"
@@ -90,12 +90,13 @@ def _show_import(done: Imported, named: list[Path], *, is_dry: bool, is_verbose:
         raise typer.Exit(EXIT_NO)
 
 
-def _import_as_json(done: Imported, *, is_dry: bool) -> dict[str, Any]:
+def _import_as_json(imported: Imported, *, is_dry: bool) -> dict[str, Any]:
     same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
-    document = {name: getattr(done, name) for name in same} | {"refused": len(done.refused)}
-    document |= {"skipped": dict(sorted(done.skipped.items()))}
-    document |= {"left": [_piece_as_json(each) for each in done.pieces if each.reason]}
-    return document | ({"taken": [_piece_as_json(each) for each in done.pieces if not each.reason]} if is_dry else {})
+    document = {name: getattr(imported, name) for name in same} | {"refused": len(imported.refused)}
+    document |= {"skipped": dict(sorted(imported.skipped.items()))}
+    document |= {"left": [_piece_as_json(each) for each in imported.pieces if each.reason]}
+    taken = [_piece_as_json(each) for each in imported.pieces if not each.reason]
+    return document | ({"taken": taken} if is_dry else {})
 
 
 def _piece_as_json(piece: Piece) -> dict[str, Any]:
@@ -103,17 +104,17 @@ def _piece_as_json(piece: Piece) -> dict[str, Any]:
     return {"path": piece.path, "line": piece.line, "text": piece.text, **more}
 
 
-def _import_rows(done: Imported, *, is_dry: bool, is_verbose: bool) -> list[str]:
-    lessons, entries = counted(done.patterns, "lesson"), counted(done.discoveries, "discovery", "discoveries")
-    pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in done.pieces]
+def _import_rows(imported: Imported, *, is_dry: bool, is_verbose: bool) -> list[str]:
+    lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
+    pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
     if is_dry:
         taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.reason]
-        files = counted(sum(map(bool, done.files.values())), "file")
+        files = counted(sum(map(bool, imported.files.values())), "file")
         rows = [f"{place:<28}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
         rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
     else:
-        rows = [f"{lessons} read, {done.patterns_new:,} new; {entries} read, {done.discoveries_new:,} new"]
-    rows += [f"{number:,} left out: {reason}" for reason, number in sorted(done.skipped.items())]
+        rows = [f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"]
+    rows += [f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items())]
     left = [f"{place}: {each.reason}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.reason]
     return [*rows, *(left if is_verbose else [])]
 
@@ -132,9 +133,9 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
         if asks and not accepted and proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)
-    done = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
+    logged_ids = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
-    output.show({"sessions": offer.sessions, "proposals": proposals, "logged": done}, rows)
+    output.show({"sessions": offer.sessions, "proposals": proposals, "logged": logged_ids}, rows)
     if proposals and not logged:
         output.hint(
             "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
@@ -142,19 +143,19 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
 
 
 def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[str]:
-    for one in proposals:
-        times = f", {one['times']} times" if one["times"] > 1 else ""
-        yield f"{one['number']:>3}  {one['kind']:<12} {one['text']}"
-        yield f"                  {one['id']}, {one['at'][:10] or 'no date'}{times}: {one['wrong']}"
+    for proposal in proposals:
+        times = f", {proposal['times']} times" if proposal["times"] > 1 else ""
+        yield f"{proposal['number']:>3}  {proposal['kind']:<12} {proposal['text']}"
+        yield f"                  {proposal['id']}, {proposal['at'][:10] or 'no date'}{times}: {proposal['wrong']}"
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
 
 
-def _note_refused(refused: list[str], what: str, rest: str) -> None:
+def _note_refused(refused: list[str], what: str, hint: str) -> None:
     """Print a note of what was refused, and exit with the code for that."""
     for reason in refused[:_REFUSED_SHOWN]:
         note(reason)
     if refused:
-        note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {rest}")
+        note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {hint}")
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -193,12 +194,12 @@ def _backup(
 ) -> None:
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
     with output.opened() as workspace:
-        done = moving.backup(workspace, target, overwrite=yes)
-        text = f"{counted(done.files, 'file')} in {target}, {done.size:,} bytes; only you can read it"
-        output.show(done._asdict(), text)
-        for path in done.left:
+        backup = moving.backup(workspace, target, overwrite=yes)
+        text = f"{counted(backup.files, 'file')} in {target}, {backup.size:,} bytes; only you can read it"
+        output.show(backup._asdict(), text)
+        for path in backup.left:
             note(f"left out, since it is no plain file, too large or oddly named: {path}")
-        if done.left:
+        if backup.left:
             raise typer.Exit(EXIT_REFUSED)
 
 
@@ -212,13 +213,13 @@ def _restore_backup(
     question = f"Join {source} into {root}? Nothing that is there will be overwritten."
     moving.prepare(root, source, lambda: output.confirm(question, yes=yes))
     with output.opened() as workspace:
-        done = moving.restore_backup(workspace, source)
-        parts = ((done.lines, "line"), (done.entries, "correction"), (len(done.files), "file"))
+        result = moving.restore_backup(workspace, source)
+        parts = ((result.lines, "line"), (result.entries, "correction"), (len(result.files), "file"))
         restored = " and ".join(counted(number, one) for number, one in parts if number)
         rows = [f"{restored} came back" if restored else "no line, correction or file of it was missing here"]
-        rows += [f"another version is here; the one of the backup lies beside it: {path}" for path in done.beside]
-        refused = [f"not taken: {each.path}: {each.reason}" for each in done.refused]
-        document = {"lines": done.lines, "entries": done.entries, "files": done.files, "beside": done.beside}
+        rows += [f"another version is here; the one of the backup lies beside it: {path}" for path in result.beside]
+        refused = [f"not taken: {each.path}: {each.reason}" for each in result.refused]
+        document = {"lines": result.lines, "entries": result.entries, "files": result.files, "beside": result.beside}
         output.show(document | {"refused": refused}, rows)
         _note_refused(refused, "part", "all else is restored")
 
@@ -227,8 +228,8 @@ def _restore_backup(
 def _upgrade(yes: output.Confirmed = False) -> None:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
-        done = moving.upgrade(workspace, yes=yes)
-        output.show({"did": done}, done)
+        messages = moving.upgrade(workspace, yes=yes)
+        output.show({"did": messages}, messages)
 
 
 @app.command("purge")
@@ -241,12 +242,12 @@ def _purge(
     with output.opened() as workspace:
         wanted = moving.id_to_purge(workspace, wanted)
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
-        done = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
-        places = [{"path": path, "line": line} for path, line in done.remains]
-        document = {"id": done.id, "shared": not done.why_not, "why_not": done.why_not, "remains": places}
-        head = f"{done.id} is {'taken back' if done.id.startswith('d-') else 'overwritten and retired'}"
-        output.show(document, [head, *done.advice(workspace)])
-        if done.why_not not in ("", moving.NO_REMOTE):
+        purged = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
+        places = [{"path": path, "line": line} for path, line in purged.remains]
+        document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
+        head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
+        output.show(document, [head, *purged.advice(workspace)])
+        if purged.why_not not in ("", moving.NO_REMOTE):
             raise typer.Exit(EXIT_REFUSED)
 
 
