@@ -51,7 +51,7 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
             reconcile_all(workspace)
         ids = _with_prefix(stores, id_prefix)
     advice = next((text for kind, text in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
-    none = f"no pattern begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
+    none = f"no lesson has an id that begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
     id_ = names.only(ids, prefix, none)
     for store in stores:
         if (pattern := store.get(id_)) is not None:

@@ -99,7 +99,7 @@ def block(
     after = before._replace(blocked={**before.blocked, name: since_stamp}, earlier=valid)
     changes = _changes(workspace, name, since_stamp, records, before, after)
     if not records and not changes.discoveries:
-        raise NoError(f"nothing here was said by {name[:60]}; nothing was changed. `fleet status` lists the replicas")
+        raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, records, before, after)
     if dry_run:
         return changes._replace(left=leaving, kept=kept)
@@ -119,8 +119,8 @@ def unblock(workspace: Workspace, name: str) -> Changes:
     """
     blocks = {each.name: each for each in workspace.trust.blocked()}
     if name not in blocks:
-        listed = ", ".join(blocks) or "nobody"
-        raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked: {listed}")
+        listed = ", ".join(blocks) or "none"
+        raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked writers: {listed}")
     after = workspace.policy()
     before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
     changes = _changes(workspace, name, blocks[name].since, list(_records_of(workspace, name)), before, after)

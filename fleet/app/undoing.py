@@ -125,9 +125,7 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
         _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
         if by := Runs(workspace).undone().get(run.id):
-            raise NoError(
-                f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` does it again"
-            )
+            raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` redoes it")
         if any(each.startswith("d-") for each in run.retired):
             raise NoError(
                 f"{run.id} took a discovery back, which is for good: nobody can bring it back. Nothing was changed; "

@@ -306,7 +306,7 @@ def _run(words: list[str]) -> int:
         return _failed(misused(), code, is_printed=True) if misused else code
     except OSError as why:
         about = why.filename or "a file, or the folder that this was started in"
-        return _failed(f"{about}: {why.strerror or why}. What was acknowledged is kept", FleetError.exit_code)
+        return _failed(f"{about}: {why.strerror or why}. Nothing that was logged is lost", FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
         return _unexpected(why)
     return 0
@@ -328,7 +328,7 @@ def _unexpected(why: Exception) -> int:
     if os.environ.get("FLEET_DEBUG") == "1":
         raise why
     message = (
-        f"an error in fleet itself ({type(why).__name__}: {why}). What was acknowledged is kept; "
+        f"an error in fleet itself ({type(why).__name__}: {why}). Nothing that was logged is lost; "
         "please report it with the output of the same command under FLEET_DEBUG=1"
     )
     return _failed(message, FleetError.exit_code)

@@ -45,13 +45,13 @@ def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     rows = [("fleet", f"{state['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
     rows += _labelled("new", _new(state, now_ms), "green")
     rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in state["promoted"]], "")
-    rows += _labelled("waits", _pending(state["waits"]), "yellow")
+    rows += _labelled("pending", _pending(state["waits"]), "yellow")
     online = [
         f"{each['agent']}, since {output.when(each['since'])}" + (f", on {each['on']}" if each["on"] else "")
         for each in state["online"]
     ]
     rows += _labelled("online", online, "")
-    rows += _labelled("silent", state["silent"], "yellow")
+    rows += _labelled("warning", state["silent"], "yellow")
     if state["paused"]:
         rows.append(("paused", f"nothing is shared {state['paused']}: fleet resume", "yellow"))
     fired = state["hooks"]["fired"]
@@ -60,7 +60,7 @@ def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     if len(rows) > 1 or not fired:
         rows.append(("hooks", hooks, ""))
     else:
-        rows.append(("", f"nothing new, nothing waits; hooks {hooks}", "dim"))
+        rows.append(("", f"nothing new, nothing pending; hooks {hooks}", "dim"))
     if state["next"]["command"]:
         rows.append(("next", f"{state['next']['command']}   {state['next']['why']}", "bold"))
     return rows

@@ -99,7 +99,7 @@ def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
     """Yield the rows of a lesson: its own, its other wordings, and the lessons that contradict it."""
     yield _row(grouped.lesson, into)
     for other in grouped.wordings[1:]:
-        text = f"also said: {other.text} ({other.id})"
+        text = f"also worded: {other.text} ({other.id})"
         yield (f"{'':<18}  {other.count('seen'):>3}x  ", ""), (text, "dim")
     for opposite in grouped.opposites:
         yield (f"{'':<26}", ""), (f"contradicts {opposite}: `fleet review` decides", "yellow")
@@ -173,8 +173,8 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     parts = sum(lesson.parts.get("seen", {}).values())
     yield "", f"{parts} written by hand, imported, or counted while it was private" if parts else ""
     if fields.get("trigger"):
-        how = "; derived from its words: --set trigger=... says better" if fields["trigger_derived"] else ""
-        yield "before", f"{fields['trigger']}{how}"
+        how = "; guessed from its words; `--set trigger=...` sets it" if fields["trigger_derived"] else ""
+        yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"

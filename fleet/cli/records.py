@@ -12,12 +12,13 @@ from fleet.cli import output
 from fleet.model.errors import NoError, UsageError
 from fleet.reflect.records import Pass, Record, Records
 from fleet.store.runs import Run
-from fleet.text.screening import one_line
+from fleet.text.screening import one_line, shortened
 
 app = output.commands()
 
 _SHOW = "show"
 _LISTED = 20
+_SUBJECT_CHARS = 120
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?")
 
 
@@ -128,7 +129,7 @@ def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> 
         document = {name: getattr(run, name) for name in ("id", "kind", "agent", "at")}
         files = [edit.path for edit in run.edits]
         documents.append(document | {"told": run.summary, "about": subject, "files": files, "undone_by": undone_by})
-        text = ": ".join(filter(None, (run.summary, one_line(subject))))
+        text = ": ".join(filter(None, (run.summary, shortened(one_line(subject), _SUBJECT_CHARS))))
         rows.append(f"{run.id:<26}  {output.when(run.at)}  {text}{undone_by and f'  (taken back by {undone_by})'}")
     rows += [f"and {total - len(runs):,} older; --all lists them"] if total > len(runs) else []
     output.show({"runs": documents, "total": total}, rows or "no run is noted here yet")
@@ -142,7 +143,7 @@ def _undone_rows(undone: Undone) -> list[str]:
     rows += _some([f"  {each}" for each in undone.did])
     rows += _some([f"  left: {each}" for each in undone.left])
     if not any(each.startswith("d-") for each in undone.run.lessons):  # a discovery does not come back
-        rows.append(f"`fleet undo {undone.undone_by}` does it again")
+        rows.append(f"`fleet undo {undone.undone_by}` redoes it")
     return rows
 
 

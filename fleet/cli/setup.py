@@ -103,7 +103,10 @@ def _init(
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
-        echo("no remote is named: fleet works offline until `fleet init --remote URL`, or an origin is confirmed")
+        echo(
+            "no remote is named, so fleet works offline. `fleet init --remote URL` names one; "
+            "in a git repository, `fleet sync --yes` uses its origin"
+        )
     elif starting.is_unasked(workspace):
         _show_remote(workspace)
     who = "" if ephemeral else workspace.agent(named)
@@ -329,12 +332,12 @@ def _ask_to_reflect(host: str) -> None:
             return
         limits = session_end.Choice(workspace).settings
         offer = (
-            f"When a session ends, fleet writes down what it taught, by rules of its own, for nothing. {client}'s own "
-            f"model would find more, for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day; it is "
-            "given the session, screened"
+            f"When a session ends, fleet writes down what it taught, by fixed rules and at no cost. {client}'s own "
+            f"model would find more, for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day; it "
+            "would read the session, without the secrets that fleet knows"
         )
         if not sys.stdin.isatty():
-            note(f"{offer}. A person agrees with `fleet reflect --use {client}`")
+            note(f"{offer}. To agree, a person runs `fleet reflect --use {client}`")
             return
         is_yes = typer.confirm(f"{offer}. May it?", default=False)
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)

@@ -34,7 +34,7 @@ _FETCH = (
 )
 _NAMED_MAX = 5
 
-_SAFE = "nothing is lost: what waits here goes out with the next `fleet sync`"
+_SAFE = "nothing is lost: what is not sent yet goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Error messages of git, by what they mean; compiled when they are searched for.
 _RACE = (
@@ -283,7 +283,7 @@ class GitRemote:
         )
 
     def _unavailable(self, reason: str) -> RemoteUnavailable:
-        return RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. `git ls-remote` shows whether git gets there")
+        return RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. `git ls-remote` shows whether git reaches it")
 
     def _refused(self, reason: str) -> RemoteRefused:
         then = "has put that right" if re.search(_SERVER_FAULT, reason) else "allows that"

@@ -221,7 +221,7 @@ class Exchange:
             if unmoved == STILL_MAX:
                 raise RemoteRefused(
                     f"{self.remote.name} did not take the push {unmoved} times though nobody was faster: "
-                    f"{pushed.reason}; nothing is lost: what waits here goes out with the next `fleet sync` once "
+                    f"{pushed.reason}; nothing is lost: what is not sent yet goes out with the next `fleet sync` once "
                     "whoever runs it has looked whether the branch is hidden from pushes or locked there"
                 )
             self._sleep(_pause(attempt, self._rng, self._clock() - began_s))

@@ -312,20 +312,19 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
             if (replacement := _IF_WRONG.get((name, key))) is not None:
                 good[key] = replacement
             effect = f'until it is mended, "{replacement}" holds' if replacement else "it is passed over"
-            problems.append(f"{path}: [{name}] {key[:40]} cannot be {value!r:.60}: {_wrong(name, key, why)}; {effect}")
+            problems.append(f"{path}: [{name}] {_wrong(name, key, repr(value), why)}; {effect}")
         else:
             good[key] = value
     return msgspec.convert(good, _SECTIONS[name])
 
 
-def _wrong(section: str, key: str, why: Exception) -> str:
-    """Return what a setting may be, or what our own check of the value says."""
+def _wrong(section: str, key: str, value: str, why: Exception) -> str:
+    """Return what is wrong with a setting: its name, or its value and what that may be."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(_SECTIONS[section])}
     if key not in kinds:
-        return "there is no such setting"
-    if why.__cause__ is not None:  # our own check of a value
-        return str(why.__cause__)
-    return f"it is {_allowed(kinds[key])}"
+        return f"{key[:40]} is not a setting"
+    rule = why.__cause__ or f"it is {_allowed(kinds[key])}"  # the cause is our own check of a value
+    return f"{key[:40]} cannot be {value[:60]}: {rule}"
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
@@ -414,8 +413,8 @@ def parsed(name: str, text: str) -> Any:
         try:
             return getattr(msgspec.convert({key: value}, _SECTIONS[section]), key)
         except msgspec.ValidationError as why:
-            reasons.append(_wrong(section, key, why))
-    raise UsageError(f"{name} cannot be {text[:60]!r}: {reasons[0]}. Nothing was changed")
+            reasons.append(_wrong(section, key, repr(text), why))
+    raise UsageError(f"{section}.{reasons[0]}. Nothing was changed")
 
 
 # --- the file with another value ------------------------------------------------------------------------------------

@@ -346,7 +346,7 @@ class Local:
     def exists(self) -> bool:
         """True where there is something to read: a link is not, nor what lies in a folder that may not be entered."""
         try:
-            return self.path.exists() and not _link_on(self.path)
+            return self.path.stat().st_size > 0 and not _link_on(self.path)
         except OSError:
             return False
 
@@ -478,7 +478,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         connection.executescript(_LOCAL_SCHEMA)
     except sqlite3.OperationalError as why:
         connection.close()
-        if not is_unwritable(why):
+        if not is_unwritable(why) or not path.is_file() or not path.stat().st_size:
             raise
         return sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, check_same_thread=False)
     except BaseException:

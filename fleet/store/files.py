@@ -280,7 +280,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _unreadable(path: Path, why: OSError) -> DiskError:
-    return DiskError(f"cannot read {path}: {why.strerror}; it is as it was. {_ADVICE}")
+    return DiskError(f"cannot read {path}: {why.strerror}; it was not changed. {_ADVICE}")
 
 
 def _check_written(handle: int, size: int) -> None:
@@ -308,9 +308,9 @@ def _explain(path: Path, why: OSError) -> str:
     if why.errno == errno.ELOOP:
         return f"{path} is a symbolic link; fleet writes to plain files only, and left what it points to alone"
     if why.errno == errno.ENOSPC:
-        return f"no space left for {path}; it is as it was. Free some space and run the command again"
+        return f"no space left for {path}; it was not changed. Free some space and run the command again"
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"{path} cannot be written ({why.strerror}); it is as it was. Reading still works. {_ADVICE}"
+        return f"{path} cannot be written ({why.strerror}); it was not changed. Reading still works. {_ADVICE}"
     return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"
 
 

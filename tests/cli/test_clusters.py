@@ -35,7 +35,7 @@ def test_records_stay_and_wordings_are_shown(stage):
     [found] = stage.patterns("velma")["patterns"]
     assert (found["id"], found["text"], found["seen"]) == (ids[AWK], AWK, 3)
     assert [(each["id"], each["seen"]) for each in found["wordings"]] == [(ids[AWK], 2), (ids[AGAIN], 1)]
-    assert f"also said: {AGAIN}" in stage.run("velma", "patterns").stdout
+    assert f"also worded: {AGAIN}" in stage.run("velma", "patterns").stdout
     assert {each["id"] for each in stage.patterns("velma", "--all")["patterns"]} == set(ids.values())
     stage.run("velma", "sync")
     page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()

@@ -48,7 +48,7 @@ def test_each_step_on_the_way_is_the_next_one(w):
     w.run("w", "sync")
     assert look(w)["next"] == {"command": "", "why": ""}
     shown = w.run("w").stdout
-    assert "nothing new, nothing waits; hooks fired just now (Stop)" in shown
+    assert "nothing new, nothing pending; hooks fired just now (Stop)" in shown
     assert len(shown.splitlines()) == 2, "quiet when nothing is up"
 
 

@@ -94,7 +94,7 @@ def test_a_trigger_may_be_given_and_is_shown_and_stays_when_the_database_is_lost
     stage.run(velma, "sync")
     shown = json.loads(stage.run(velma, "show", done["id"], "--json").stdout)
     assert (shown["trigger"], shown["trigger_derived"]) == ("Bash:npm *", False)
-    assert "before:     Bash:npm *\n" in stage.run(velma, "show", done["id"]).stdout
+    assert "trigger:    Bash:npm *\n" in stage.run(velma, "show", done["id"]).stdout
 
 
 def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, velma):
@@ -106,7 +106,7 @@ def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, vel
 def test_the_step_that_a_lesson_names_is_its_trigger_until_another_is_set(stage, velma):
     known = stage.correct(velma, "Pull before `git push`")
     shown = stage.run(velma, "show", known[:8]).stdout
-    assert "before:     Bash:git push*; derived from its words" in shown
+    assert "trigger:    Bash:git push*; guessed from its words" in shown
     stage.run(velma, "edit", known, "--set", "trigger=none")
     shown = json.loads(stage.run(velma, "show", known, "--json").stdout)
     assert (shown["trigger"], shown["trigger_derived"]) == ("none", False)
@@ -136,7 +136,7 @@ def test_a_close_lesson_is_told_as_it_is_to_who_corrects(stage, velma):
         (["--pattern", "x"], 2, "name the correction"),
         (["ENTRY"], 2, "state the lesson"),
         (["ENTRY", "--waiting"], 2, "--waiting lists"),
-        (["ENTRY", "--same", "p-zzz"], 1, "no pattern begins with"),
+        (["ENTRY", "--same", "p-zzz"], 1, "no lesson has an id that begins with"),
         (["ENTRY", "--pattern", "..."], 2, "no words"),
         (["ENTRY", "--pattern", "x " * 9000], 3, "limit"),
     ],

@@ -56,7 +56,7 @@ def test_a_persons_yes_promotes_and_demote_takes_it_back(stage):
     assert LESSON.encode() not in mine.read_bytes()
     assert mine.read_bytes().endswith(b"\r\n## Notes\r\n\r\n- mine, no final newline")
     assert state(stage, "velma", pattern) == "candidate"
-    for missing, told in (("p-ffff", "no pattern begins with"), (pattern, "is not in memory.md")):
+    for missing, told in (("p-ffff", "no lesson has an id that begins with"), (pattern, "is not in memory.md")):
         assert told in stage.run("velma", "demote", missing, expect=1).stderr
     stage.run("velma", "promote", pattern)
     assert status(stage, "velma")["lessons"] == [pattern]
@@ -82,7 +82,7 @@ def test_what_cannot_be_promoted_is_refused_with_a_way_out(stage):
     stage.run("velma", "retire", pattern)
     assert f"fleet restore {pattern}" in stage.run("velma", "promote", pattern, expect=1).stderr
     stage.run("velma", "restore", pattern)
-    assert "no pattern" in stage.run("velma", "promote", "p-0000", expect=1).stderr
+    assert "no lesson has an id" in stage.run("velma", "promote", "p-0000", expect=1).stderr
     stage.run("velma", "promote", expect=2)
     path = stage.folder / "velma/agents/velma/memory.md"
     path.write_text("```\n<!-- fleet:hot -->\n<!-- /fleet:hot -->\n```\n")

@@ -25,7 +25,7 @@ def w(shell):
     ("code", "words", "says"),
     [
         (0, ("correct", *SAID), "seen 1 time"),
-        (1, ("show", "p-3f9c1a2b7d4e5f60"), "no pattern begins with"),
+        (1, ("show", "p-3f9c1a2b7d4e5f60"), "no lesson has an id that begins with"),
         (2, ("show",), "Missing argument"),
         (3, ("discover", "--problem", "p", "--solution", SECRET), "github-classic"),
         (4, ("sleep",), "is at work here"),

@@ -91,7 +91,7 @@ def test_feedback_on_a_merged_lesson_tells_the_whole_of_it(stage, velma):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["p-zzz", "--hurt"], 1, "no pattern"),
+        (["p-zzz", "--hurt"], 1, "no lesson has an id"),
         (["PATTERN"], 2, "give one of"),
         (["PATTERN", "--hurt", "--helped"], 2, "give one of"),
     ],

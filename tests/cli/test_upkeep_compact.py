@@ -83,7 +83,7 @@ def test_a_remote_that_does_not_answer_loses_nothing(big):
     big.correct("velma", "one more")
     before = {p: p.read_bytes() for p in (big.folder / "velma/clan-learnings").rglob("*") if p.is_file()}
     big.remote.rename(big.folder / "away.git")
-    assert "wait" in big.run("velma", "compact", expect=5).stderr
+    assert "not sent yet" in big.run("velma", "compact", expect=5).stderr
     assert {p: p.read_bytes() for p in before} == before
     (big.folder / "away.git").rename(big.remote)
     big.run("velma", "compact")

@@ -84,7 +84,7 @@ def test_what_cannot_be_set_is_refused_and_nothing_changes(stage, said, code, to
 
 def test_a_pattern_that_is_not_there_is_a_no(stage):
     stage.join("velma")
-    assert "no pattern" in stage.run("velma", "edit", "p-ffff", "--set", "category=x", expect=1).stderr
+    assert "no lesson has an id" in stage.run("velma", "edit", "p-ffff", "--set", "category=x", expect=1).stderr
     stage.run("velma", "edit", "p-ffff", "--json", expect=1)
 
 

@@ -456,7 +456,7 @@ def test_a_name_that_could_be_a_path_is_no_agents_name(bench, w, name):
 def test_an_id_that_could_be_a_path_is_the_id_of_nothing(bench, w, name):
     for command in ("show", "retire", "restore"):
         done = bench.run(w, command, "--", name, expect=1)
-        assert "no pattern" in done.stderr
+        assert "no lesson has an id" in done.stderr
     bench.run(w, "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, f"--same={name}", expect=1)
 
 

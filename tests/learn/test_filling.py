@@ -131,7 +131,7 @@ def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
     state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
     assert seen(workspace) == {LESSON: 3}
     assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
-    with pytest.raises(NoError, match="no pattern begins with"):
+    with pytest.raises(NoError, match="no lesson has an id that begins with"):
         state_lesson(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
 
 
