@@ -182,7 +182,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
                 if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
                     Exposures(writer.workspace.state).roll_up(writer)
         except FleetError as why:
-            workspace.warn(f"{agent}'s memory is as it was: {why}")
+            workspace.warn(f"{agent}'s memory was not updated: {why}")
     return promoted
 
 

@@ -323,7 +323,7 @@ def _count_and_promote(workspace: Workspace) -> list[str]:
             for dropped in overdue:
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.item.title}")
         except FleetError as why:
-            workspace.warn(f"what waits for a person is as it was: {why}")
+            workspace.warn(f"the inbox was not updated: {why}")
     return promoted
 
 

@@ -494,6 +494,6 @@ def _error(path: Path, why: sqlite3.Error) -> FleetError:
     message = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
     if is_unwritable(why):
         return DiskError(
-            f"{message}. The disk is full, or this user may not read and write there: `fleet doctor` tells which"
+            f"{message}. The disk is full, or this user may not read and write there: `fleet doctor` shows which"
         )
     return FleetError(f"{message}. If the file is damaged, rename it: fleet asks again for what was agreed to")

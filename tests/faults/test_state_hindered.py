@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.store.database import Local
 from tests.cli.conftest import Stage
 from tests.faults.test_full_disk import fill, mounted
 from tests.faults.test_sync import Bench
@@ -129,3 +130,12 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_done_without(tmp_path, ha
         assert bench.seen("small/w") == {LESSON: 1, "Another lesson": 1}
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def test_a_local_database_that_a_full_disk_left_empty_is_read_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "local.db"
+    path.touch()  # SQLite made the file, and had no room for its first page
+    state = Local(path)
+    assert state.get("sync_failed") == ""
+    assert state.agreed("remote") == []
+    assert path.stat().st_size == 0, "reading made no table"

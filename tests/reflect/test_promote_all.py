@@ -139,7 +139,7 @@ def test_a_memory_that_cannot_be_written_is_a_warning_and_the_next_run_tries_aga
     path = AgentMemory(w, "velma").path
     path.mkdir(parents=True)
     assert reflecting.promote_all(w) == []
-    assert "velma's memory is as it was" in w.warnings[0]
+    assert "velma's memory was not updated" in w.warnings[0]
     path.rmdir()
     w.warnings.clear()
     assert promoted(w) == [LESSON]
