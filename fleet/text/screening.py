@@ -411,6 +411,8 @@ _LINK = r"(?i)://|www\.|mailto:|xmpp:|\w@\w"
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
 _LIVE = r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)"
+_MAY_BE_LIVE = r"[`|\\*\[\]<_~&@]"
+_LINK_MARKS = ("://", "www.", "mailto:", "xmpp:")
 _BLOCK_START = r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)"
 
 
@@ -422,7 +424,7 @@ def markdown_escape(text: str) -> str:
     Not idempotent: escape once, on the way out, and after ``redact``, since an escape could split a secret.
     """
     line = one_line(strip_controls(text))
-    if "`" in line or "|" in line or re.search(_LIVE, line) or re.search(_LINK, line):  # most lines have none
+    if re.search(_MAY_BE_LIVE, line) or any(map(line.lower().__contains__, _LINK_MARKS)):  # most lines have none
         line = re.sub(_PIECE, _inert, line)
     start = re.match(_BLOCK_START, line)
     return f"{line[: start.end()]}\\{line[start.end() :]}" if start else line
