@@ -127,7 +127,7 @@ def _learn(
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """State what a logged signal teaches: from then on it counts like any correction."""
+    """State the lesson of a logged signal: from then on it counts like any correction."""
     with output.acting(agent, or_guest=True) as (workspace, who):
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:

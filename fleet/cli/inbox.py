@@ -212,7 +212,7 @@ def _review(
     ] = None,
     agent: output.Agent = "",
 ) -> None:
-    """Decide which close lessons are one, and which of two that contradict each other holds: a key for each pair."""
+    """Decide pairs of lessons: whether two close ones are one, and which of two contradicting ones holds."""
     with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace, agent)
@@ -288,7 +288,7 @@ def _block(
     ] = False,
     agent: output.Agent = "",
 ) -> None:
-    """Leave out here what a writer said: lessons, counts, edits, removes. Memories and pages follow at once.
+    """Leave a writer's lessons, counts, edits and removes out here. Memories and pages follow at once.
 
     Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
     """

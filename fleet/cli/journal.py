@@ -202,7 +202,7 @@ def _observe(
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """Note one thing that happened in this session: a line of .agents.local.md, on the disk before this returns."""
+    """Note an event of this session as a line of .agents.local.md: durable before this returns."""
     if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":
         kind, text = "dead-end", text[1:]
     with output.acting(agent, or_guest=True) as (workspace, who):

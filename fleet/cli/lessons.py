@@ -125,7 +125,7 @@ def _show(
         str, output.id_of("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.")
     ],
 ) -> None:
-    """Show all that is known of one lesson, of one discovery (d-...), or of one correction that was logged (c-...)."""
+    """Show everything about one lesson, one discovery (d-...), or one logged correction (c-...)."""
     with output.opened() as workspace:
         if pattern.startswith("c-"):
             fields = lessons.show_correction(workspace, pattern)
@@ -222,7 +222,7 @@ def _restore(
     ] = "",
     agent: output.Agent = "",
 ) -> None:
-    """Bring a retired lesson back, with its history; or all that one writer removed."""
+    """Bring a retired lesson back, with its history; or all lessons that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
         raise UsageError(
             "name one lesson: fleet restore ID; or all of a writer's: fleet restore --all --removed-by NAME"
@@ -316,7 +316,7 @@ def _feedback(
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """Say that a lesson helped, or hurt: what hurts more often than it helps is shown as not working."""
+    """Count that a lesson helped, or hurt. One that hurts more often than it helps is shown as not working."""
     if helped == hurt:
         raise UsageError("give one of --helped and --hurt; nothing was counted")
     with output.acting(agent) as (workspace, who):
@@ -336,7 +336,7 @@ def _guard(
     decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="The decision at its step from now on.")] = "",
     until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
-    """Let a lesson stop the step that it is about, or put it to a person. Holds on this machine alone."""
+    """Have a lesson stop its step, or ask a person first. A guard holds on this machine alone."""
     with output.opened() as workspace:
         guards = starting.Guards(workspace)
         if pattern and decision == "off":

@@ -52,7 +52,7 @@ def _reflect(
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """Look back on a session: lessons, notes, a skill, each where it belongs. `fleet undo` takes it back."""
+    """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
     wanted = session or output.chosen.session
     with output.acting(agent) as (workspace, who):
         if use or agrees:
@@ -74,7 +74,7 @@ def _reflect(
 
 @app.command("done")
 def _done(session: output.Session = "", agent: output.Agent = "") -> None:
-    """End the session that runs here: reflect on it now, and log it in the day's log. `/done` runs this."""
+    """End this session: reflect on it now, and add a block to the day's log. `/done` runs this."""
     with output.acting(agent) as (workspace, who):
         named = output.chosen.session_named(session)
         try:

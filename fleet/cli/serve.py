@@ -60,7 +60,7 @@ sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="si
 
 @sidecar_app.callback(invoke_without_command=True)
 def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
-    """Look after a workspace until stopped: take in what is written by hand, render, sync."""
+    """Keep a workspace up to date until stopped: take in lines written by hand, render, sync."""
     if context.invoked_subcommand is not None:
         output.chosen.agent = agent or output.chosen.agent
         return

@@ -256,7 +256,7 @@ def _purge(
 
 @app.command("status")
 def _status(agent: output.Agent = "") -> None:
-    """Show the state of this workspace: what waits to go out, what was quarantined and why, who is in the clan."""
+    """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(agent, or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
         output.show(status, _status_rows(status))
@@ -352,7 +352,7 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 def _doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
 ) -> None:
-    """Look for what is wrong here. Shows what it means and what to do; exits with 1 if anything is."""
+    """Check this workspace. Shows each fault, what it means and what to do; exits with 1 if there is one."""
     with output.opened() as workspace:
         with output.progress("Looking"):
             worst, findings = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
