@@ -95,7 +95,7 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
         shards = _shards(clan / f"{kind.name}.d", kind)
         if len(shards) > limits.SHARDS_MAX:
             ours = {kind.shard(name) for name in own()}
-            shards = [each for at, each in enumerate(shards) if at < limits.SHARDS_MAX or each.path in ours]
+            shards = [each for index, each in enumerate(shards) if index < limits.SHARDS_MAX or each.path in ours]
         sources += shards
     return sources
 
@@ -114,13 +114,13 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """New content of a file here: the tree's at its path, and behind that the lines that it keeps besides.
+    """New content of a file here: that of the tree's file at its path, followed by lines that the tree does not cover.
 
     Attributes:
         oid: of the tree's content there, "" for none.
-        kept: the lines that are kept besides.
-        leaving: the lines that leave it.
-        gains: whether lines come to it.
+        kept: lines of this file that the tree does not cover.
+        leaving: lines that the file loses.
+        gains: whether the file gains lines.
     """
 
     path: str
@@ -136,7 +136,7 @@ class Ingest:
     Args:
         tree: the fetched tree; None for lines that never leave this machine.
         quarantine: keeps refused lines.
-        aside: returns the lines that are kept there: files need not hold them any more.
+        aside: returns the lines in quarantine, which files need not hold any more.
         changed: called with the generation after each change.
         withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
             policy that leaves the former out. None for lines that nobody else writes.
@@ -378,99 +378,99 @@ class Ingest:
 
     def _fold_all(self, connection: Connection, sources: Sequence[Source], *, is_searched: bool = True) -> None:
         """Join all that is new into the rows. The caller holds the transaction."""
-        fold = self._rows(connection, is_searched=is_searched)
-        fold.refold()
+        rows = self._rows(connection, is_searched=is_searched)
+        rows.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             # A person was asked about this tree before the ref was moved to it. These rows are older than that.
-            is_watched, fold.is_watched = fold.is_watched, False
-            self._fold_tree(fold, self.tree, self._head())
-            fold.is_watched = is_watched
-        self._fold_files(fold, sources)
-        self._end(fold)
+            is_watched, rows.is_watched = rows.is_watched, False
+            self._fold_tree(rows, self.tree, self._head())
+            rows.is_watched = is_watched
+        self._fold_files(rows, sources)
+        self._end(rows)
 
-    def _end(self, fold: Rows) -> None:
+    def _end(self, rows: Rows) -> None:
         """End a transaction's joins; keep the lines that cannot be read, and what a person is asked about."""
-        self._ask_about(fold)
-        fold.end()
-        if fold.read.markers:
-            self._warn(f"{fold.read.markers} conflict-marker lines were dropped; both sides were read")
-        if fold.read.refused:
-            self._quarantine(fold.read.refused)
+        self._ask_about(rows)
+        rows.end()
+        if rows.read.markers:
+            self._warn(f"{rows.read.markers} conflict-marker lines were dropped; both sides were read")
+        if rows.read.refused:
+            self._quarantine(rows.read.refused)
 
-    def _ask_about(self, fold: Rows) -> None:
+    def _ask_about(self, rows: Rows) -> None:
         """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
-        if fold.arrivals is not None and self._withhold is not None:
-            known = fold.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
-            held = fold.arrivals.held(known)
-            if held or fold.arrivals.brought:
-                fold.follow(self._withhold(held, fold.arrivals.brought))
-        fold.is_watched, fold.arrivals = False, None
+        if rows.arrivals is not None and self._withhold is not None:
+            lessons = rows.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0]
+            parts = rows.arrivals.held(lessons)
+            if parts or rows.arrivals.brought:
+                rows.follow(self._withhold(parts, rows.arrivals.brought))
+        rows.is_watched, rows.arrivals = False, None
 
-    def _fold_files(self, fold: Rows, sources: Sequence[Source]) -> None:
-        connection = fold.connection
-        known = {row[0]: row[1:] for row in connection.execute("SELECT path, look, size, rows, hash, oid FROM file")}
-        for path in known.keys() - {source.path for source in sources}:
+    def _fold_files(self, rows: Rows, sources: Sequence[Source]) -> None:
+        connection = rows.connection
+        noted = {row[0]: row[1:] for row in connection.execute("SELECT path, look, size, rows, hash, oid FROM file")}
+        for path in noted.keys() - {source.path for source in sources}:
             connection.execute("DELETE FROM file WHERE path = ?", (path,))
-            fold.forget_refused(path)
+            rows.forget_refused(path)
             set_meta(connection, "shrunk", "1")
-        due = [each for each in sources if not each.look or each.look != known.get(each.path, ("",))[0]]
+        changed = [each for each in sources if not each.look or each.look != noted.get(each.path, ("",))[0]]
         for kind in KINDS:
-            some = iter([source for source in due if source.kind is kind])
-            while step := list(islice(some, _FILES_IN_STEP)):
+            remaining = iter([source for source in changed if source.kind is kind])
+            while batch := list(islice(remaining, _FILES_IN_STEP)):
                 with ExitStack() as stack:
-                    opened = [self._open(fold, source, known.get(source.path), stack) for source in step]
+                    opened = [self._open(rows, source, noted.get(source.path), stack) for source in batch]
                     inputs = [file for file in opened if file is not None]
-                    fold.join(kind, [file.rest() for file in inputs])
+                    rows.join(kind, [file.rest() for file in inputs])
                 for file in inputs:
                     file.note(connection)
 
-    def _note_joined(self, fold: Rows, plans: Sequence[_Plan]) -> None:
+    def _note_joined(self, rows: Rows, plans: Sequence[_Plan]) -> None:
         """Record that files are read as far as they repeat a file of the tree whose lines were all joined."""
         for plan in plans:
-            if plan.path in fold.joined:
+            if plan.path in rows.joined:
                 query = "SELECT size, hash FROM tree WHERE path = ?"
-                size, hash_ = fold.connection.execute(query, (plan.path,)).fetchone()
-                fold.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
-                fold.forget_refused(plan.path)
+                size, hash_ = rows.connection.execute(query, (plan.path,)).fetchone()
+                rows.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
+                rows.forget_refused(plan.path)
 
-    def _open(self, fold: Rows, source: Source, before: tuple[Any, ...] | None, stack: ExitStack) -> "_Reader | None":
+    def _open(self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack) -> "_Reader | None":
         """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
             file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
-        look = fingerprint(os.fstat(file.fileno()))
-        size, _, hash_, oid = before[1:] if before is not None else (0, 0, _NO_HASH, "")
-        reader = _Reader(file, source.path, look, oid)
+        mark = fingerprint(os.fstat(file.fileno()))
+        size, _, hash_, oid = noted[1:] if noted is not None else (0, 0, _NO_HASH, "")
+        reader = _Reader(file, source.path, mark, oid)
         if size and not reader.skip(size, hash_):
-            set_meta(fold.connection, "shrunk", "1")
+            set_meta(rows.connection, "shrunk", "1")
             file.seek(0)
-            reader = _Reader(file, source.path, look)
-        fold.forget_refused(source.path, behind=reader.rows)
+            reader = _Reader(file, source.path, mark)
+        rows.forget_refused(source.path, behind=reader.rows)
         return reader
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
-    def _fold_tree(self, fold: Rows, tree: GitTree, head: str) -> list[Entry]:
+    def _fold_tree(self, rows: Rows, tree: GitTree, head: str) -> list[Entry]:
         """Join a tree; return the entries that the one before had and it lacks.
 
         Where files of the tree only grew, the new lines are joined; else all of it is compared with the rows.
         """
-        connection = fold.connection
+        connection = rows.connection
         lost: list[Entry] = []
         try:
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    fold.join(_kind(path), [Unread(path, [data[start:]])], in_tree=True)
+                    rows.join(_kind(path), [Unread(path, [data[start:]])], in_tree=True)
                     connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
             else:
                 old = get_meta(connection, "head")
-                lost = fold.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
+                lost = rows.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
         except TreeGoneError as why:
             self._warn(str(why))
             head = ""
-            lost = fold.compare(_contents(connection, tree, {}), goes_on=False)
+            lost = rows.compare(_contents(connection, tree, {}), goes_on=False)
             tree.move("")
         set_meta(connection, "head", head)
         return lost
@@ -495,96 +495,98 @@ class Ingest:
 
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
         taken = Taken()
-        with self._changing() as rows:
-            connection, fold, sources = rows.connection, rows, self._sources()
+        with self._changing() as opened:
+            connection, rows, sources = opened.connection, opened, self._sources()
             if self._is_stale(connection, sources):
                 self._fold_all(connection, sources)
-                fold = self._rows(connection)
+                rows = self._rows(connection)
             generation = int(get_meta(connection, "generation"))
-            before = dict(connection.execute("SELECT path, oid FROM tree"))
+            oids_before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
-                taken.lost = self._fold_tree(fold, tree, commit)
-            self._ask_about(fold)
+                taken.lost = self._fold_tree(rows, tree, commit)
+            self._ask_about(rows)
             if get_meta(connection, "head") == commit:
                 tree.move(commit)
             oids = _oids(tree, self._head())
-            plans = self._plans(fold, oids, {each.path: each.look for each in sources})
+            plans = self._plans(rows, oids, {each.path: each.look for each in sources})
             taken.put_back = [
-                plan.path for plan in plans if plan.gains and before.get(plan.path) == oids.get(plan.path, "")
+                plan.path for plan in plans if plan.gains and oids_before.get(plan.path) == oids.get(plan.path, "")
             ]
             if get_meta(connection, "shrunk"):
                 for kind in KINDS if writer else ():
-                    self._spill(fold, kind, kind.shard(writer), plans)
+                    self._spill(rows, kind, kind.shard(writer), plans)
             taken.refused = connection.execute("SELECT count(*) FROM refused").fetchone()[0]
-            self._write(fold, plans)
-            self._note_joined(fold, plans)
+            self._write(rows, plans)
+            self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
-                self._fold_files(fold, self._written(sources, plans))
+                self._fold_files(rows, self._written(sources, plans))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             set_meta(connection, "shrunk", "")
-            self._end(fold)
+            self._end(rows)
             taken.changed_ids = Contents(connection).names(generation)
         self._notify()
         return taken
 
-    def _plans(self, fold: Rows, oids: dict[str, str], here: dict[str, str]) -> list[_Plan]:
-        """Return a plan for each file of the tree and ``here`` that differs from the tree's."""
-        known = set(fold.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
+    def _plans(self, rows: Rows, oids: dict[str, str], marks: dict[str, str]) -> list[_Plan]:
+        """Return a plan for each file of the tree and ``marks`` that differs from the tree's."""
+        unchanged = set(rows.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
-        for path in sorted(oids.keys() | here.keys(), key=lambda path: ("/" in path, path)):  # editions first
+        for path in sorted(oids.keys() | marks.keys(), key=lambda path: ("/" in path, path)):  # editions first
             oid = oids.get(path, "")
-            if (path, oid, here.get(path, "")) in known:
+            if (path, oid, marks.get(path, "")) in unchanged:
                 continue
             if _size(self._clan / path) > BLOB_BYTES_MAX:
                 self._warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
-            plans.append(self._plan(fold, path, oid))
+            plans.append(self._plan(rows, path, oid))
         return plans
 
-    def _plan(self, fold: Rows, path: str, oid: str) -> _Plan:
+    def _plan(self, rows: Rows, path: str, oid: str) -> _Plan:
         """Return the new content of a file here: the tree's lines, and those here that the tree does not cover."""
         kind = _kind(path)
         # By their hashes: two editions, or one of them line by line, would take several times the memory.
-        with self._theirs(fold, kind, oid) as theirs:
-            there = {_hash(raw): False for raw in _raws(theirs)}
-        own: dict[bytes, None] = {}
+        with self._theirs(rows, kind, oid) as theirs:
+            is_here = {_hash(raw): False for raw in _raws(theirs)}
+        own_lines: dict[bytes, None] = {}
         with self._files.open(self._clan / path) as mine:
             for raw in _raws(mine):
-                if (hash_ := _hash(raw)) in there:
-                    there[hash_] = True
+                if (hash_ := _hash(raw)) in is_here:
+                    is_here[hash_] = True
                 else:
-                    own[raw] = None
-        aside = self._aside() if fold.has_refused() else set[bytes]()
-        kept = dict.fromkeys(raw for raw in own if raw not in aside and fold.is_wanted(kind, raw))
-        leaving = [raw for raw in own if raw not in kept]
-        return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(there.values()))
+                    own_lines[raw] = None
+        aside = self._aside() if rows.has_refused() else set[bytes]()
+        kept = dict.fromkeys(raw for raw in own_lines if raw not in aside and rows.is_wanted(kind, raw))
+        leaving = [raw for raw in own_lines if raw not in kept]
+        return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(is_here.values()))
 
-    def _theirs(self, fold: Rows, kind: Kind, oid: str) -> AbstractContextManager[IO[bytes]]:
+    def _theirs(self, rows: Rows, kind: Kind, oid: str) -> AbstractContextManager[IO[bytes]]:
         """Hold open the tree's content at a path, without what purge marks cover."""
         if self.tree is None or not oid:
             return BytesIO()
-        return BytesIO(fold.stripped(kind, self.tree.read(oid))) if fold.has_marks() else self.tree.open(oid)
+        return BytesIO(rows.stripped(kind, self.tree.read(oid))) if rows.has_marks() else self.tree.open(oid)
 
-    def _blocks(self, fold: Rows, plan: _Plan, leaving: bytes = b"") -> Iterator[bytes]:
+    def _blocks(self, rows: Rows, plan: _Plan, leaving: bytes = b"") -> Iterator[bytes]:
         """Yield the new content of a file, and behind that the lines that leave it, block by block."""
         last = b"\n"
-        with self._theirs(fold, _kind(plan.path), plan.oid) as theirs:
+        with self._theirs(rows, _kind(plan.path), plan.oid) as theirs:
             while block := theirs.read(limits.BLOCK_BYTES):
                 yield block
                 last = block[-1:]
         if plan.kept or leaving:
             yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
-    def _spill(self, fold: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
+    def _spill(self, rows: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
         """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
-        missing = fold.missing(kind, (self._blocks(fold, plan) for plan in plans if _kind(plan.path) is kind))
+        missing = rows.missing(kind, (self._blocks(rows, plan) for plan in plans if _kind(plan.path) is kind))
         if not missing:
             return
-        at = next((at for at, plan in enumerate(plans) if plan.path == shard), len(plans))
-        mine = plans[at] if at < len(plans) else _Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True)
-        end = b"\n" if mine.kept and not mine.kept.endswith(b"\n") else b""  # of a line that a crash tore off
-        plans[at:] = [msgspec.structs.replace(mine, kept=mine.kept + end + missing, gains=True), *plans[at + 1 :]]
+        index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
+        if index == len(plans):
+            plans.append(_Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True))
+        kept = plans[index].kept
+        end = b"\n" if kept and not kept.endswith(b"\n") else b""  # of a line that a crash tore off
+        plans[index] = msgspec.structs.replace(plans[index], kept=kept + end + missing, gains=True)
 
     def lacks_lines(self) -> bool:
         """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
@@ -596,32 +598,32 @@ class Ingest:
         The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
         """
         self.refresh()
-        with self._changing() as fold:
+        with self._changing() as rows:
             for kind in KINDS:
                 contents = ([self._files.read(source.file)] for source in self._sources() if source.kind is kind)
-                if missing := fold.missing(kind, contents):
+                if missing := rows.missing(kind, contents):
                     self._files.append(self._clan / kind.shard(writer), missing)
-            self._fold_files(fold, self._sources())
-            set_meta(fold.connection, "shrunk", "")
-            self._end(fold)
+            self._fold_files(rows, self._sources())
+            set_meta(rows.connection, "shrunk", "")
+            self._end(rows)
 
-    def _write(self, fold: Rows, plans: Sequence[_Plan]) -> None:
+    def _write(self, rows: Rows, plans: Sequence[_Plan]) -> None:
         """Write the files that gain lines, and only then those that lose some.
 
         Where one file alone gains lines, it is replaced at once: what leaves it comes into no other.
         """
         gaining = [plan for plan in plans if plan.gains]
         if len(gaining) == 1:
-            at, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
-            gaining, plans = [plan], [*plans[:at], plan, *plans[at + 1 :]]
+            index, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
+            gaining, plans = [plan], [*plans[:index], plan, *plans[index + 1 :]]
         is_durable = len(gaining) <= _FSYNC_FILES_MAX
         for plan in gaining:
-            self._put(self._clan / plan.path, self._blocks(fold, plan, plan.leaving), is_durable=is_durable)
+            self._put(self._clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)
         if not is_durable:
             os.sync()  # of all at once: to wait for each takes a minute for ten thousand
         for plan in plans:
             if plan.leaving:
-                self._put(self._clan / plan.path, self._blocks(fold, plan))
+                self._put(self._clan / plan.path, self._blocks(rows, plan))
 
     def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
         """Return the line files after some were written: only these are listed again, unless they are too many."""
@@ -645,19 +647,19 @@ class Ingest:
         self.refresh()
         if self.lacks_lines():  # what rows alone have of it would stay in them, and be sent
             self.put_back(writer)
-        with self._changing() as fold:
-            if not fold.is_in_outbox(id_):
+        with self._changing() as rows:
+            if not rows.is_in_outbox(id_):
                 return
-            base, is_changed = fold.base(id_), False
+            base, is_changed = rows.base(id_), False
             for source in self._sources():
                 if source.kind is PATTERNS and id_.encode() in (data := self._files.read(source.file)):
                     kept = _parted(data, id_, base, writer, parts)
                     is_changed = is_changed or kept != data
                     self._put(source.file, iter([kept]))
-                    fold.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
+                    rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
             if is_changed:
-                fold.set_back(id_)
-            fold.end()
+                rows.set_back(id_)
+            rows.end()
         self.refresh()
 
     # --- queries -----------------------------------------------------------------------------------------------------
@@ -753,20 +755,20 @@ class _Reader:
         self._file, self._path, self._look, self._oid = file, path, look, oid
         self.rows = 0
         self._running = blake2b(digest_size=16)
-        self._at = 0
+        self._offset = 0
         self.size = 0
         self.hash = _NO_HASH
 
     def skip(self, size: int, hash_: bytes) -> bool:
         """Skip what was read before; return False where that changed, or ends within a line."""
-        left, last = size, b""
-        while left:
-            block = self._file.read(min(left, limits.BLOCK_BYTES))
+        unread, last = size, b""
+        while unread:
+            block = self._file.read(min(unread, limits.BLOCK_BYTES))
             if not block:
                 return False
             self._running.update(block)
             self.rows += block.count(b"\n")
-            left, last = left - len(block), block[-1:]
+            unread, last = unread - len(block), block[-1:]
         self.size, self.hash = size, hash_
         return bool(self._running.digest() == hash_) and last == b"\n"
 
@@ -781,32 +783,32 @@ class _Reader:
 
     def read_whole(self) -> tuple[int, bytes]:
         """Return size and hash of all that was read, a last line without an end included."""
-        return self._at, self._running.digest()
+        return self._offset, self._running.digest()
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the rest of the file."""
-        at = self.size
+        offset = self.size
         while block := self._file.read(limits.BLOCK_BYTES):
             end = block.rfind(b"\n") + 1
             self._running.update(block[:end])
             if end:
-                self.size, self.hash = at + end, self._running.digest()
+                self.size, self.hash = offset + end, self._running.digest()
                 self.rows += block.count(b"\n")
                 self._oid = ""
             self._running.update(block[end:])
-            at += len(block)
+            offset += len(block)
             yield block
-        self._at = at
+        self._offset = offset
 
 
 def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
     """Return (path, content, size before) of each shard of the tree that grew; None where anything else changed."""
-    known = {row[0]: row[1:] for row in connection.execute("SELECT path, oid, size, hash FROM tree")}
-    if not known or known.keys() - paths.keys():
+    sizes = {row[0]: row[1:] for row in connection.execute("SELECT path, oid, size, hash FROM tree")}
+    if not sizes or sizes.keys() - paths.keys():
         return None
     grown = []
     for path, oid in paths.items():
-        had, size, hash_ = known.get(path, ("", 0, _NO_HASH))
+        had, size, hash_ = sizes.get(path, ("", 0, _NO_HASH))
         if had == oid:
             continue
         if "/" not in path:

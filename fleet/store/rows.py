@@ -147,7 +147,7 @@ class Rows:
         Returns whether every line so far was joined.
         """
         read = Read() if in_tree else self.read
-        before = len(read.refused)
+        refused_before = len(read.refused)
         inputs = [(file.path, read.raw_lines(file.data, file.path, file.first)) for file in files]
         while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _BATCH_ROWS)]:
             if kind is PATTERNS:
@@ -155,7 +155,7 @@ class Rows:
             else:
                 self._join_discoveries(batch, read, in_tree=in_tree)
         if not in_tree:
-            rows = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[before:]]
+            rows = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[refused_before:]]
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
         return not (read.count or read.markers)
 
@@ -178,9 +178,9 @@ class Rows:
             elif isinstance(entry, Line):
                 pending.setdefault(entry.id, {})[raw] = path, entry
         looked_up = frozenset(quick_ids)
-        more = self._batch(each for each in pending if each not in looked_up)
-        batch.rows.update(more.rows)
-        batch.bases.update(more.bases)
+        others = self._batch(each for each in pending if each not in looked_up)
+        batch.rows.update(others.rows)
+        batch.bases.update(others.bases)
         for each, parts in pending.items():
             self._join_pattern(each, list(parts.values()), batch, in_tree=in_tree)
         self._write(batch)
@@ -188,16 +188,16 @@ class Rows:
     def _join_pattern(self, record_id: str, parts: list[tuple[str, Line]], batch: _Batch, *, in_tree: bool) -> None:
         """Join the parts of one record, each with the path of its file."""
         row, steps = batch.rows.get(record_id), list[Line]()
-        known = None if row is None else row.line()
+        record_before = None if row is None else row.line()
         for _, part in parts:
-            before = steps[-1] if steps else known
-            steps.append(part if before is None else line.join(before, part))
+            state_before = steps[-1] if steps else record_before
+            steps.append(part if state_before is None else line.join(state_before, part))
         record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
             if self.is_watched:
-                for (path, part), before, after in zip(parts, [known, *steps], steps, strict=False):
-                    self._note(path, before, part, after, in_tree=in_tree)
+                for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
+                    self._note(path, state_before, part, state_after, in_tree=in_tree)
             batch.new_rows.append(self._row(record, data, row))
         if in_tree and record_id in batch.bases:
             base = batch.base(record_id)
@@ -235,25 +235,25 @@ class Rows:
         """Join one discovery with the line that is known of it."""
         data = DISCOVERIES.encode(entry)
         row = self.connection.execute("SELECT line, base, rowid FROM discovery WHERE id = ?", (entry.id,)).fetchone()
-        known, base = row[:2] if row is not None else (None, None)
-        least = Discovery.join(known, data)
+        line_before, base = row[:2] if row is not None else (None, None)
+        data_joined = Discovery.join(line_before, data)
         if in_tree:
             base = Discovery.join(base, data)
-        if row is not None and least == known:
+        if row is not None and data_joined == line_before:
             if base != row[1]:  # that the tree has it, or has it no more, makes nothing new of it
                 self.connection.execute("UPDATE discovery SET base = ? WHERE id = ?", (base, entry.id))
             return
         self.changed = True
-        joined = DISCOVERIES.decode(least)
+        joined = DISCOVERIES.decode(data_joined)
         if row is None and joined.retracts and self.is_watched:
             query = "SELECT line FROM discovery WHERE id = ?"
             for (raw,) in self.connection.execute(query, (joined.retracts,)).fetchall():
                 author = DISCOVERIES.decode(raw).by
                 self._watched().note_retraction(path, joined.id, joined.by, author, in_tree=in_tree)
-        values = (least, checksum(least), base, *_shown(joined, self._policy), self._generation, joined.id)
+        values = (data_joined, checksum(data_joined), base, *_shown(joined, self._policy), self._generation, joined.id)
         cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
-        more = "\n".join([joined.solution, joined.context, joined.type, *joined.tags])
-        words = self._words(joined.problem, more)
+        body = "\n".join([joined.solution, joined.context, joined.type, *joined.tags])
+        words = self._words(joined.problem, body)
         if not self._is_searched:
             return
         if row is None:
@@ -265,12 +265,12 @@ class Rows:
         """Keep a line of a newer version, unless it was purged."""
         if self.connection.execute("SELECT 1 FROM purged WHERE hash = ?", (entry.hash,)).fetchone():
             return
-        known = self._is_carried_in_tree(entry)
-        if known is None:
+        is_in_tree = self._is_carried_in_tree(entry)
+        if is_in_tree is None:
             self.changed = True
             row = (entry.hash, kind.name, entry.id, entry.raw, int(in_tree))
             self.connection.execute("INSERT INTO carried VALUES (?, ?, ?, ?, ?)", row)
-        elif in_tree and not known:
+        elif in_tree and not is_in_tree:
             self.connection.execute("UPDATE carried SET in_tree = 1 WHERE hash = ?", (entry.hash,))
 
     def _is_carried_in_tree(self, entry: Carried) -> bool | None:
@@ -303,16 +303,16 @@ class Rows:
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
 
     def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
-        for each, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
-            had = waited.get(each, checked(raw, hash_))  # a row outside the outbox was whole in the tree before
-            lost = line.difference(_decoded(had), _decoded(base) if base else None) if had else None
+        for id_, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
+            base_before = waited.get(id_, checked(raw, hash_))  # a row outside the outbox was whole in the tree before
+            lost = line.difference(_decoded(base_before), _decoded(base) if base else None) if base_before else None
             if lost is not None:
                 yield lost
 
     def _lost_discoveries(self, bases: dict[str, bytes]) -> Iterator[Discovery]:
-        now = dict(self.connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
+        bases_now = dict(self.connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
         for each, base in bases.items():
-            if Discovery.join(now.get(each), base) != now.get(each):
+            if Discovery.join(bases_now.get(each), base) != bases_now.get(each):
                 yield DISCOVERIES.decode(base)
 
     def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
@@ -348,11 +348,11 @@ class Rows:
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
             *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), self._generation),
         )
-        more = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
-        return _Row(None if row is None else row.number, values, self._words(text, more))
+        body = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
+        return _Row(None if row is None else row.number, values, self._words(text, body))
 
-    def _words(self, text: str, more: str) -> tuple[str, str]:
-        return (Words(text).indexed(), Words(more).indexed()) if self._is_searched else ("", "")
+    def _words(self, text: str, body: str) -> tuple[str, str]:
+        return (Words(text).indexed(), Words(body).indexed()) if self._is_searched else ("", "")
 
     def _write(self, batch: _Batch) -> None:
         """Write the gathered rows, words and outbox of a batch."""
@@ -394,20 +394,20 @@ class Rows:
         """Fold the records again that another policy, or another time, folds differently."""
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
-            before = json.loads(get_meta(self.connection, "policy_told") or "{}")
-            writers, held = self._policy.moved(before)
+            versions_before = json.loads(get_meta(self.connection, "policy_told") or "{}")
+            writers, withheld_ids = self._policy.moved(versions_before)
             for name in writers:
                 query = "SELECT id FROM pattern WHERE instr(line, ?)"
                 ids |= dict.fromkeys(row[0] for row in self.connection.execute(query, (naming(name),)))
                 self._refold_discoveries("instr(line, ?)", naming(name, "by"))
-            for each in held:
+            for each in withheld_ids:
                 self._refold_discoveries("id = ?", each)
-            ids |= dict.fromkeys(held)
+            ids |= dict.fromkeys(withheld_ids)
             set_meta(self.connection, "policy", self._policy.mark)
             set_meta(self.connection, "policy_told", json.dumps(self._policy.versions))
-        wanted = list(ids)
-        for start in range(0, len(wanted), _BATCH_ROWS):
-            batch = self._batch(wanted[start : start + _BATCH_ROWS])
+        ids_to_fold = list(ids)
+        for start in range(0, len(ids_to_fold), _BATCH_ROWS):
+            batch = self._batch(ids_to_fold[start : start + _BATCH_ROWS])
             batch.new_rows.extend(self._row(row.line(), row.data, row) for row in batch.rows.values())
             self._write(batch)
 
@@ -420,10 +420,10 @@ class Rows:
         """Show, or hide, some discoveries."""
         query = f"SELECT id, line, hash, at, retracts FROM discovery WHERE {where}"  # noqa: S608
         for each, raw, hash_, *shown in self.connection.execute(query, (value,)).fetchall():
-            if (now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
+            if (shown_now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
                 self.changed = True
                 update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
-                self.connection.execute(update, (*now, self._generation, each))
+                self.connection.execute(update, (*shown_now, self._generation, each))
 
     def has_refused(self) -> bool:
         """Return whether a line of any file here cannot be read."""
@@ -449,8 +449,8 @@ class Rows:
         if isinstance(entry, Carried):
             return self._is_carried_in_tree(entry) is False
         if isinstance(entry, Discovery):
-            known = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
-            return known is None or Discovery.join(known[0], DISCOVERIES.encode(entry)) != known[0]
+            row = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
+            return row is None or Discovery.join(row[0], DISCOVERIES.encode(entry)) != row[0]
         base = self.base(entry.id)
         return base is None or not line.covers(base, entry)
 
@@ -465,9 +465,9 @@ class Rows:
             return data
         marked = {row[0] for row in self.connection.execute("SELECT id FROM pattern WHERE purges")}
         hashes = {row[0] for row in self.connection.execute("SELECT hash FROM purged")}
-        known = data.split(b"\n")
-        kept = [self._stripped_line(kind, raw, marked, hashes) for raw in known]
-        return data if kept == known else b"\n".join(raw for raw in kept if raw is not None)
+        raws = data.split(b"\n")
+        kept = [self._stripped_line(kind, raw, marked, hashes) for raw in raws]
+        return data if kept == raws else b"\n".join(raw for raw in kept if raw is not None)
 
     def _stripped_line(self, kind: Kind, raw: bytes, marked: set[str], hashes: set[str]) -> bytes | None:
         quick = _quick_id(raw)
@@ -493,17 +493,17 @@ class Rows:
 
     def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         pending = self.connection.execute(_PENDING).fetchall()
-        wanted, present = {row[0] for row in pending}, dict[str, Line]()
+        pending_ids, present = {row[0] for row in pending}, dict[str, Line]()
         for data in contents:
             for _, entry in Read().entries(PATTERNS, data, ""):
-                if isinstance(entry, Line) and entry.id in wanted:
+                if isinstance(entry, Line) and entry.id in pending_ids:
                     present[entry.id] = line.join(present[entry.id], entry) if entry.id in present else entry
         raws: list[bytes] = []
         for each, raw, hash_, base in pending:
-            known = present.get(each)
+            covered = present.get(each)
             if base:
-                known = _decoded(base) if known is None else line.join(_decoded(base), known)
-            missing = line.difference(_decoded(checked(raw, hash_)), known)
+                covered = _decoded(base) if covered is None else line.join(_decoded(base), covered)
+            missing = line.difference(_decoded(checked(raw, hash_)), covered)
             raws += line.split(missing) if missing is not None else []
         return raws
 
@@ -655,7 +655,7 @@ def naming(name: str, key: str = "") -> bytes:
 
 def _shown(entry: Discovery, policy: Policy) -> tuple[str, str]:
     """Return since when a discovery is shown, and which it retracts: never, and none, of one that is left out here."""
-    since = [at for name, at in policy.blocked.items() if pattern.is_blocked(entry.by, (name,))]
+    since = [stamp for name, stamp in policy.blocked.items() if pattern.is_blocked(entry.by, (name,))]
     is_out = policy.blocks(entry.by) and entry.at >= min(since)
     return (_NEVER, "") if is_out or policy.withheld.get(entry.id) else (entry.at, entry.retracts)
 
