@@ -161,7 +161,7 @@ class _Commands(TyperGroup):
             more = len(MODULES) - len(FIRST)
             formatter.write_paragraph()
             formatter.write_text(
-                f"`fleet` alone shows what is new and what waits. `fleet help all` lists {more} more commands, "
+                f"`fleet` alone shows what is new and what is pending. `fleet help all` lists {more} more commands, "
                 "`fleet help COMMAND` shows one, and `fleet help TOPIC` prints a page of the documentation."
             )
 
@@ -171,7 +171,7 @@ class _Commands(TyperGroup):
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # here, since the parser would exit without a message
-            raise _InterruptedError("interrupted; what was acknowledged is kept") from stop
+            raise _InterruptedError("interrupted; nothing that was logged is lost") from stop
 
 
 def _module(name: str) -> Any:

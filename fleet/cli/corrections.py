@@ -69,7 +69,7 @@ def _correct(
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
-    """Log one correction: durable before this returns."""
+    """Log one correction. It is on the disk when the command ends."""
     if not pattern and not same:
         raise UsageError(_STATE_IT)
     if corrected_by and not names.is_agent(corrected_by):

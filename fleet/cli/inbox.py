@@ -66,7 +66,7 @@ def _inbox(
     answer: Annotated[str, typer.Option("--answer", help="Which lesson of a contradiction holds: first, second.")] = "",
     agent: output.Agent = "",
 ) -> None:
-    """Decide what waits for you: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
+    """Decide what needs your yes: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
         of_kind = "" if kind == "every" else kind
         if not action:
@@ -299,7 +299,7 @@ def _block(
 
 @app.command("unblock")
 def _unblock(name: Name) -> None:
-    """Let a writer count again that was blocked here."""
+    """Count again what a blocked writer wrote."""
     with output.opened() as workspace:
         changes = reviewing.unblock(workspace, name)
         text = (

@@ -153,7 +153,7 @@ def _journal(
     agent: output.Agent = "",
     session: output.Session = "",  # noqa: ARG001 - hosts pass it; a journal belongs to a branch
 ) -> None:
-    """Add an entry to the journal of this branch: durable before this returns."""
+    """Add an entry to this branch's journal. It is on the disk when the command ends."""
     with output.acting(agent, or_guest=True) as (workspace, who):
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         path = written.path.relative_to(workspace.root).as_posix()
