@@ -131,7 +131,7 @@ def of_branch(read: Callable[[str], bytes], comparisons: Compared | None = None)
     discoveries = _discoveries(log)
     best = {each.id: each for each in clan.best}
     texts = {each.id: each.text for each in clan.best if each.state != "retired"}
-    clusters = Clusters.among(texts, best.get, known=comparisons)
+    clusters = Clusters.among(texts, best.get, last=comparisons)
     total = clan.total - _inside(clusters)
     pages: Files = {}
     if lessons:

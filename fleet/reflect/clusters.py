@@ -84,20 +84,20 @@ class Clusters(NamedTuple):
         lookup: Callable[[str], Pattern | None],
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
-        known: Compared | None = None,
+        last: Compared | None = None,
     ) -> "Clusters":
         """Return the clusters of lessons, and the pairs for a review.
 
         ``words``: texts of the lessons by id, each merged set as one.
         ``lookup``: returns a lesson; called for those in clusters alone.
         ``apart``: pairs of ids, the smaller first, that a person keeps apart.
-        ``known``: the last comparison; afterwards this one.
+        ``last``: the last comparison; afterwards this one.
         """
         ids = sorted(words)
         number = {each: index for index, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for close in alike([words[id_] for id_ in ids], also, last=known):
+        for close in alike([words[id_] for id_ in ids], also, last=last):
             pair = _Pair(ids[close.one], ids[close.other], close.score, close.differs)
             if pair.ids in apart:
                 continue
@@ -138,13 +138,13 @@ class Clusters(NamedTuple):
             opposites[one] = (*opposites.get(one, ()), other)
             opposites[other] = (*opposites.get(other, ()), one)
         groups = {each: group for group in self.groups for each in group}
-        done, result = set[str](), list[Wordings]()
+        grouped_ids, result = set[str](), list[Wordings]()
         for lesson in lessons:
-            if lesson.id in done:
+            if lesson.id in grouped_ids:
                 continue
             lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
-            done |= {one.id for one in wordings}
+            grouped_ids |= {one.id for one in wordings}
             against = dict.fromkeys(other for one in wordings or [lesson] for other in opposites.get(one.id, ()))
             shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
             result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))

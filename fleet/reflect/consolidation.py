@@ -143,7 +143,7 @@ class Gates(NamedTuple):
     def of(cls, lock: Lock, blocks: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
         """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
-        sessions = {one for each in blocks if each.ends_ms > last for one in each.sessions if one != own}
+        sessions = {session for each in blocks if each.ends_ms > last for session in each.sessions if session != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
         hours = max(0, now_ms - last) / _HOUR_MS if last else None
         return cls(hours, len(sessions), holder, lock.trouble)
@@ -249,13 +249,13 @@ class Topic(NamedTuple):
         firsts: dict[str, str] = {}
         for each in sorted(statements, key=lambda each: (each.at, each.session)):
             firsts.setdefault(_mark(each.session), each.at[:10])
-        fresh = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
-        if not fresh:
+        new = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
+        if not new:
             return text
         page = Page.parse(text, level_max=6).with_section("History")
-        rows = [_merged_row(day, session) for session, day in fresh.items()]
+        rows = [_merged_row(day, session) for session, day in new.items()]
         lines = page.inserted(page.named("History")[-1], rows).splitlines(keepends=True)
-        return "".join(_with_updated(lines, max(fresh.values())))
+        return "".join(_with_updated(lines, max(new.values())))
 
 
 def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
@@ -325,11 +325,11 @@ def _merged_row(day: str, session: str) -> str:
 
 
 def _with_updated(lines: list[str], day: str) -> list[str]:
-    end = next((at for at, line in enumerate(lines[:_FRONT_LINES_MAX]) if at and line.rstrip() == "---"), 0)
-    for at in range(1, end if lines[0].rstrip() == "---" else 0):
-        match = _FIELD.fullmatch(lines[at].strip())
+    end = next((index for index, line in enumerate(lines[:_FRONT_LINES_MAX]) if index and line.rstrip() == "---"), 0)
+    for index in range(1, end if lines[0].rstrip() == "---" else 0):
+        match = _FIELD.fullmatch(lines[index].strip())
         if match and match["key"] == "updated" and match["value"] < day:
-            lines[at] = lines[at].replace(match["value"], day, 1)
+            lines[index] = lines[index].replace(match["value"], day, 1)
     return lines
 
 
@@ -350,27 +350,27 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     ``topics``: all of them; those with trouble keep their pointer.
     ``contradicted``: paths of the topics that a newer one contradicts.
     """
-    known = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
+    topic_at = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
     lines: list[str] = []
     dropped: list[str] = []
     pointed: set[str] = set()
     for line in (text or _INDEX_HEAD).splitlines(keepends=True):
         title, path = _pointed_to(line)
-        if path.startswith("topics/") and path not in known:
+        if path.startswith("topics/") and path not in topic_at:
             dropped.append(title)
             continue
         pointed.add(path)
         # Only the number of a pointer is updated; its words may be a person's.
-        number = known[path].seen if path in known else ""
+        number = topic_at[path].seen if path in topic_at else ""
         lines.append(_SEEN.sub(number, line, count=1) if number else line)
-    while not _has_room(lines) and (at := _first_to_drop(lines, known)) is not None:
-        dropped.append(_pointed_to(lines.pop(at))[0])
+    while not _has_room(lines) and (index := _first_to_drop(lines, topic_at)) is not None:
+        dropped.append(_pointed_to(lines.pop(index))[0])
     # Where there is no room for all, topics of more sessions come first.
-    rest = [each for path, each in known.items() if path not in pointed and not each.trouble]
+    unpointed = [each for path, each in topic_at.items() if path not in pointed and not each.trouble]
     left_out = 0
-    for topic in sorted(rest, key=lambda topic: (-len(topic.sessions), topic.path)):
-        if not left_out and _has_room(wanted := _with_pointer(lines, topic)):
-            lines = wanted
+    for topic in sorted(unpointed, key=lambda topic: (-len(topic.sessions), topic.path)):
+        if not left_out and _has_room(longer := _with_pointer(lines, topic)):
+            lines = longer
         else:
             left_out += 1
     return _Indexed("".join(lines), tuple(dropped), left_out)
@@ -406,10 +406,10 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
 
 
-def _first_to_drop(lines: list[str], known: Mapping[str, Topic]) -> int | None:
+def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: that of the fewest sessions, of equals the oldest."""
-    pointed = [(at, known.get(_pointed_to(line)[1])) for at, line in enumerate(lines)]
-    candidates = [(len(each.sessions), each.updated, -at, at) for at, each in pointed if each is not None]
+    pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
+    candidates = [(len(each.sessions), each.updated, -index, index) for index, each in pointed if each is not None]
     return min(candidates)[-1] if candidates else None
 
 
@@ -488,7 +488,7 @@ class Plan(NamedTuple):
 
 
 def _merged(
-    known: Mapping[str, Topic],
+    topics: Mapping[str, Topic],
     numbered: Sequence[tuple[str, str]],
     matched: Mapping[int, Sequence[Statement]],
     files: Mapping[str, bytes],
@@ -499,7 +499,7 @@ def _merged(
         if number < len(numbered):
             by_topic.setdefault(numbered[number][0], []).extend(statements)
     texts = {
-        path: known[path].merged(files[path].decode(), statements) for path, statements in sorted(by_topic.items())
+        path: topics[path].merged(files[path].decode(), statements) for path, statements in sorted(by_topic.items())
     }
     return {path: text for path, text in texts.items() if text.encode() != files[path]}
 

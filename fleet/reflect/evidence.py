@@ -109,8 +109,8 @@ class Evidence:
                 candidates.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
         candidates.sort(key=lambda each: each[0])
         # Screening is slow, and only for those that have the numbers.
-        standing = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))
-        return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(standing, _DUE_MAX)]
+        admitted = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))
+        return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(admitted, _DUE_MAX)]
 
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
         """Return why the words of a lesson may not be those that were counted, or "".
@@ -129,7 +129,7 @@ class Evidence:
         shown = next((record for record in records if record.id == pattern.id), pattern)
         if not mergers - mine or shown.seen_by(self._agent):
             return ""
-        who = {names.agent_of(writer) for writer in mergers if writer}
+        by = {names.agent_of(writer) for writer in mergers if writer}
         relapsed = shown.totals.get("relapsed", {})
         met = {
             names.agent_of(writer)
@@ -137,9 +137,9 @@ class Evidence:
             if total > relapsed.get(writer, 0)
         } | {names.agent_of(writer) for writer in shown.by_hand}
         # A merge without a writer may be anybody's, so no other agent is known to be independent of it.
-        if pattern.seen_by(self._agent) or "" in mergers or not met - who:
+        if pattern.seen_by(self._agent) or "" in mergers or not met - by:
             return (
-                f"{' and '.join(sorted(who)) or 'somebody'} merged it, and nobody else is known to have met these words"
+                f"{' and '.join(sorted(by)) or 'somebody'} merged it, and nobody else is known to have met these words"
             )
         return ""
 
@@ -169,17 +169,17 @@ def _independent(pattern: Pattern, witness: Witness) -> _Independent:
     counts: dict[str, int] = defaultdict(int)
     sessions: dict[str, int] = defaultdict(int)
     for writer, total in pattern.totals.get("seen", {}).items():
-        agent, fresh = names.agent_of(writer), total - relapsed.get(writer, 0)
-        if fresh > 0 and names.is_agent(agent):
+        agent, count = names.agent_of(writer), total - relapsed.get(writer, 0)
+        if count > 0 and names.is_agent(agent):
             vouching.setdefault(witness(pattern.id, writer), agent)
-            counts[agent] += fresh
-            sessions[agent] += min(met_in.get(writer, 0), fresh)
+            counts[agent] += count
+            sessions[agent] += min(met_in.get(writer, 0), count)
     counted_entries: set[str] = set()
     for writer, entries in sorted(pattern.by_hand.items()):
         # An entry in the logs of two agents was copied from one to the other: it is evidence once.
-        if fresh := sum(number for entry, number in entries.items() if entry not in counted_entries):
+        if count := sum(number for entry, number in entries.items() if entry not in counted_entries):
             vouching.setdefault(witness(pattern.id, writer), names.agent_of(writer))
-            counts[names.agent_of(writer)] += fresh
+            counts[names.agent_of(writer)] += count
         counted_entries |= entries.keys()
     agents = min(len(counts), len(vouching))
     return _Independent(sum(counts.values()), agents, sum(max(1, sessions[agent]) for agent in counts))

@@ -167,7 +167,7 @@ class Inbox:
         """Put items in, all in one write; return the outcome of each."""
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
-            done, fresh = list[_Put](), list[Item]()
+            outcomes, new = list[_Put](), list[Item]()
             for item in items:
                 clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
                 id_ = Item.id_of(self._agent, item.kind, item.key or normalise(item.title))
@@ -177,13 +177,13 @@ class Inbox:
                     is_again = (
                         like.is_pending and like.item.run == item.run != ""
                     )  # a crash ended that run, and it goes on
-                    done.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
+                    outcomes.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                     continue
                 known[named.id] = Entry(self._agent, named)
-                fresh.append(named)
-                done.append(_Put(named.id, is_new=True))
-            self._append(fresh)
-        return done
+                new.append(named)
+                outcomes.append(_Put(named.id, is_new=True))
+            self._append(new)
+        return outcomes
 
     def entries(self) -> list[Entry]:
         """Return all entries there ever were, as they are now, oldest first."""
@@ -246,9 +246,9 @@ class Inboxes:
 
     def show(self, shown: Iterable[Entry]) -> None:
         """Note that a person was shown these items; only the first time is written."""
-        fresh = [(each.agent, each.item.id) for each in shown if not each.shown]
-        for agent in dict.fromkeys(agent for agent, _ in fresh):
-            Inbox(self._workspace, agent).show(id_ for whose, id_ in fresh if whose == agent)
+        new = [(each.agent, each.item.id) for each in shown if not each.shown]
+        for agent in dict.fromkeys(agent for agent, _ in new):
+            Inbox(self._workspace, agent).show(id_ for whose, id_ in new if whose == agent)
 
     def settle(self, kind: str, key: str, did: str) -> None:
         """Close the items of a key, since their subject was decided elsewhere."""

@@ -66,12 +66,12 @@ class Memory(NamedTuple):
             return cls._troubled(text, "is no UTF-8 text")
         marks = len(_MARK.findall(text))
         if not marks:
-            at = _place(text)
-            return cls(text[:at], "", (), "", text[at:], eol)
+            index = _place(text)
+            return cls(text[:index], "", (), "", text[index:], eol)
         bom = _BOM if text.startswith(_BOM) else ""
         lines = re.findall(r"[^\n]*\n|[^\n]+", text.removeprefix(bom))
-        opens = [at for at, line in enumerate(lines) if _OPENS.fullmatch(line.rstrip("\r\n"))]
-        closes = [at for at, line in enumerate(lines) if _CLOSES.fullmatch(line.rstrip("\r\n"))]
+        opens = [index for index, line in enumerate(lines) if _OPENS.fullmatch(line.rstrip("\r\n"))]
+        closes = [index for index, line in enumerate(lines) if _CLOSES.fullmatch(line.rstrip("\r\n"))]
         if len(opens) + len(closes) < marks:
             return cls._troubled(text, "has a fleet:hot mark that does not stand alone on its line")
         if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
@@ -128,9 +128,9 @@ class Memory(NamedTuple):
 
     def _remembering(self, ids: Sequence[str], forgotten: Sequence[str] = ()) -> "Memory":
         before = [pattern for row in self.rows for pattern in _promoted(row) if pattern not in forgotten]
-        rest = [row for row in self.rows if not re.fullmatch(_PROMOTED, row.rstrip("\r\n"))]
+        others = [row for row in self.rows if not re.fullmatch(_PROMOTED, row.rstrip("\r\n"))]
         listed = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
-        return self._replace(rows=(*rest, f"<!-- fleet:promoted{listed} -->{self.eol}"))
+        return self._replace(rows=(*others, f"<!-- fleet:promoted{listed} -->{self.eol}"))
 
     def _with_block(self, agent: str) -> "Memory":
         if self.opening:
@@ -164,18 +164,19 @@ def _without_comments(text: str) -> str:
 
     By hand, since a pattern would search the end once for every beginning, minutes for a file of ``<!--``.
     """
-    kept: list[str] = []
+    pieces: list[str] = []
     at = 0
     while (begin := text.find(_OPEN, at)) >= 0 and (end := text.find(_CLOSE, begin + len(_OPEN))) >= 0:
         end += len(_CLOSE)
-        row, rest = text.rfind("\n", at, begin) + 1 or at, text.find("\n", end) + 1 or len(text)
-        if not text[row:begin].strip() and not text[end:rest].strip() and (row == 0 or text[row - 1] == "\n"):
-            kept.append(text[at:row])  # lines that hold the comment alone go with it
-            at = rest
+        row_at, row_end = text.rfind("\n", at, begin) + 1 or at, text.find("\n", end) + 1 or len(text)
+        is_alone = not text[row_at:begin].strip() and not text[end:row_end].strip()
+        if is_alone and (row_at == 0 or text[row_at - 1] == "\n"):
+            pieces.append(text[at:row_at])  # lines that hold the comment alone go with it
+            at = row_end
         else:
-            kept.append(text[at:begin] + " ")  # the text around it must not join into something new
+            pieces.append(text[at:begin] + " ")  # the text around it must not join into something new
             at = end
-    return "".join(kept) + text[at:]
+    return "".join(pieces) + text[at:]
 
 
 def _is_in_code(text: str) -> bool:
@@ -265,7 +266,7 @@ class Notes:
         if added:
             page = Page.parse(_with_notes(page, added, agent), level_max=6)
         over = [row.number - 1 for row in _noted(page)[:-NOTES_MAX]] if added else []
-        archived = tuple(page.lines[at].rstrip("\r\n") for at in over)
+        archived = tuple(page.lines[index].rstrip("\r\n") for index in over)
         return _Noted(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
 
     def newest(self, chars_max: int = ROOM_CHARS) -> str:
@@ -280,9 +281,9 @@ class Notes:
 def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
     """Return an archive with more rows at its end; every line that is there stays."""
     head = page or f"# Archive — {agent} — {day}\n\n".encode()
-    known = set(head.decode("utf-8", "replace").splitlines())
-    fresh = [row for row in rows if row not in known]
-    return _ended(head) + "".join(f"{row}\n" for row in fresh).encode("utf-8", "surrogateescape")
+    lines = set(head.decode("utf-8", "replace").splitlines())
+    new = [row for row in rows if row not in lines]
+    return _ended(head) + "".join(f"{row}\n" for row in new).encode("utf-8", "surrogateescape")
 
 
 def _without_notes(text: str) -> str:
@@ -299,7 +300,7 @@ def _note(text: str) -> str:
 
 def _same(note: str, rows: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
-    texts = {row: found[2] for row in rows if (found := re.match(_NOTE, row.rstrip("\r\n")))}
+    texts = {row: match[2] for row in rows if (match := re.match(_NOTE, row.rstrip("\r\n")))}
     exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
@@ -313,14 +314,14 @@ def _noted(page: Page) -> list[Row]:
     return [row for row in inside if re.fullmatch(_NOTE, row.text.rstrip())]
 
 
-def _with_notes(page: Page, fresh: Sequence[str], agent: str) -> str:
+def _with_notes(page: Page, notes: Sequence[str], agent: str) -> str:
     """Return the text with more notes at the end of their section, which is added where it is missing."""
     if section := next(iter(page.named(_NOTES)), None):
-        return page.with_lines(page.content_end(section), fresh)
+        return page.with_lines(page.content_end(section), notes)
     if not any(line.strip() for line in page.lines):
-        return "\n".join([f"# Memory — {agent}", "", f"## {_NOTES}", *fresh, ""])
+        return "\n".join([f"# Memory — {agent}", "", f"## {_NOTES}", *notes, ""])
     gap = [""] if page.lines[-1].strip() else []
-    return page.with_lines(len(page.lines), [*gap, f"## {_NOTES}", *fresh])
+    return page.with_lines(len(page.lines), [*gap, f"## {_NOTES}", *notes])
 
 
 # --- the user model, and the next checks ----------------------------------------------------------------------------
@@ -339,11 +340,11 @@ class UserModel:
             name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX].rstrip("# ") or "unknown"
             section = next((each for each in page.sections if each.title == name), None)
             known = [row.text for row in page.inside(section)] if section else []
-            fresh = [f"- {day}: {note}" for each in notes if (note := _note(each)) and not _same(note, known)]
-            begun = [] if section else [*([""] if page.lines else ["# User model", ""]), f"## {name}"]
+            new = [f"- {day}: {note}" for each in notes if (note := _note(each)) and not _same(note, known)]
+            heading = [] if section else [*([""] if page.lines else ["# User model", ""]), f"## {name}"]
             end = page.content_end(section) if section else len(page.lines)
-            page = Page.parse(page.with_lines(end, [*begun, *fresh])) if fresh else page
-            added += [f"{name}: {row}" for row in fresh]
+            page = Page.parse(page.with_lines(end, [*heading, *new])) if new else page
+            added += [f"{name}: {row}" for row in new]
         return "".join(page.lines).encode("utf-8", "surrogateescape"), added
 
     def shown(self, chars_max: int) -> str:
@@ -380,11 +381,11 @@ def _ended(page: bytes) -> bytes:
 
 def _fitting(rows: Iterable[str], chars_max: int) -> list[str]:
     """Return the first rows that fit, as an agent reads them."""
-    kept: list[str] = []
+    fitting: list[str] = []
     for row in rows:
         shown = screening.for_terminal(screening.inert(screening.redact(screening.screen(row).text)))
         chars_max -= len(shown) + 1
         if chars_max < 0:
             break
-        kept.append(shown)
-    return kept
+        fitting.append(shown)
+    return fitting

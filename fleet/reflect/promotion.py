@@ -239,8 +239,8 @@ class Promotions:
             return plan.memory if plan.promoted else memory
 
         self._memory.rewrite(with_due)
-        waits = self._memory.note_waiting(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
-        return Outcome(tuple(plan.promoted), waits)
+        waiting = self._memory.note_waiting(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
+        return Outcome(tuple(plan.promoted), waiting)
 
     def _plan(
         self,
@@ -340,7 +340,7 @@ class Promotions:
         Raises:
             NoError: it is neither in the memory nor waiting for it; nothing was changed.
         """
-        waiting = [one.id for one in self._memory.waiting() if one.id in ids]
+        waiting = [each.id for each in self._memory.waiting() if each.id in ids]
 
         def without(memory: Memory) -> Memory:
             inside = [each for each in _without_trouble(memory).lessons() if each in ids]
@@ -360,10 +360,10 @@ class Promotions:
     def _append(self, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
         """Append an edit of each record of the clan's, once, however often the memory is read again."""
         writer, cut = self._writer, self._writer.workspace.policy().cut
-        fresh = [each for each in ids if each not in self._published]
-        lines = [line for each in fresh if (line := writer.workspace.patterns.line(each)) is not None]
+        new = [each for each in ids if each not in self._published]
+        lines = [line for each in new if (line := writer.workspace.patterns.line(each)) is not None]
         writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])
-        self._published.update(fresh)
+        self._published.update(new)
 
 
 class _Plan(NamedTuple):

@@ -243,17 +243,17 @@ def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]
     if not weeks:
         return ["no correction was counted on this machine yet"]
     drawn = weeks[-_WEEKS_SHOWN:]
-    most = max(made for _, made, _ in drawn) or 1
+    most = max(corrections for _, corrections, _ in drawn) or 1
     room = max(min(width - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
     rows = [f"Corrections per week: {_FRESH} new, {_AGAIN} relapses"]
     if len(weeks) > len(drawn):
         rows.append(f"({len(weeks) - len(drawn):,} earlier weeks: --json)")
-    for week, made, again in drawn:
-        length = max(round(room * made / most), 1) if made else 0
-        dim = min(max(round(length * again / made), 1), length) if again else 0
+    for week, corrections, again in drawn:
+        length = max(round(room * corrections / most), 1) if corrections else 0
+        dim = min(max(round(length * again / corrections), 1), length) if again else 0
         bar = _FRESH * (length - dim) + _AGAIN * dim
-        rate = f"  {100 * again / made:3.0f}% relapses" if made else ""
-        rows.append(f"{week} {bar:<{room}} {made:>4}{rate}".rstrip())
+        rate = f"  {100 * again / corrections:3.0f}% relapses" if corrections else ""
+        rows.append(f"{week} {bar:<{room}} {corrections:>4}{rate}".rstrip())
     return rows
 
 
@@ -263,8 +263,8 @@ def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]
         return []
     rows = ["Relapses over exposures: all, then here before > after promotion"]
     for lesson in shown[:_LESSONS_SHOWN]:
-        here = str(lesson.before) + (f" > {lesson.after}" if lesson.after is not None else "")
-        rows.append(f"  {lesson.whole!s:>9}   {here:<19} {readable(lesson.pattern.text)}")
+        figures = str(lesson.before) + (f" > {lesson.after}" if lesson.after is not None else "")
+        rows.append(f"  {lesson.whole!s:>9}   {figures:<19} {readable(lesson.pattern.text)}")
     if len(shown) > _LESSONS_SHOWN:
         rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
     return rows

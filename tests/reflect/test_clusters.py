@@ -48,7 +48,7 @@ def test_what_was_compared_before_changes_no_cluster():
         some = [lesson(each, at) for at, each in enumerate(rng.sample(said, rng.randint(0, len(said))), 1)]
         pairs = combinations(sorted(each.id for each in some), 2)
         near = {pair: rng.random() for pair in pairs if rng.random() < 0.3}
-        assert among(some, near, known=known) == among(some, near)
+        assert among(some, near, last=known) == among(some, near)
         assert len(known.stems) <= len(some)
         known = Compared.decoded(known.encoded())
 
