@@ -103,10 +103,10 @@ class Purge:
             self._put(source.file, self._workspace.db.stripped(source.kind, data), data)
         for agent in self._workspace.agents_here():
             file = self._workspace.notes_file(agent)
-            whole = self._workspace.notes(agent).line(pattern) if file.is_file() else None
-            if whole is not None:
+            record = self._workspace.notes(agent).line(pattern) if file.is_file() else None
+            if record is not None:
                 data = self._workspace.files.read(file)
-                self._put(file, _without_marked(data, whole), data)
+                self._put(file, _without_marked(data, record), data)
 
     def _put(self, file: Path, data: bytes, before: bytes) -> None:
         if data != before:
@@ -118,10 +118,10 @@ class Purge:
             for source in clan_sources(self._workspace.clan):
                 if source.kind is DISCOVERIES:
                     data = self._workspace.files.read(source.file)
-                    found = Read().entries(DISCOVERIES, [data], source.path)
-                    gone = {raw for raw, entry in found if entry.id == discovery}
-                    kept = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in gone)
-                    self._put(source.file, kept if gone else data, data)
+                    entries = Read().entries(DISCOVERIES, [data], source.path)
+                    dropped = {raw for raw, entry in entries if entry.id == discovery}
+                    rest = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in dropped)
+                    self._put(source.file, rest if dropped else data, data)
 
     def scrub(self, texts: Iterable[str]) -> None:
         """Overwrite the texts in fleet's own files, and delete those that it can make anew.
@@ -153,25 +153,25 @@ class Purge:
         """Return the places on this machine that still have the texts, sorted."""
         entries = [entry for each in purged for entry in self._entries_of(each)]
         # The logs have texts that an earlier purge removed from the record.
-        needles = _needles({*texts, *(text for _, own in entries for text in own)})
-        found = {place for place, _ in entries}
+        needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
+        places = {place for place, _ in entries}
         for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):
             for path in sorted(top.rglob("*")) if top.is_dir() else []:
                 if not self._is_searched(path):
                     continue
-                at = path.relative_to(self._workspace.root).as_posix()
+                place = path.relative_to(self._workspace.root).as_posix()
                 if ".db" in path.name:
-                    found |= {(at, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
+                    places |= {(place, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
                 else:
-                    found |= {(at, number) for number in _lines_with(path.read_bytes(), needles)}
+                    places |= {(place, number) for number in _lines_with(path.read_bytes(), needles)}
         tree = self._workspace.tree
         for name, blob in self._fetched().items():
             fetched = tree.read(blob.oid)
             if any(needle in fetched for needle in needles):
-                found.add((f".fleet/git, {name} as last fetched", 0))
+                places.add((f".fleet/git, {name} as last fetched", 0))
         carried = [entry for each in purged for entry in self._workspace.db.carried(each)]
-        found |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
-        return sorted(found)
+        places |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
+        return sorted(places)
 
     def _is_searched(self, path: Path) -> bool:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
@@ -191,10 +191,10 @@ class Purge:
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
             log = corrections_md.Log.parse(self._workspace.files.read(path))
-            for bound in log.bound():
-                if bound.record is not None and bound.record.pattern == pattern:
-                    at = (path.relative_to(self._workspace.root).as_posix(), bound.entry.line)
-                    yield at, (bound.entry.pattern, bound.entry.right)
+            for item in log.bound():
+                if item.record is not None and item.record.pattern == pattern:
+                    at = (path.relative_to(self._workspace.root).as_posix(), item.entry.line)
+                    yield at, (item.entry.pattern, item.entry.right)
 
 
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
@@ -207,8 +207,8 @@ def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
     ours = {*current, *workspace.former_replicas()}
     for line in fetched if current else ():
         is_about_ours = any(name in ours for name, _ in line.purges())
-        known = workspace.patterns.line(line.id) if is_about_ours else None
-        again = known.repeated_edits(line, ours) if known is not None else Line(line.id)
+        record = workspace.patterns.line(line.id) if is_about_ours else None
+        again = record.repeated_edits(line, ours) if record is not None else Line(line.id)
         if not again.is_empty():
             writer = workspace.writer(names.agent_of(current[0]))
             redacted = {field: _redaction(value) for field, value in again.items()}
@@ -260,12 +260,12 @@ def _holds(carried: Carried, texts: Iterable[str]) -> bool:
     )
 
 
-def _without_marked(data: bytes, whole: Line) -> bytes:
+def _without_marked(data: bytes, record: Line) -> bytes:
     rows = []
     for raw in data.split(b"\n"):
-        entry = Read().entry(PATTERNS, raw, "", 0) if whole.id.encode() in raw else None
-        is_ours = isinstance(entry, Line) and entry.id == whole.id
-        rows.append(codec.encode(entry.without_purged(whole)) if isinstance(entry, Line) and is_ours else raw)
+        entry = Read().entry(PATTERNS, raw, "", 0) if record.id.encode() in raw else None
+        is_ours = isinstance(entry, Line) and entry.id == record.id
+        rows.append(codec.encode(entry.without_purged(record)) if isinstance(entry, Line) and is_ours else raw)
     return b"\n".join(rows)
 
 

@@ -647,11 +647,11 @@ def join(mine: Line, theirs: Line) -> Line:
     """Return the join of two lines of one id: commutative, associative, idempotent. Neither is changed."""
     columns = dict(mine.w)
     for writer, column in theirs.w.items():
-        known = columns.get(writer)
-        if known is None:
+        own = columns.get(writer)
+        if own is None:
             columns[writer] = column
-        elif known is not column and canonical(known) != canonical(column):
-            columns[writer] = _join_columns(known, column)
+        elif own is not column and canonical(own) != canonical(column):
+            columns[writer] = _join_columns(own, column)
     joined = Line(mine.id, columns)
     marks = joined.purges()
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
@@ -752,24 +752,24 @@ def difference(line: Line, base: Line | None) -> Line | None:
         return line if line.w else None
     columns: dict[str, Column] = {}
     for writer, column in line.w.items():
-        known = base.w.get(writer)
-        if known is not column:
-            columns[writer] = column if known is None else _column_difference(column, known)
+        column_base = base.w.get(writer)
+        if column_base is not column:
+            columns[writer] = column if column_base is None else _column_difference(column, column_base)
     columns = _without_purged(columns, base.purges())
     return Line(line.id, columns) if columns else None
 
 
-def _column_difference(column: Column, known: Column) -> Column:
+def _column_difference(column: Column, base: Column) -> Column:
     """Return what a column has and another of the same writer lacks."""
-    firsts, unknowns, edits = known.first, known.unknown, known.set
+    firsts, unknowns, edits = base.first, base.unknown, base.set
     return Column(
-        add=column.add if column.add > known.add else "",
+        add=column.add if column.add > base.add else "",
         first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
-        n={name: total for name, total in column.n.items() if total > known.n.get(name, 0)},
-        over=_larger(column.over, known.over, ""),
-        parts=_larger(column.parts, known.parts, 0),
-        purge=_larger(column.purge, known.purge, ""),
-        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},
+        n={name: total for name, total in column.n.items() if total > base.n.get(name, 0)},
+        over=_larger(column.over, base.over, ""),
+        parts=_larger(column.parts, base.parts, 0),
+        purge=_larger(column.purge, base.purge, ""),
+        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > base.rem.get(writer, "")},
         set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
         unknown={n: v for n, v in column.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
     )

@@ -550,7 +550,7 @@ class Merges:
         """Return the merged sets, each sorted, including ids whose records have not arrived."""
         return self.connected(self._edges.items())
 
-    def merging(self, here: Container[str], one: str, other: str) -> tuple[str, str]:
+    def merging(self, here: Container[str], first: str, second: str) -> tuple[str, str]:
         """Return the edge, as (source, target), that merges two lessons.
 
         The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a
@@ -560,12 +560,12 @@ class Merges:
         Raises:
             NoError: they are one lesson already.
         """
-        if one == other:
-            raise NoError(f"{one} is one lesson already; nothing was changed")
+        if first == second:
+            raise NoError(f"{first} is one lesson already; nothing was changed")
         sets = {member: group for group in self.groups() for member in group}
-        mine, theirs = sets.get(one, [one]), sets.get(other, [other])
-        if other in mine:
-            raise NoError(f"{one} and {other} are merged already; nothing was changed")
+        mine, theirs = sets.get(first, [first]), sets.get(second, [second])
+        if second in mine:
+            raise NoError(f"{first} and {second} are merged already; nothing was changed")
         ends = [(self._end(mine), theirs), (self._end(theirs), mine)]
         source, into = max(ends, key=lambda end: (end[0] in here, end[0]))
         return source, self._end(into)

@@ -55,9 +55,9 @@ class Withheld(NamedTuple):
             purge=column.purge,  # the join has dropped what it covers; it cannot be brought back
             rem=_larger(column.rem, before.rem, after.rem, ""),
             set={
-                field: kept
+                field: value
                 for field, edit in column.set.items()
-                if (kept := edit if edit[0] > after.set.get(field, ("",))[0] else before.set.get(field))
+                if (value := edit if edit[0] > after.set.get(field, ("",))[0] else before.set.get(field))
             },
         )
 
@@ -122,10 +122,10 @@ def _is_nothing(part: Withheld) -> bool:
     return part.before == part.after or part.removed_from(part.after) == part.after
 
 
-def _values(now: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _values(column: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return values without those that arrived; they have no stamp and are compared by their bytes."""
     values = {}
-    for field, value in now.items():
+    for field, value in column.items():
         if field not in after or is_larger(value, after[field]) or is_larger(after[field], value):
             values[field] = value
         elif field in before:
@@ -133,10 +133,10 @@ def _values(now: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[st
     return values
 
 
-def _totals(now: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+def _totals(column: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """Return totals less the step that arrived: the writer counts on from the larger total."""
     totals = {}
-    for name, total in now.items():
+    for name, total in column.items():
         low, high = before.get(name, 0), after.get(name, 0)
         value = low + total - high if total >= high else min(total, low)
         if value > 0:
@@ -144,19 +144,19 @@ def _totals(now: Mapping[str, int], before: Mapping[str, int], after: Mapping[st
     return totals
 
 
-def _larger(now: Mapping[str, T], before: Mapping[str, T], after: Mapping[str, T], none: T) -> dict[str, T]:
+def _larger(column: Mapping[str, T], before: Mapping[str, T], after: Mapping[str, T], none: T) -> dict[str, T]:
     """Return the stamps or counts that are larger than after the part, and for the others the ones before it."""
-    values = {key: value if value > after.get(key, none) else before.get(key, none) for key, value in now.items()}
+    values = {key: value if value > after.get(key, none) else before.get(key, none) for key, value in column.items()}
     return {key: value for key, value in values.items() if value}
 
 
 def _nested(
-    now: Mapping[str, Mapping[str, T]],
+    column: Mapping[str, Mapping[str, T]],
     before: Mapping[str, Mapping[str, T]],
     after: Mapping[str, Mapping[str, T]],
     none: T,
 ) -> dict[str, dict[str, T]]:
-    values = {key: _larger(inner, before.get(key, {}), after.get(key, {}), none) for key, inner in now.items()}
+    values = {key: _larger(inner, before.get(key, {}), after.get(key, {}), none) for key, inner in column.items()}
     return {key: inner for key, inner in values.items() if inner}
 
 
@@ -213,14 +213,14 @@ class Arrivals:
             return owner
         return writer if writer in self._writers else NEWCOMERS
 
-    def held(self, known: int) -> list[Held]:
-        """Return the parts that a person is asked about; ``known`` is the number of lessons before."""
-        most = max(limits.BULK_MIN, int(known * limits.BULK_SHARE))
-        held = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
+    def held(self, lessons: int) -> list[Held]:
+        """Return the parts that a person is asked about; ``lessons`` is the number of lessons before."""
+        edited_max = max(limits.BULK_MIN, int(lessons * limits.BULK_SHARE))
+        parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group, changes in self._edits.items():
-            if len({id_ for id_, _ in changes}) > most:
-                held += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
-        return [part for part in held if not _is_nothing(part.part)]
+            if len({id_ for id_, _ in changes}) > edited_max:
+                parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
+        return [part for part in parts if not _is_nothing(part.part)]
 
     def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
         withheld = self._withheld.get(id_, {}).get(writer)

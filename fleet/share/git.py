@@ -126,24 +126,24 @@ class GitRemote:
     def _fetch(self, since: Mark) -> Mark:
         head = self._fetch_head()
         if head != since:
-            before = None
+            listing_before = None
             if _MARK.fullmatch(since):
                 with suppress(GitDamaged):  # it is not here, or not any more
-                    before = self._copy.listing(since)
+                    listing_before = self._copy.listing(since)
                     self._warn_of_going_back(since, head)
-            known, now = before or {}, self._copy.listing(head)
-            news = {path: entry for path, entry in now.items() if known.get(path) != entry}
-            self._hold_flooded(news)
-            self._warn_of_unread(news, now)
+            old, new = listing_before or {}, self._copy.listing(head)
+            changed = {path: entry for path, entry in new.items() if old.get(path) != entry}
+            self._hold_flooded(changed)
+            self._warn_of_unread(changed, new)
         return head
 
-    def _hold_flooded(self, news: dict[str, Entry]) -> None:
+    def _hold_flooded(self, changed: dict[str, Entry]) -> None:
         """Count the lines of each new file before any is parsed; hold the files that have too many."""
-        files = tree.sort_entries(news, self._copy.held()).files
-        wanted = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
+        files = tree.sort_entries(changed, self._copy.held()).files
+        suspects = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
         with self._copy.reading():
-            held = {oid: why for path, oid in wanted.items() if (why := self._too_much(path, oid))}
-        self._copy.hold(held)
+            reasons = {oid: why for path, oid in suspects.items() if (why := self._too_much(path, oid))}
+        self._copy.hold(reasons)
 
     def _too_much(self, path: str, oid: str) -> str:
         with self._copy.open(oid) as content:
@@ -158,17 +158,17 @@ class GitRemote:
         elif not self._copy.is_ancestor(since, head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
 
-    def _warn_of_unread(self, news: Container[str], now: dict[str, Entry]) -> None:
+    def _warn_of_unread(self, changed: Container[str], listing: dict[str, Entry]) -> None:
         """Warn of the new entries of a tree that are not read."""
-        entries = tree.sort_entries(now, self._copy.held())
+        entries = tree.sort_entries(listing, self._copy.held())
         parts = (entries.refused, entries.large, entries.held)
-        refused, large, held = ([path for path in part if path in news] for part in parts)
+        refused, large, held = ([path for path in part if path in changed] for part in parts)
         self.skipped += len(refused) + len(large) + len(held)
         if held:
             named = _listed([f"{path} ({entries.held[path]})" for path in held])
             self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}")
         for path in large:
-            is_one = now[path].size > tree.BLOB_BYTES_MAX
+            is_one = listing[path].size > tree.BLOB_BYTES_MAX
             verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
             self.warnings.append(f"{self.name}: {path} {verb} larger than {limit // 2**20} MiB: not read")
         if refused:
@@ -196,10 +196,10 @@ class GitRemote:
         """Note a head that git refused, and warn of it; the next push puts a well-formed tree on top."""
         self._copy.hold({head: "git refuses it"})  # it is no damage of our copy
         named = _listed([repr(path) for path in self._copy.unfit(head)])
-        who = for_terminal(self._copy.committer(head))[:200]
+        author = for_terminal(self._copy.committer(head))[:200]
         self.warnings.append(
             f"{self.name}: git refuses what is on {self._branch}{f', for {named}' if named else ''}; the last commit "
-            f"says it is by {who}. What is well-formed was read; the next push puts a tree without the rest on top"
+            f"says it is by {author}. What is well-formed was read; the next push puts a tree without the rest on top"
         )
         self.skipped += bool(named)
         return head
@@ -210,8 +210,8 @@ class GitRemote:
         The two formats share no object, so the copy holds nothing of that remote's.
         """
         ours = self._copy.object_format()
-        found = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
-        theirs = found[2] if found else {"sha1": "sha256", "sha256": "sha1"}[ours]
+        match = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
+        theirs = match[2] if match else {"sha1": "sha256", "sha256": "sha1"}[ours]
         if not re.search(_OTHER_HASH, done.err) or theirs == ours or self._has_turned:
             return False
         self._has_turned = True
@@ -416,11 +416,11 @@ def check_branch(name: str) -> str:
 
 def _userinfo(address: str) -> str:
     """Return the part before the host. A password may contain a bare ``@`` or ``/``."""
-    found = _USERINFO.match(address)
-    if not found:
+    match = _USERINFO.match(address)
+    if not match:
         return ""
-    info = found["info"]
-    if not found["scheme"]:
+    info = match["info"]
+    if not match["scheme"]:
         return info if ":" in info.partition("/")[0] and not info.startswith("[") else ""
     first = info.partition("/")[0]
     if first == info or re.search(r":(?![0-9]+$)", first):

@@ -174,7 +174,7 @@ class Exchange:
         head = tree.head()
         if commit != head:
             before, after = tree.paths(head), tree.paths(commit)
-            if news := _news_of_ours(workspace, before, after):
+            if news := _new_lines_of_ours(workspace, before, after):
                 self.hooks.inspect(news, partial(_record_in, workspace, before))
             taken = workspace.take(commit)
             self.done.lost += taken.lost
@@ -289,27 +289,27 @@ def _has_version_1(data: bytes) -> bool:
     return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
-def _news_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:
+def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:
     """Return the lines that name replicas of ours and are new in their file of the tree."""
     marks = [f'"{name}"'.encode() for name in (*workspace.current_replicas(), *workspace.former_replicas())]
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
-    known = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
-    found = []
+    old_hashes = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
+    lines = []
     for path, oid in changed.items():
-        news = [raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in known]
-        found += [entry for _, entry in Read().entries(PATTERNS, news, path) if isinstance(entry, Line)]
-    return found
+        new_lines = [raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes]
+        lines += [entry for _, entry in Read().entries(PATTERNS, new_lines, path) if isinstance(entry, Line)]
+    return lines
 
 
 def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:
     """Return a lesson's record in a tree. Reads the whole tree: needed where somebody else may write under our name."""
-    found: Line | None = None
+    record: Line | None = None
     for path, oid in _pattern_files(paths).items():
         for _, entry in Read().entries(PATTERNS, _lines_with(workspace, oid, [pattern_id.encode()]), path):
             if isinstance(entry, Line) and entry.id == pattern_id:
-                found = entry if found is None else codec.join(found, entry)
-    return found
+                record = entry if record is None else codec.join(record, entry)
+    return record
 
 
 def _pattern_files(paths: Paths) -> dict[str, str]:
@@ -347,7 +347,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
         stamps = entry.newest_stamps() if isinstance(entry, Line) else {}
         if isinstance(entry, Discovery) and entry.by and entry.at != ZERO:
             stamps = {entry.by: entry.at}
-        back |= {who: max(stamp, back.get(who, "")) for who, stamp in stamps.items() if who not in mine}
+        back |= {replica: max(stamp, back.get(replica, "")) for replica, stamp in stamps.items() if replica not in mine}
     if back:
         workspace.warn(_set_back_text(back))
     if warning := stale_warning(workspace):
@@ -357,7 +357,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
 def stale_warning(workspace: Workspace) -> str:
     """Return the staleness warning as of the last sync, or "". Days since then do not count."""
     mine, last_sync = _mine(workspace), workspace.state.get("last_sync")
-    newest = max((stamp for who, stamp in workspace.db.newest_by().items() if who not in mine), default="")
+    newest = max((stamp for replica, stamp in workspace.db.newest_by().items() if replica not in mine), default="")
     passed = (_day(last_sync) - _day(newest)).days if newest and last_sync else 0
     if not 0 < workspace.config.share.stale_days <= passed:
         return ""
@@ -377,7 +377,7 @@ def _day(stamp: Stamp) -> datetime:
 
 
 def _set_back_text(back: Mapping[str, Stamp]) -> str:
-    named = ", ".join(f"{who} (up to {back[who][:16].replace('T', ' ')}Z)" for who in sorted(back)[:_NAMED_MAX])
+    named = ", ".join(f"{name} (up to {back[name][:16].replace('T', ' ')}Z)" for name in sorted(back)[:_NAMED_MAX])
     more = f" and {len(back) - _NAMED_MAX} more" if len(back) > _NAMED_MAX else ""
     return (
         f"the remote was set back: it no longer had lines of {named}{more} that were read from it before. "

@@ -373,12 +373,12 @@ class Workspace:
                 self._mine = (now, frozenset())
         return self._mine[1]
 
-    def _withhold(self, held: list[Held], brought: dict[tuple[str, str], str]) -> Policy:
+    def _withhold(self, parts: list[Held], brought: dict[tuple[str, str], str]) -> Policy:
         """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
-        if held:
-            self.trust.withhold(held, self.wall())
+        if parts:
+            self.trust.withhold(parts, self.wall())
         self.trust.note_brought(brought, self.wall())
-        for text in self.trust.sentences(held):
+        for text in self.trust.sentences(parts):
             self.warn(text)
         return self.policy()
 
@@ -559,24 +559,24 @@ class Writer:
         The caller counts the log again afterwards: occurrences that leave with it become parts.
         """
         workspace, me = self.workspace, self.name
-        known = fold(self.line(id_), workspace.policy())
-        shared = workspace.patterns.line(known.id) or Line(known.id)
-        fields: dict[str, Any] = {field: value for field, value in known.fields.items() if field != SCOPE}
-        stamp = self.tick() if known.is_present else ""
-        private = workspace.own_notes(self.agent, known.id) or Line(known.id)
-        delta = edits.part(private, known.id, "0" * 16, fields, me, stamp, seen=0, at=known.at)
+        lesson = fold(self.line(id_), workspace.policy())
+        shared = workspace.patterns.line(lesson.id) or Line(lesson.id)
+        fields: dict[str, Any] = {field: value for field, value in lesson.fields.items() if field != SCOPE}
+        stamp = self.tick() if lesson.is_present else ""
+        private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
+        delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
         delta = join(delta, edits.set_field(private, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
-        own = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
+        own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
         # While the branch is unknown, totals stay totals: joined with those that the clan has, they count once.
-        totals = () if workspace.tree.head() else ("n", "add") if known.is_present else ("n",)
-        for name in own:
+        totals = () if workspace.tree.head() else ("n", "add") if lesson.is_present else ("n",)
+        for name in own_writers:
             moved = shared.split_column(name, ("parts", "rem", *totals))[1]
             delta = join(delta, moved) if moved is not None else delta
             for counter in _NOT_IN_LOGS:
-                delta = join(delta, edits.count(Line(known.id), counter, name, shared.total_of(name, counter)))
+                delta = join(delta, edits.count(Line(lesson.id), counter, name, shared.total_of(name, counter)))
         self.append_private([delta])
-        for name in own:
-            workspace.db.take_back(known.id, name, _WITHDRAWN)
+        for name in own_writers:
+            workspace.db.take_back(lesson.id, name, _WITHDRAWN)
 
     def publish(self, id_: str, scope: str) -> None:
         """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""

@@ -92,7 +92,7 @@ MUTANTS = [
     Mutant(
         "a delta forgets what was retired",
         "fleet/model/line.py",
-        '        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > known.rem.get(writer, "")},\n',
+        '        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > base.rem.get(writer, "")},\n',
         "",
         ("tests/laws/test_line_laws.py",),
     ),
@@ -278,7 +278,7 @@ MUTANTS = [
     Mutant(
         "a clone goes on writing under our id",
         "fleet/share/sync.py",
-        "if news := _news_of_ours(workspace, before, after):",
+        "if news := _new_lines_of_ours(workspace, before, after):",
         "if news := []:",
         CLONES,
     ),
