@@ -250,7 +250,7 @@ class _HostEvent:
         return reply
 
     def _news(self) -> str:
-        """Return the lessons that the pull of this session's start brought, once; "" for none, or none yet."""
+        """Return the lessons that were fetched at this session's start, once; "" for none, or none yet."""
         if not any(note.startswith("came ") for note in self._notes.all()):
             return ""
         start = self._ready.start()
@@ -286,7 +286,7 @@ class _HostEvent:
         return {id_ for kind, *ids in filter(None, notes) if kind in ("lesson", "seen") for id_ in ids}
 
     def _note_given(self, ids: Sequence[str]) -> None:
-        """Note the lessons of a list that was shown: a prompt repeats none of them, the step that one is about does."""
+        """Note lessons that were shown: a prompt does not repeat them, but the step that one is about does."""
         if ids:
             self._notes.add(f"seen {' '.join(ids)}")
         _note_shown(self._call, ids)
@@ -358,7 +358,7 @@ class _HostEvent:
         return _framed([row for _, row in due])
 
     def _note_use(self, rows: object) -> None:
-        """Note that a command is about to run which a lesson recommends that this session was shown before."""
+        """Note the use of a command that a lesson recommends, if this session was shown the lesson before."""
         command = self._payload.command
         shown_ids = self._known() if command else ()
         shown = [row for row in _valid_rows(rows) if row[0] in shown_ids]
@@ -519,7 +519,7 @@ def _start_process(call: Call, which: str) -> None:
 
 
 def _note_shown(call: Call, ids: Iterable[str]) -> None:
-    """Note which lessons the session has been shown, so that what happened before can be told from what came after."""
+    """Note which lessons the session was shown, so that later occurrences count as relapses."""
     with call.guarded("what was shown is not noted"):
         from fleet.reflect.exposure import Exposures
 

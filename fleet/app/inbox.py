@@ -1,7 +1,7 @@
 """Use cases of the inbox: the queue of items that wait for a person, and the effect of a yes or a no to each.
 
-Passes that reflect put some items in. The others mirror what waits elsewhere: pairs of ``fleet review``, and lessons
-that wait for a place in a memory. So a decision in one place is a decision in all.
+Reflections add some items. The others mirror pending decisions elsewhere: pairs of ``fleet review``, and lessons that
+wait for a place in a memory. A decision in one place closes the item everywhere.
 
 ``HANDLERS`` has a handler for each kind, or kind and ``what`` of the body, as ``plan:tidy``. Bodies: a skill has
 ``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited); persona
@@ -58,9 +58,9 @@ class _Handler(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Items as a person is shown them: the best-evidenced, the number and the oldest day of all that wait.
+    """List of items: the best-evidenced ones, the number of all pending ones, and the day of the oldest.
 
-    ``expired``: those dropped just now, since nobody decided them in time.
+    ``expired``: the items dropped just now, since nobody decided them in time.
     """
 
     entries: tuple[Entry, ...]
@@ -96,7 +96,7 @@ def diff_of(workspace: Workspace, entry: Entry) -> str:
 
 
 def refresh(workspace: Workspace) -> list[Entry]:
-    """Bring the inbox up to date with what waits elsewhere; drop what is overdue, and return it."""
+    """Mirror the pending decisions of other places, and drop overdue items; return the dropped ones."""
     agents = workspace.agents_here()
     if not agents:
         return []
@@ -125,7 +125,7 @@ def refresh(workspace: Workspace) -> list[Entry]:
 
 
 def refresh_and_notify(workspace: Workspace) -> list[Entry]:
-    """Bring the inbox up to date, and notify subscribers of what is new; return what was dropped."""
+    """Refresh the inbox, and notify subscribers of new items; return the dropped ones."""
     before = Inboxes(workspace).count().number
     expired = refresh(workspace)
     now = Inboxes(workspace).count()
@@ -136,7 +136,7 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
 
 
 def _record_interrupted_decisions(workspace: Workspace) -> None:
-    """Record the decisions of runs whose process crashed before the inbox had them: a run holds its decision."""
+    """Record decisions that a run holds and the inbox lacks, after a crash between the two."""
     Runs(workspace).recover()
     waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
     if not waiting:
@@ -223,7 +223,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 
 @contextmanager
 def _locked_entry(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
-    """Hold the lock of decisions and yield an item with its handler: two answers at once must not act twice."""
+    """Hold the lock of decisions, so that two answers do not act twice, and yield an item with its handler."""
     with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
         _record_interrupted_decisions(workspace)
         entry = _find(workspace, prefix)
@@ -304,7 +304,7 @@ def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
 def _run(
     workspace: Workspace, entry: Entry, summary: str, edits: Sequence[Edit], outcome: str = inbox.APPROVED
 ) -> tuple[str, str]:
-    """Apply edits of files as one run, which holds the decision: a crash may come before the inbox has it."""
+    """Apply edits of files as one run. The run holds the decision, in case of a crash before the inbox has it."""
     run = Runs(workspace).fresh("decide", entry.agent, summary, edits, [Field(entry.item.id, _FIELD, None, outcome)])
     if stale := Runs(workspace).apply(run):
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")

@@ -37,7 +37,7 @@ EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
 NO_REMOTE = "no remote is named"
 _PLACES_SHOWN_MAX = 40
-_TRIES_MAX = 5  # so often the branch is converted anew, where somebody pushed meanwhile
+_TRIES_MAX = 5  # conversions of the branch, each after another machine pushed meanwhile
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class _Purged(NamedTuple):
 
 
 def id_to_purge(workspace: Workspace, prefix: str) -> str:
-    """Return the id of the lesson or discovery that begins so.
+    """Return the id of the lesson or discovery that begins with ``prefix``.
 
     Raises:
         NoError: there is none, or several.
@@ -294,7 +294,7 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
 
 
 def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
-    """Compact, so that the remote's newest tree has nothing that marks cover; return why that failed, else ""."""
+    """Compact the remote, so that its newest tree has nothing that marks cover; return why that failed, else ""."""
     if pause := workspace.state.paused(workspace.wall()):
         return f"sharing is paused {pause}"
     try:

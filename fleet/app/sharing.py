@@ -175,9 +175,9 @@ def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
 
 
 def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Bring everything here up to date with lines that came in or were written by hand. Nobody is asked.
+    """Count the logs, update the memories here, and render ``patterns.md``. Nobody is asked.
 
-    Returns the lessons that entered a memory here, and whether ``patterns.md`` changed.
+    Returns the texts of the lessons that entered a memory, and whether the page changed.
     """
     _ensure_replica(workspace, agent)
     return _count_and_promote(workspace), pages.write_page(workspace)
@@ -192,7 +192,7 @@ def synced(
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Synced:
-    """Exchange with one remote, or with none. The caller holds the workspace's sync lock, and has a replica.
+    """Exchange lines with a remote, or without one update the files here. The caller holds the sync lock.
 
     ``rng``, ``sleep`` and ``monotonic`` serve the back-off between attempts.
     """
@@ -260,7 +260,7 @@ def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
 
 
 def _note_remote_answered(workspace: Workspace, **when: str) -> None:
-    """Note that the remote answered. The first time, the prepared session start is outdated: it says that none did."""
+    """Note that the remote answered. The first answer outdates the cached session start, which says that none came."""
     if starting.is_unasked(workspace):
         starting.forget(workspace)
     workspace.state.put(sync_failed="", **when)
@@ -328,7 +328,7 @@ def _count_and_promote(workspace: Workspace) -> list[str]:
 
 
 def _take_logs(workspace: Workspace) -> None:
-    """Take lessons that people wrote into the logs here in another form; warn of what was taken, and what was not."""
+    """Import the lessons that people wrote into the logs here in another form; warn of each, taken or not."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with Runs(workspace).recording(agent, "import") as draft:
             imported = LogPage(workspace, agent).take()
@@ -363,7 +363,7 @@ def _sync_lock(workspace: Workspace) -> Iterator[None]:
 
 
 def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
-    """Write editions where there is no remote, of a small clan or ``always``; return whether one changed.
+    """Write the editions of a clan without a remote, if it is small or ``always``; return whether one changed.
 
     Shards keep their lines: an edition that was never fetched covers nothing.
     """
@@ -460,7 +460,7 @@ class Membership:
         return identity
 
     def agree(self, url: str) -> None:
-        """Note a person's yes to a remote, in place of any other. What lets one in there stays on this machine."""
+        """Note a person's yes to a remote, in place of any other. Its login is kept on this machine alone."""
         bare = Address(url).bare
         agreed = self._state.agreed(consent.REMOTE)
         if agreed != [self._consented(bare)]:

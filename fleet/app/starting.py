@@ -1,8 +1,8 @@
 """Use cases of recall: the text that a session starts with, and guards, which stop a step or put it to a person.
 
-The text is cached (``recall.ready``), and made anew when its sources have changed. A guard is a lesson with a consent
-in the local database: the decision, the step, the last day, and the words. A line of somebody else's never makes a
-guard, nor changes its step or words: only an edit that was made here shows. Retiring the lesson here lifts the guard.
+The text is cached (``recall.ready``), and rendered again when its sources have changed. A guard is a lesson with a
+consent in the local database: the decision, the step, the last day, and the words. Others' lines never make a guard,
+nor change its step or words; only an edit made here changes its words. Retiring the lesson here lifts the guard.
 """
 
 import json
@@ -162,7 +162,7 @@ class SessionStart:
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
 
     def _news(self, since: int, session: str, remembered: set[str], compared: Clusters) -> list[Pattern]:
-        """Return the lessons that came since a generation, without those that the agent has seen in any wording."""
+        """Return the lessons added since a generation, but for those that the agent was shown in any wording."""
         shown = self._exposures.shown_to(self._agent, but=session)
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
@@ -200,7 +200,7 @@ class SessionStart:
         return ids
 
     def at_once(self) -> Start:
-        """Return a text without the clan's lessons: the memory, and what waits. It reads some small files only."""
+        """Return a text without the clan's lessons: the memory and pending promotions, read from small files alone."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
@@ -301,7 +301,7 @@ def is_unasked(workspace: Workspace) -> bool:
 
 
 def make_ready(workspace: Workspace) -> list[str]:
-    """Make the outdated texts of the agents here; return these agents."""
+    """Render the outdated texts of the agents here; return these agents."""
     outdated = [agent for agent in workspace.agents_here() if not SessionStart(workspace, agent).is_ready()]
     for agent in outdated:
         SessionStart(workspace, agent).make()
@@ -309,7 +309,7 @@ def make_ready(workspace: Workspace) -> list[str]:
 
 
 def forget(workspace: Workspace) -> None:
-    """Delete the cached texts of the agents here: they are made anew when a session starts."""
+    """Delete the cached texts of the agents here; the next session's start renders them again."""
     for agent in workspace.agents_here():
         _put(workspace, Ready(os.fspath(workspace.root), agent).start_file, b"")
 
@@ -346,7 +346,7 @@ class _Guard(NamedTuple):
 
 
 class Guards:
-    """The lessons that guard steps on this machine. A decision is a consent of ``local.db``."""
+    """Guards of steps on this machine: lessons with a decision, which is a consent of ``local.db``."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -360,7 +360,7 @@ class Guards:
         return [guards[pattern] for pattern in sorted(guards)]
 
     def decide(self, prefix: str, decision: str, until: str = "") -> _Guard:
-        """Let a lesson guard its step from now on.
+        """Make a lesson guard its step; return the guard.
 
         Raises:
             NoError: there is no such lesson, or it names no step.
@@ -386,7 +386,7 @@ class Guards:
         return next(each for each in self.all() if each.id == lesson.id)
 
     def lift(self, prefix: str) -> list[str]:
-        """Lift the guards whose lesson's id begins so; return their ids.
+        """Lift the guards whose lesson's id begins with ``prefix``; return their ids.
 
         Raises:
             NoError: there is none.

@@ -258,7 +258,7 @@ class _Notebook:
 
 
 def _with_sums(notes: Sequence[Note]) -> list[Note]:
-    """Return notes with the accesses of all that they are made of; no count is written into another note's."""
+    """Return notes with accesses that include those of their sources; stored counts stay as they are."""
     by_id = {each.id: each for each in notes}
 
     def total(note: Note, visited: frozenset[str]) -> int:
@@ -377,7 +377,7 @@ def _record(workspace: Workspace, agent: str, tidied: Tidied) -> None:
 
 
 def _put_tidying_aside(workspace: Workspace, agent: str, tidied: Tidied) -> str:
-    """Put a plan into the inbox that changes too much to be applied unasked; return the item's id."""
+    """Put a plan with too many changes into the inbox; return the item's id."""
     number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
     if len(rows) > _DIFF_ROWS:
         note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
@@ -390,7 +390,7 @@ def _put_tidying_aside(workspace: Workspace, agent: str, tidied: Tidied) -> str:
 def put_aside(
     workspace: Workspace, agent: str, what: str, title: str, evidence: Iterable[str], most: int, rows: Iterable[str]
 ) -> str:
-    """Put a plan into the inbox that changes more than ``most`` things; return the item's id.
+    """Put a plan with more than ``most`` changes into the inbox; return the item's id.
 
     ``rows``: the plan as a diff.
     """

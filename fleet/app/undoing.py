@@ -167,7 +167,7 @@ def _undo(workspace: Workspace, run: Run) -> Undone:
 
 
 class _Undoing:
-    """Undo of one run in progress, with the sentences about it."""
+    """Undo of one run, and the sentences about what it changed and left."""
 
     def __init__(self, workspace: Workspace, run: Run) -> None:
         self._workspace, self._run = workspace, run
@@ -221,7 +221,7 @@ class _Undoing:
             self._left.append(f"{field.id} counts as it did: somebody took its record out of the log")
 
     def _mark_parts(self, fields: Sequence[Field]) -> None:
-        """Have imported records no longer count, or count again, in one write: those that this agent imported."""
+        """Mark records that this agent imported as undone, or as valid again, in one write."""
         if not fields:
             return
         mine, deltas = self._workspace.policy().mine, list[Line]()
@@ -337,7 +337,7 @@ class _Undoing:
                 writer.set_own([(field.id, field.name, _value(field, value))])
 
     def _is_due(self, field: Field, value: object) -> bool:
-        """Return whether a field still has the run's value and is to be set back; note what becomes of it."""
+        """Return whether a field still has the run's value, so that it is set back; add a sentence about it."""
         if canonical(value or "") == canonical(field.after or ""):
             return False
         is_unchanged = canonical(value or "") == canonical(field.before or "")
