@@ -208,7 +208,7 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
             "fleet review",
             "lessons contradict each other, or were left out",
         ),
-        (waits["to_state"], "fleet learn --waiting", "corrections without a lesson count for nothing"),
+        (waits["to_state"], "fleet learn --waiting", "corrections without a lesson are not counted"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
         (
             not state["paused"] and any("sync" in each for each in state["silent"]),

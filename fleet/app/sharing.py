@@ -501,9 +501,9 @@ class Membership:
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
         writers = ", ".join(self._sent_by()) or "nobody here"
         sentences = [
-            f"in {shown}, branch {share.branch}, stays all that was sent, under the names of who wrote it ({writers})",
-            "leaving takes nothing back; `fleet retire` and `fleet purge` do, before it",
-            "here stays every line: this clan's lessons as last fetched, the logs, all of the agents' own files",
+            f"all that was sent stays in {shown}, branch {share.branch}, under its writers' names ({writers})",
+            "leaving takes nothing back; to take something back, run `fleet retire` or `fleet purge` first",
+            "every line stays here: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
         if number := waiting(self._workspace):
             sentences.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")

@@ -303,8 +303,8 @@ def _unblock(name: Name) -> None:
     with output.opened() as workspace:
         changes = reviewing.unblock(workspace, name)
         text = (
-            f"{name} counts again: {counted(len(changes.gone), 'lesson')} back, {len(changes.other):,} read or count "
-            f"otherwise, {counted(changes.discoveries, 'discovery', 'discoveries')}"
+            f"{name} counts again; back: {counted(len(changes.gone), 'lesson')}, "
+            f"{counted(changes.discoveries, 'discovery', 'discoveries')}; changed: {len(changes.other):,}"
         )
         output.show(_block_as_json(changes, dry_run=False), text)
 
@@ -316,7 +316,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         f"{changes.name} would be blocked here{since}; nothing was changed"
         if dry_run
         else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
-        f"  {counted(len(changes.gone), 'lesson')} out, {len(changes.other):,} read or count otherwise, {entries} out",
+        f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
         *_listed(list(changes.gone.items()), "    "),
     ]
     verb = "would leave" if dry_run else "left"

@@ -76,7 +76,7 @@ def _join(
             try:
                 asyncio.run(who(Where.named(joined), wait_s=1.0))
             except RemoteUnavailable as why:
-                note(f"nobody answers there now, and the sidecar tries again until somebody does: {why}")
+                note(f"nobody answers there now; the sidecar tries again by itself: {why}")
 
 
 @live_app.command("leave")

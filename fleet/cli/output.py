@@ -360,7 +360,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty() or chosen.owes_json:
-        raise UsageError(f"{question} There is nobody to ask here: nothing was changed. Pass --yes if you are sure")
+        raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
     if not typer.confirm(cleaned(question), default=False):
         raise UsageError("nothing was changed")
 

@@ -320,14 +320,14 @@ class Corrections:
         """
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
         if id_prefix == "c-":
-            raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
+            raise UsageError("name the correction: `fleet learn --waiting` lists those without a lesson")
         bound = corrections_md.Log.parse(page).bound()
         # An entry that was edited since it was counted is known by its earlier id, too.
         ids = [(b, (b.id, b.record.id if b.record is not None else b.id)) for b in bound]
         matches = [b for b, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
         none = (
-            f"no correction of {self._agent}'s begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
-            "--waiting` lists those that wait for their lesson"
+            f"{self._agent} has no correction whose id begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
+            "--waiting` lists those without a lesson"
         )
         only([b.id for b in matches], prefix, none)
         self._check_unfilled(matches[0])
