@@ -222,7 +222,7 @@ def _fingerprint(workspace: Workspace, agent: str) -> str:
         paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
     paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
     heard = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
-    parts = [workspace.world.wall_ms() // _IDLE_MS, heard, changes.Changes(str(root)).look(sorted(paths))]
+    parts = [workspace.world.wall_ms() // _IDLE_MS, heard, changes.Changes(str(root)).fingerprints(sorted(paths))]
     return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 

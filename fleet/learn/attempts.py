@@ -190,10 +190,11 @@ class AttemptLog:
 
     def _is_declared_by_hand(self, session: str, blocked: Blocked) -> bool:
         """Note a declaration that was written into a journal since the last failure; return whether there was one."""
-        state, known = self.state(), blocked.tried.blocks.split()
+        state, known_hashes = self.state(), blocked.tried.blocks.split()
         declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
-        found = _declarations(self._root, self._agent).items()
-        new = [fields for name, fields in found if name not in known and _words_of(fields) not in declared]
+        declarations = _declarations(self._root, self._agent).items()
+        unknown = (fields for hash_, fields in declarations if hash_ not in known_hashes)
+        new = [fields for fields in unknown if _words_of(fields) not in declared]
         for fields in new:
             about = {"id": f"m-{os.urandom(4).hex()}", "session": session, "families": [blocked.streak.family]}
             self.note_declared({**about, **fields})
@@ -395,8 +396,8 @@ def _settings(root: Root) -> Attempts:
 
     from fleet.store import config
 
-    found = config.load(Path(root) / config.FILE_NAME)
-    return config.Attempts(off=True) if found.problems else found.attempts
+    loaded = config.load(Path(root) / config.FILE_NAME)
+    return config.Attempts(off=True) if loaded.problems else loaded.attempts
 
 
 # Declarations by hand
@@ -406,17 +407,17 @@ def _declarations(root: Root, agent: str) -> dict[str, Event]:
     """Return the last declarations in each journal of an agent, by a hash of their words."""
     home = os.path.join(root, homes.Homes(root).current(), _file(agent).removesuffix(".json"))
     try:
-        with os.scandir(os.path.join(home, "journals")) as others:
-            paths = sorted(each.path for each in others)[:_JOURNALS_MAX]
+        with os.scandir(os.path.join(home, "journals")) as entries:
+            paths = sorted(each.path for each in entries)[:_JOURNALS_MAX]
     except OSError:
         paths = []
-    found: dict[str, Event] = {}
+    declarations: dict[str, Event] = {}
     for path in (os.path.join(home, "JOURNAL.md"), *paths):
         data = _read_end(path, _JOURNAL_BYTES_MAX)
         if b"MUTATION:" in data:
             for fields in _blocks_in(data.decode("utf-8", "replace"))[-_BLOCKS_MAX:]:
-                found[_hash(_words_of(fields))[:8]] = fields
-    return found
+                declarations[_hash(_words_of(fields))[:8]] = fields
+    return declarations
 
 
 def _words_of(declared: Event) -> str:
@@ -425,7 +426,7 @@ def _words_of(declared: Event) -> str:
 
 def _blocks_in(page: str) -> list[Event]:
     """Return the declarations of a journal that say all three of failed, switch and why; a fence quotes."""
-    found: list[Event] = []
+    blocks: list[Event] = []
     fields, label, is_fenced = dict[str, str](), "", False
     for row in map(str.strip, page.splitlines()):
         is_fenced ^= row.startswith(("```", "~~~"))
@@ -437,15 +438,16 @@ def _blocks_in(page: str) -> list[Event]:
             fields, label = {}, ""
             if head == "MUTATION" and code[:1] == "M" and code[1:] in _NUMBERS:
                 fields = {"code": code, "name": name.strip(" ()")}
-                found.append(fields)
+                blocks.append(fields)
             continue
         start, _, rest = row.lstrip("-*_ ").partition(":")  # labels may be emphasised, or stand in a list
         named = next((field for mark, field in _LABELS.items() if start.lower().startswith(mark)), "")
         label = named or (label if row else "")
         if fields and label:
             fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
-    whole = [each for each in found if all(each.get(field) for field in _LABELS.values())]
-    return [{name: fitting(text[:_WORDS_CHARS_MAX], _WORDS_CHARS_MAX) for name, text in each.items()} for each in whole]
+    complete = [each for each in blocks if all(each.get(field) for field in _LABELS.values())]
+    limit = _WORDS_CHARS_MAX
+    return [{name: fitting(text[:limit], limit) for name, text in block.items()} for block in complete]
 
 
 # The file
@@ -478,10 +480,10 @@ def _read_end(path: str, bytes_max: int) -> bytes:
     except OSError:
         return b""
     try:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode):
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
             return b""
-        return os.pread(handle, bytes_max, max(seen.st_size - bytes_max, 0))
+        return os.pread(handle, bytes_max, max(status.st_size - bytes_max, 0))
     finally:
         os.close(handle)
 

@@ -57,12 +57,12 @@ def _branch_of(root: Path) -> str:
 def _checkout_of(root: Path) -> Path:
     """Return the folder whose branch is worked on: this process's, where that is in a worktree of the root's."""
     try:
-        here = Path.cwd()
-        if not Path(homes.root_around(os.fspath(here)) or os.sep).samefile(root):
+        folder = Path.cwd()
+        if not Path(homes.root_around(os.fspath(folder)) or os.sep).samefile(root):
             return root
     except OSError:
         return root
-    return here if _repository(here) == _repository(root) else root
+    return folder if _repository(folder) == _repository(root) else root
 
 
 def _repository(folder: Path) -> str:
@@ -82,8 +82,8 @@ def _slug(branch: str) -> str:
 def _owner(data: bytes) -> str:
     """Return the branch that a journal is headed with, "" when it names none."""
     for line in data.decode("utf-8-sig", "replace").splitlines()[:20]:
-        if found := _HEADING.fullmatch(line.strip()):
-            return found["branch"]
+        if match := _HEADING.fullmatch(line.strip()):
+            return match["branch"]
     return ""
 
 
@@ -217,9 +217,9 @@ class Journal:
 
     def all(self) -> list[Path]:
         """Return the agent's journals, the first one before the others. Links are left alone."""
-        others = self._home / FOLDER
-        found = [self._home / FILE_NAME, *(() if others.is_symlink() else sorted(others.glob("*.md")))]
-        return [path for path in found if path.is_file() and not path.is_symlink()]
+        folder = self._home / FOLDER
+        paths = [self._home / FILE_NAME, *(() if folder.is_symlink() else sorted(folder.glob("*.md")))]
+        return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def strategies(self) -> tuple[_Strategy, ...]:
         """Return the eight strategies under their names here.
@@ -241,9 +241,9 @@ class Journal:
         Raises:
             UsageError: there is none.
         """
-        wanted = named.strip().casefold()
+        folded = named.strip().casefold()
         for each in self.strategies():
-            if wanted in (each.code.casefold(), each.name.casefold()):
+            if folded in (each.code.casefold(), each.name.casefold()):
                 return each
         raise UsageError(
             f"there is no mutation {named[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
@@ -337,24 +337,24 @@ class Journal:
         Raises:
             NoError: no proposal begins like this, or more than one.
         """
-        wanted = prefix if prefix.startswith("m-") else f"m-{prefix}"
-        found = [each for each in self.proposals() if each.id.startswith(wanted)]
-        if len(found) != 1:
+        id_prefix = prefix if prefix.startswith("m-") else f"m-{prefix}"
+        matches = [each for each in self.proposals() if each.id.startswith(id_prefix)]
+        if len(matches) != 1:
             raise NoError(
-                f"{len(found) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
+                f"{len(matches) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
                 "`fleet mutate --proposed` lists them"
             )
-        self._log.drop(found[0].id)
-        return found[0]
+        self._log.drop(matches[0].id)
+        return matches[0]
 
     def open_attempts(self, session: str = "") -> list[_Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts
         limit = 10**9 if settings.off else settings.limit
-        found = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
+        streaks = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
             _Open(each.session, each.family, each.last.command, each.output, each.count, each.is_closed(limit))
-            for each in found[:STREAKS_SHOWN_MAX]
+            for each in streaks[:STREAKS_SHOWN_MAX]
         ]
 
 
@@ -364,9 +364,9 @@ def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
     Raises:
         RefusedError: one is too long.
     """
-    found = [Text.enter(name, text) for text in texts]
-    secrets.update(kind for each in found for kind in each.secrets)
-    return [text for each in found if (text := markdown.escape(each.text))]
+    entered = [Text.enter(name, text) for text in texts]
+    secrets.update(kind for each in entered for kind in each.secrets)
+    return [text for each in entered if (text := markdown.escape(each.text))]
 
 
 def message(blocked: Blocked) -> str:

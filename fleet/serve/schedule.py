@@ -67,7 +67,7 @@ def _of_files(root: str, agents: Iterable[str]) -> Fingerprints:
         shards = f"{CLAN}/{log}.d"
         paths.update((f"{CLAN}/{log}.jsonl", shards))
         paths.update(f"{shards}/{name}" for name in _names(Path(root) / shards) if name.endswith(".jsonl"))
-    return changes.Changes(root).look(sorted(paths))
+    return changes.Changes(root).fingerprints(sorted(paths))
 
 
 def digest(files: Fingerprints) -> str:

@@ -74,25 +74,25 @@ class Changes:
         if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
             return True
         above = homes.Homes(self._root).current().split("/")
-        own = parts[len(above) + 1 :]
-        return parts[: len(above)] == above and bool(own) and homes.is_own(own)
+        names = parts[len(above) + 1 :]
+        return parts[: len(above)] == above and bool(names) and homes.is_own(names)
 
-    def look(self, paths: Iterable[str]) -> dict[str, list[int]]:
+    def fingerprints(self, paths: Iterable[str]) -> dict[str, list[int]]:
         """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
 
         Args:
             paths: of files and folders below the root. A folder's size is taken as 0.
         """
-        found: dict[str, list[int]] = {}
+        by_path: dict[str, list[int]] = {}
         for path in paths:
             try:
-                seen = os.stat(os.path.join(self._root, path))
+                status = os.stat(os.path.join(self._root, path))
             except OSError:
-                found[path] = []
+                by_path[path] = []
             else:
-                size = 0 if stat.S_ISDIR(seen.st_mode) else seen.st_size
-                found[path] = [size, seen.st_mtime_ns, seen.st_ino, seen.st_ctime_ns]
-        return found
+                size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
+                by_path[path] = [size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns]
+        return by_path
 
 
 def _worktree(folder: str, root: str) -> str:

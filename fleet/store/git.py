@@ -201,8 +201,8 @@ class Author(NamedTuple):
 
     def named(self) -> tuple[str, str]:
         """Return name and address."""
-        found = _IDENTITY.fullmatch(self.identity)
-        return (found[1], found[2]) if found else (_NAMELESS, f"{self.machine}@localhost")
+        match = _IDENTITY.fullmatch(self.identity)
+        return (match[1], match[2]) if match else (_NAMELESS, f"{self.machine}@localhost")
 
 
 _CONNECT_S_MAX = 15.0
@@ -408,14 +408,14 @@ class Bare:
         Committers choose their dates freely: a commit with a newer ancestor is not trusted.
         """
         rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
-        found = ""
+        newest = ""
         for row in reversed(rows.decode("ascii", "replace").split("\n")):
             ancestor, _, date_s = row.partition(" ")
             if _ID.fullmatch(ancestor):
                 if not date_s.isdecimal() or int(date_s) >= at_s:
                     break
-                found = ancestor
-        return found
+                newest = ancestor
+        return newest
 
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
         """Return the addresses of those who committed to each file of a folder; None where ``since`` is no ancestor.
@@ -427,17 +427,18 @@ class Bare:
         shown = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
         commits = ["--boundary", commit, f"^{since}"] if since else [commit]
         rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", shown, *commits, "--")
-        found: dict[str, set[str]] = {}
-        who, is_ancestor = set[str](), not since
+        pushers_of: dict[str, set[str]] = {}
+        addresses, is_ancestor = set[str](), not since
         for row in rows.decode("utf-8", "backslashreplace").split("\n"):
             if row.startswith("\x01"):
-                at, email, *words = row[1:].split("\x01")
-                is_bound = at.startswith("-")  # a parent of the commits that are read; it is not read itself
-                is_ancestor = is_ancestor or at == f"-{since}"
-                who = set() if is_bound else {email, *(f"{word}@localhost" for word in words if _WORD.fullmatch(word))}
-            elif who and row.startswith(f"{folder}/"):
-                found.setdefault(row, set()).update(who)
-        return found if is_ancestor else None
+                mark, email, *words = row[1:].split("\x01")
+                is_bound = mark.startswith("-")  # a parent of the commits that are read; it is not read itself
+                is_ancestor = is_ancestor or mark == f"-{since}"
+                machines = (f"{word}@localhost" for word in words if _WORD.fullmatch(word))
+                addresses = set() if is_bound else {email, *machines}
+            elif addresses and row.startswith(f"{folder}/"):
+                pushers_of.setdefault(row, set()).update(addresses)
+        return pushers_of if is_ancestor else None
 
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
@@ -449,19 +450,19 @@ class Bare:
         """
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
-        found = {}
+        entries = {}
         for row in self._output("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0")[:-1]:
             fields, _, path = row.partition(b"\t")
             mode, _, oid, size = fields.decode("ascii").split()
             number = int(size) if size.isdecimal() else -1
-            found[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
-        self._note_listing(commit, found)
-        return found
+            entries[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
+        self._note_listing(commit, entries)
+        return entries
 
-    def _note_listing(self, commit: str, found: dict[str, Entry]) -> None:
+    def _note_listing(self, commit: str, entries: dict[str, Entry]) -> None:
         if len(self._listings) >= _LISTINGS_MAX:
             self._listings.clear()
-        self._listings[commit] = found
+        self._listings[commit] = entries
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
@@ -486,15 +487,15 @@ class Bare:
     def held(self) -> dict[str, str]:
         """Return the ids of the blobs that are held, and of commits that git refuses, each with the reason."""
         with suppress(OSError, ValueError, RecursionError):
-            found = json.loads(self._held_file().read_bytes())
-            return {str(oid): str(why) for oid, why in found.items()} if isinstance(found, dict) else {}
+            reasons = json.loads(self._held_file().read_bytes())
+            return {str(oid): str(why) for oid, why in reasons.items()} if isinstance(reasons, dict) else {}
         return {}
 
-    def hold(self, found: Mapping[str, str]) -> None:
+    def hold(self, reasons: Mapping[str, str]) -> None:
         """Add to the blobs that are held."""
-        if found:
+        if reasons:
             path = self._held_file()
-            Files(path.parent).replace(path, json.dumps(self.held() | dict(found)).encode())
+            Files(path.parent).replace(path, json.dumps(self.held() | dict(reasons)).encode())
 
     def _held_file(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.held")
@@ -502,12 +503,12 @@ class Bare:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Keep one ``cat-file --batch`` running for all reads in the block."""
-        before, self._is_reading = self._is_reading, True
+        was_reading, self._is_reading = self._is_reading, True
         try:
             yield
         finally:
-            self._is_reading = before
-            if not before:
+            self._is_reading = was_reading
+            if not was_reading:
                 self._stop_reader()
 
     def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
