@@ -27,6 +27,7 @@ LATE_IMPORTS_MAX = 80
 CYCLES_MAX = 0
 STAT_MODULES_MAX = 2
 ENTERED_MAX = 20
+VAGUE_NAMES_MAX = 40
 
 SHOWN_MAX = 8
 WIDTH = 42
@@ -44,6 +45,8 @@ signs."""
 STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
 """A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
 IMPORTERS = frozenset({"import_module", "__import__", "resolve_name", "exec", "eval", "run_module", "run_path"})
+VAGUE = frozenset({"say", "saying", "says", "said", "tell", "telling", "tells", "told"})
+"""Words that once named parameters, messages, tables and rows alike: a name should say which it is."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every variable in a shell script", "--json")
 LATER = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Pin the version of every action", "--json")
@@ -151,6 +154,21 @@ def _borrowed(module: Module, known: dict[str, Module]) -> Iterator[str]:
             other = known.get(aliases.get(of, of))
             if other is not None and other is not module and _is_private(node.attr, other):
                 yield f"{other.name}.{node.attr}"
+
+
+def vague_names(module: Module) -> list[str]:
+    """Return the identifiers of a module, one for each use, that have a word of ``VAGUE`` in them."""
+    found = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            found.append(node.name)
+        elif isinstance(node, ast.Name):
+            found.append(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.append(node.attr)
+        elif isinstance(node, ast.arg | ast.keyword):
+            found.append(node.arg or "")
+    return [name for name in found if VAGUE.intersection(name.lower().split("_"))]
 
 
 def _is_private(name: str, module: Module) -> bool:
@@ -268,6 +286,7 @@ def counts(known: dict[str, Module]) -> list[Count]:
     late = {module.name: len(late_imports(module)) for module in known.values()}
     looking = sorted(module.name for module in known.values() if STAT.search(module.text))
     circles = cycles({module.name: imported(module, known) for module in known.values()})
+    vague = [name for module in known.values() for name in vague_names(module)]
     by_late = sorted((name for name in late if late[name]), key=lambda name: -late[name])
     return [
         Count("modules", len(known), MODULES_MAX),
@@ -280,6 +299,7 @@ def counts(known: dict[str, Module]) -> list[Count]:
             tuple(f"{late[name]} in {name}" for name in by_late),
         ),
         Count("import cycles", len(circles), CYCLES_MAX, tuple(", ".join(circle) for circle in circles)),
+        Count("uses of a name that says nothing", len(vague), VAGUE_NAMES_MAX, tuple(sorted(set(vague)))),
         Count("modules that look at mtime, ctime or inode", len(looking), STAT_MODULES_MAX, tuple(looking)),
     ]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.house.counts import STAT, Module, cycles, imported, late_imports, names, public_names
+from tests.house.counts import STAT, Module, cycles, imported, late_imports, names, public_names, vague_names
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,8 @@ def test_a_cycle_counts_whatever_it_is_for_and_wherever_it_is_closed():
 def test_a_look_at_times_or_the_inode_is_seen(text):
     assert STAT.search(text)
     assert not STAT.search("s.st_size, s.st_mode")
+
+
+def test_a_name_that_says_nothing_is_counted_wherever_it_stands():
+    text = "class Told:\n    def tell_all(self, said): ...\nx._is_told = Told(says=1)\nuntold = 'told'\n"
+    assert sorted(vague_names(Module("m", text))) == ["Told", "Told", "_is_told", "said", "says", "tell_all"]
