@@ -314,19 +314,19 @@ class Hour:
 
         No file is too young for its times to be believed: whether one is would depend on how fast the tests run.
         """
-        look, connect, poll_s, look_s = changes.Changes.look, living.connect, sidecar.POLL_S, living.POLL_S
+        look, connect, poll_s, look_s = changes.Changes.fingerprints, living.connect, sidecar.POLL_S, living.POLL_S
         ticks = files._TICK_NS, files._COARSE_TICK_NS
 
         def read(found: changes.Changes, paths: Iterable[str]) -> Fingerprints:
             return {path: self._content(Path(found._root) / path) for path in paths}
 
-        changes.Changes.look, sidecar.POLL_S, living.POLL_S = read, LOOK_S, LOOK_S
+        changes.Changes.fingerprints, sidecar.POLL_S, living.POLL_S = read, LOOK_S, LOOK_S
         files._TICK_NS = files._COARSE_TICK_NS = -HOUR_NS
         living.connect = lambda url, **more: self.machines[url.split("/")[2]].way.connect(url, **more)
         try:
             yield
         finally:
-            changes.Changes.look, living.connect, sidecar.POLL_S, living.POLL_S = look, connect, poll_s, look_s
+            changes.Changes.fingerprints, living.connect, sidecar.POLL_S, living.POLL_S = look, connect, poll_s, look_s
             files._TICK_NS, files._COARSE_TICK_NS = ticks
 
     @staticmethod
