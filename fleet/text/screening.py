@@ -463,7 +463,7 @@ def _escaped_mark(mark: re.Match[str]) -> str:
 # --- text that fleet injected ----------------------------------------------------------------------------------------
 
 _FRAME = r"(?<![A-Za-z0-9_-])fleet-[0-9a-f]{16}(?![A-Za-z0-9_-])"
-_STANDS_BETWEEN = "stands between this mark and its repetition"
+_BETWEEN = "between this mark and its repetition"
 _HOST_OPENS = r"(?i)<hook_context\b[^<>]{0,200}>"
 _HOST_CLOSES = r"(?i)</hook_context\s{0,8}>"
 _EVIDENCE = r"\((?:[^()\n]{1,200}; ?)?(?P<id>[pd]-[0-9a-f]{6,16})\)"
@@ -491,7 +491,7 @@ def _without_frames(text: str) -> str:
     ends: dict[int, int] = {}
     later: dict[str, int] = {}
     for mark in reversed(marks):
-        is_cut_off = _STANDS_BETWEEN in text[mark.end() : mark.end() + 200]
+        is_cut_off = _BETWEEN in text[mark.end() : mark.end() + 200].lower()
         ends[mark.start()] = later.get(mark[0], len(text) if is_cut_off else mark.end())
         later[mark[0]] = mark.end()
     pieces: list[str] = []

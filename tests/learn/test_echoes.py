@@ -102,6 +102,8 @@ def test_a_whole_frame_goes_whatever_stands_around_it(frame):
 def test_of_a_frame_that_was_cut_off_all_that_follows_goes():
     frame = whole_context()
     assert strip_injected(f"yes.\n{frame[: len(frame) // 2]}").strip() == "yes."
+    at_a_step = "fleet-5f3a9c0d1e2b4a67\nBetween this mark and its repetition: lessons\n- no, wrong"
+    assert strip_injected(f"yes.\n{at_a_step}").strip() == "yes."
     assert strip_injected("fleet-5f3a9c0d1e2b4a67 is a strange name, no?").strip() == "is a strange name, no?"
 
 

@@ -214,7 +214,7 @@ def test_an_unknown_or_ambiguous_beginning_is_told(workspace):
         state_lesson(workspace, "velma", start, LESSON)
     with pytest.raises(NoError, match="begins with 'c-zzzz'"):
         state_lesson(workspace, "velma", "c-zzzz", LESSON)
-    with pytest.raises(NoError, match="splinter's"):
+    with pytest.raises(NoError, match="splinter has no correction"):
         state_lesson(workspace, "splinter", ids[0], LESSON)
     with pytest.raises(UsageError):
         state_lesson(workspace, "velma", "", LESSON)
