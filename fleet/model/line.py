@@ -253,6 +253,8 @@ class Refused(msgspec.Struct, frozen=True):
 NOTHING = Column()
 """Column of a writer that stated nothing."""
 _KNOWN_PARTS = frozenset(Column.__struct_fields__) - {"unknown"}
+_CUT_ORDER = ("add", "first", "unknown", "n", "over", "parts", "purge", "rem", "set")
+"""Order of the pieces of a column that is too long for a line: it belongs to the canonical form and never changes."""
 _NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
@@ -626,8 +628,8 @@ def _size(writer: str, column: Column) -> int:
 
 
 def _cut(column: Column) -> Iterator[Column]:
-    """Yield a column key by key, in the order in which its keys are encoded."""
-    for part in sorted(Column.__struct_fields__):
+    """Yield a column key by key."""
+    for part in _CUT_ORDER:
         value = getattr(column, part)
         pieces: Iterable[Any] = ({key: value[key]} for key in sorted(value))
         if part == "add":

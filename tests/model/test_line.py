@@ -122,3 +122,16 @@ def test_a_column_of_an_old_import_is_no_agents():
     assert (unnamed.agents(), unnamed.witnesses(), unnamed.by_hand) == (["import"], 0, {})
     named = Column(add=STAMPS[0], first={"agent.0a1b2c3d": "dora"}, parts={"seen": {"0a1b2c3d00000000": 2}})
     assert fold(Line(IDS[0], {"import.0a1b2c3d": named})).agents() == ["dora"]
+
+
+def test_the_pieces_of_an_over_long_column_have_one_order_whatever_its_attributes_are_called():
+    totals = {f"counter-{number:04}": 1 for number in range(4_000)}
+    raw = codec.canonical({"id": "p-" + "0" * 16, "w": {"velma.00000001": {"invented": "x", "n": totals}}})
+    line = codec.decode(raw, bytes_max=len(raw))
+    assert isinstance(line, Line)
+    assert codec.covers(line, Line(line.id, {"velma.00000001": Column(n=totals)}))
+    first, *rest = codec.split(line)
+    assert b'"invented"' in first
+    assert rest
+    assert all(b'"invented"' not in each for each in rest)
+    assert set(Column.__struct_fields__) == set(codec._CUT_ORDER)
