@@ -33,14 +33,11 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "lines": 47_882,
+    "lines": 47_333,
     "modules entered by `fleet correct`": 32,
 }
-"""Where the aim is not reached: what it came to, above which the check fails. Raised once, when the border, reflection,
-sleep and the first five minutes were built on what had been made smaller, and by a hundred for faults that histories
-and strangers found; from here they fall. The modules rose by two where the nearest lessons were looked up in one way
-for hooks and commands, and all word lists read by one reader. The lines rose by 35 where an objection is known by its
-signs."""
+"""Where the aim is not reached: what it came to, above which the check fails. A ratchet: from here they fall. The lines
+count what was built on the house that the aim was measured for, too: the border, reflection, sleep, import, undo."""
 
 STAT = re.compile(r"\b(?:st_[mc]time(?:_ns)?|st_ino|get[mc]time)\b")
 """A file's times of change and its inode, by ``os.stat`` or ``os.path``."""
