@@ -489,8 +489,8 @@ class Workspace:
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
         late = self.db.future_ids()  # before a stamp is issued: it is larger than all that the rows admit
-        self.clock.forget()
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
+        self.clock.forget()  # after minting: under an old name, as a crash leaves it, smaller stamps count for nothing
         for id_, name in ((id_, name) for id_ in late for name in old):
             line, me = self.patterns.line(id_), fresh[names.agent_of(name)]
             delta = edits.reissue(line, name, me, self.clock.tick(), self.clock.cut()) if line is not None else None

@@ -480,6 +480,26 @@ def test_a_value_that_was_purged_while_it_was_said_again_under_another_name_is_p
     assert not any(b"qzsecret" in data for data in (*server.tree().values(), *clan))
 
 
+def test_a_crash_while_a_machine_takes_new_names_after_running_ahead_loses_no_count(tmp_path, monkeypatch):
+    server = MemoryServer()
+    velma = Agent(tmp_path, "velma", server)
+    velma.now_ms += 10 * YEAR_MS
+    velma.correct(LESSON)
+    velma.sync()
+    velma.now_ms -= 10 * YEAR_MS
+
+    def fail(self: Workspace, agent: str) -> None:
+        raise OSError("the power failed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Workspace, "mint", fail)
+        with pytest.raises(OSError, match="the power failed"):
+            velma.sync()
+    velma.correct(LESSON)
+    velma.sync()
+    assert [each.count("seen") for each in velma.open().patterns.records()] == [2]
+
+
 # --- what stands here and in the tree -------------------------------------------------------------------------------
 
 
