@@ -71,8 +71,8 @@ def export(workspace: Workspace) -> dict[str, Any]:
     """
     with suppress(FleetError):
         counting.reconcile_all(workspace)
-    patterns, discoveries_ = workspace.patterns, workspace.discoveries
-    retracted = discoveries_.retracted()
+    patterns, findings = workspace.patterns, workspace.discoveries
+    retracted = findings.retracted()
     return {
         "format": EXPORT_FORMAT,
         "version": EXPORT_VERSION,
@@ -82,7 +82,7 @@ def export(workspace: Workspace) -> dict[str, Any]:
         ),
         "discoveries": [
             {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
-            for entry in discoveries_.all()
+            for entry in findings.all()
             if not entry.retracts
         ],
         "retractions": sorted(retracted),

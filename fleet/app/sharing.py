@@ -103,7 +103,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether something was skipped or stays here, so that not all is in sync."""
+        """True for a sync that skipped something or kept it here."""
         news = self.refused - self.refused_before
         return bool(self.withheld or self.held or news or self.skipped or self.left_out)
 

@@ -196,7 +196,7 @@ class Author(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the identity is ``Name <address>``, as git takes it."""
+        """True for an identity of the form ``Name <address>``, which git takes."""
         return _IDENTITY.fullmatch(self.identity) is not None
 
     def named(self) -> tuple[str, str]:

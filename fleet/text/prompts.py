@@ -116,7 +116,7 @@ class Prompt:
 
     @property
     def is_typed(self) -> bool:
-        """Whether a person typed it, at least in part."""
+        """True for a prompt of which a person typed at least a part."""
         sender, body = _addressed(_cut(self.text))
         return not sender and not body.lstrip().startswith(_HOST_MADE) and bool(_blocks(body).strip(f" \n{_HIDDEN}"))
 

@@ -114,7 +114,7 @@ class Command:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it changes nothing that another command depends on: it reads, prints or checks."""
+        """True for a command that only reads, prints or checks: no other command depends on what it changes."""
         return bool(self.programs) and not _writes(self._line) and all(map(_is_read_only, self.programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
