@@ -173,7 +173,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     parts = sum(lesson.parts.get("seen", {}).values())
     yield "", f"{parts} written by hand, imported, or counted while it was private" if parts else ""
     if fields.get("trigger"):
-        how = "; guessed: `fleet edit ID --set trigger=...` sets another" if fields["trigger_derived"] else ""
+        how = "; guessed from its words: fleet edit --set trigger=..." if fields["trigger_derived"] else ""
         yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
