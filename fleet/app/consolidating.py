@@ -22,7 +22,7 @@ from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.observations import Statement, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
-from fleet.store.runs import Edit, Run, Runs
+from fleet.store.runs import Draft, Edit, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 from fleet.text.markdown import rows
@@ -141,7 +141,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with _scratchpad_lock(workspace):
-        pad = Scratchpad(_text(workspace, auto_reflect.FILE))
+        pad = Scratchpad(_File.of(workspace, auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
         logged = set()
@@ -155,7 +155,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         if not any(new.values()):
             return ""
         day = _day(now_ms)
-        log = DailyLog(day, _text(workspace, DailyLog(day).path))
+        log = DailyLog(day, _File.of(workspace, DailyLog(day).path).text)
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
         block_text = log.appended_block(whose, new)
@@ -202,7 +202,7 @@ def suggest(workspace: Workspace, agent: str) -> _Suggested:
     """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them."""
     if workspace.is_read_only:
         return _Suggested(auto_reflect.SUGGEST)
-    page = _text(workspace, auto_reflect.FILE)
+    page = _File.of(workspace, auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
@@ -234,7 +234,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     clean = [each for each in statements if not each.has_secret]
     rules = [*pad.promoted_items(), *_texts_undone(workspace)]
     with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
-        rules += AgentsFile(_text(workspace, auto_reflect.AGENTS_FILE)).rules()
+        rules += AgentsFile(_File.of(workspace, auto_reflect.AGENTS_FILE).text).rules()
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
     suggested = [
@@ -286,12 +286,12 @@ def _session_name(key: str) -> str:
 
 
 def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
-    def plan() -> tuple[list[Edit], str]:
+    def plan() -> Draft | None:
         page = _File.of(workspace, auto_reflect.FILE)
-        return [page.to(Scratchpad(page.text).with_rows(rows))], f"{len(rows)} rows for {auto_reflect.READY}"
+        return _draft(f"{len(rows)} rows for {auto_reflect.READY}", [page.to(Scratchpad(page.text).with_rows(rows))])
 
     with _scratchpad_lock(workspace):
-        run = _apply(workspace, agent, REFLECTED, plan)
+        run = Runs(workspace).apply_planned(REFLECTED, agent, plan)
     items = [_item(row, recurrence, run) for row, recurrence in zip(rows, recurrences, strict=True)]
     Inbox(workspace, agent).put_all(items)
 
@@ -315,7 +315,7 @@ def _key(row: Entry) -> str:
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
     """Return the rows under ``## Ready to Promote`` as items of the inbox."""
-    return [_item(each) for each in Scratchpad(_text(workspace, auto_reflect.FILE)).ready()]
+    return [_item(each) for each in Scratchpad(_File.of(workspace, auto_reflect.FILE).text).ready()]
 
 
 def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrence | None = None) -> str:
@@ -329,16 +329,16 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
     evidence = ", ".join(map(_session_name, recurrence.sessions[:5])) if recurrence else "a person's yes"
     summary = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
 
-    def plan() -> tuple[list[Edit], str]:
+    def plan() -> Draft | None:
         rules, page = (_File.of(workspace, path) for path in (auto_reflect.AGENTS_FILE, auto_reflect.FILE))
         text, section = AgentsFile(rules.text).with_rule(row)
         after = Scratchpad(page.text).with_promoted(day, row, section, f"{evidence}; fleet undo {run_id}")
-        return [rules.to(text), page.to(after)], summary
+        return _draft(summary, [rules.to(text), page.to(after)], run_id)
 
     try:
         _check_agents_file(workspace)
         with _scratchpad_lock(workspace):
-            done = _apply(workspace, agent, REFLECTED, plan, run_id)
+            done = Runs(workspace).apply_planned(REFLECTED, agent, plan)
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if recurrence is not None:
@@ -357,24 +357,24 @@ def _check_agents_file(workspace: Workspace) -> None:
 def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes: bool) -> str:
     """Promote the row of an inbox item, or take it out of the scratchpad; return the run, "" where it is gone."""
     category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
-    rows = Scratchpad(_text(workspace, auto_reflect.FILE)).ready()
+    rows = Scratchpad(_File.of(workspace, auto_reflect.FILE).text).ready()
     row = next((each for each in rows if each.item == item), Entry(category, item, detail))
     if is_yes:
         return _promote(workspace, agent, row)
 
-    def plan() -> tuple[list[Edit], str]:
+    def plan() -> Draft | None:
         page = _File.of(workspace, auto_reflect.FILE)
-        return [page.to(Scratchpad(page.text).without(row))], f"took {row.item!r} out of {auto_reflect.READY}"
+        return _draft(f"took {row.item!r} out of {auto_reflect.READY}", [page.to(Scratchpad(page.text).without(row))])
 
     with _scratchpad_lock(workspace):
-        return _apply(workspace, agent, REFLECTED, plan)
+        return Runs(workspace).apply_planned(REFLECTED, agent, plan)
 
 
 def _compress(workspace: Workspace, agent: str) -> int:
     """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
     today, moved = workspace.wall()[:10], list[str]()
 
-    def plan() -> tuple[list[Edit], str]:
+    def plan() -> Draft | None:
         page = _File.of(workspace, auto_reflect.FILE)
         page_left, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
@@ -384,10 +384,10 @@ def _compress(workspace: Workspace, agent: str) -> int:
         for day, lines in sorted(days.items()):
             log = _File.of(workspace, DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
-        return edits, f"compressed {auto_reflect.FILE}"
+        return _draft(f"compressed {auto_reflect.FILE}", edits)
 
     with _scratchpad_lock(workspace):
-        _apply(workspace, agent, REFLECTED, plan)
+        Runs(workspace).apply_planned(REFLECTED, agent, plan)
     return len(moved)
 
 
@@ -436,27 +436,20 @@ def consolidate(
     with _hold_lock(workspace, force=force) as changed:
         plan, diff = Plan({}, {}), ""
 
-        def planned() -> tuple[Iterable[Edit], str]:
+        def planned() -> Draft | None:
             nonlocal plan, diff
             plan, files = _make_plan(workspace, days)
             diff = _diff(workspace, plan.files)
-            return _edits(plan.files, files), f"{len(plan.added)} new topics, {len(plan.merged)} merged into"
+            return _draft(Consolidated(gates, plan).summary(), _edits(plan.files, files))
 
-        result = Consolidated(gates, plan, _apply(workspace, agent, KIND, planned), diff)._replace(plan=plan, diff=diff)
-        if result.run:
+        run = Runs(workspace).apply_planned(KIND, agent, planned)
+        result = Consolidated(gates, plan, run, diff)
+        if run:
             changed()
-            lists = (("topics", plan.added), ("merged", plan.merged))
+            lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
-            Records(workspace, agent).append(
-                Record(
-                    run=result.run,
-                    kind="consolidation",
-                    session=session,
-                    outcome="success",
-                    why=result.summary(),
-                    writers=written,
-                )
-            )
+            record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
+            Records(workspace, agent).append(record)
     return result
 
 
@@ -569,21 +562,19 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     files: list[str] = []
     diff = ""
 
-    def plan() -> tuple[list[Edit], str]:
+    def plan() -> Draft | None:
         nonlocal diff
         edits, files[:] = _migration(workspace)
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
-            diff = _diff(
-                workspace, {auto_reflect.AGENTS_FILE: (change.after or b"").decode("utf-8", "surrogateescape")}
-            )
-        return edits, "migrated"
+            diff = _diff(workspace, {change.path: (change.after or b"").decode("utf-8", "surrogateescape")})
+        return _draft("migrated", edits)
 
     if dry_run:
         plan()
         return _Migrated(tuple(files), "", diff)
     with _scratchpad_lock(workspace):
-        if run := _apply(workspace, agent, MIGRATED, plan):
+        if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
             path = workspace.root / consolidation.LOCK
             if not os.path.lexists(path):  # the hours to the first consolidation count from now
@@ -633,10 +624,6 @@ def _agents_md_change(workspace: Workspace) -> Edit | None:
 # --- common parts ------------------------------------------------------------------------------------------------
 
 
-def _text(workspace: Workspace, path: str) -> str:
-    return workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
-
-
 class _File(NamedTuple):
     """File with the bytes that a plan was made from."""
 
@@ -655,27 +642,17 @@ class _File(NamedTuple):
         return Edit(self.path, self.before, text.encode("utf-8", "surrogateescape"))
 
 
-def _apply(
-    workspace: Workspace, agent: str, kind: str, plan: Callable[[], tuple[Iterable[Edit], str]], run_id: str = ""
-) -> str:
-    """Apply the edits of a plan, and their summary, as a run; return its id, "" for no change."""
-
-    def planned() -> Run | None:
-        edits, summary = plan()
-        changed = tuple(each for each in edits if each.before != each.after)
-        id_ = run_id or Runs(workspace).name(kind)
-        run = Run(id=id_, kind=kind, agent=agent, at=workspace.wall(), summary=summary, edits=changed)
-        return run if changed else None
-
-    run = Runs(workspace).apply_planned(planned)
-    return run.id if run is not None else ""
+def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
+    """Return the draft of a run that makes these edits; None where they change nothing."""
+    changed = [each for each in edits if each.before != each.after]
+    return Draft(run, summary, changed) if changed else None
 
 
 def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:
     """Return what a plan changes, as a unified diff."""
     lines: list[str] = []
     for path, text in sorted(files.items()):
-        before = _text(workspace, path)
+        before = _File.of(workspace, path).text
         pair = (before.splitlines(), text.splitlines())
         lines += unified_diff(*pair, path if before else "/dev/null", path, lineterm="", n=2)
     return "\n".join(lines)

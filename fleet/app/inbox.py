@@ -28,7 +28,7 @@ from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox,
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
-from fleet.store.runs import UNDO, Edit, Field, Runs
+from fleet.store.runs import UNDO, Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
@@ -302,10 +302,11 @@ def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
 
 
 def _run(
-    workspace: Workspace, entry: Entry, summary: str, edits: Sequence[Edit], outcome: str = inbox.APPROVED
+    workspace: Workspace, entry: Entry, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED
 ) -> tuple[str, str]:
     """Apply edits of files as one run. The run holds the decision, in case of a crash before the inbox has it."""
-    run = Runs(workspace).fresh("decide", entry.agent, summary, edits, [Field(entry.item.id, _FIELD, None, outcome)])
+    draft = Draft(summary=summary, edits=edits, fields=[Field(entry.item.id, _FIELD, None, outcome)])
+    run = Runs(workspace).fresh("decide", entry.agent, draft)
     if stale := Runs(workspace).apply(run):
         raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
     return summary, run.id

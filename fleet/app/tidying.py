@@ -39,7 +39,7 @@ from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
-from fleet.store.runs import UNDO, Edit, Field, Run, Runs
+from fleet.store.runs import UNDO, Draft, Edit, Field, Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -115,10 +115,10 @@ def tidy(
 
 
 def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: bool) -> Tidied:
-    tidied = Tidied(Plan(ReflectionReport()))
+    tidied, draft = Tidied(Plan(ReflectionReport())), Draft()
 
-    def planned() -> Run | None:
-        nonlocal tidied
+    def planned() -> Draft | None:
+        nonlocal tidied, draft
         notebook = _Notebook(workspace, agent)
         tidied = Tidied(notebook.plan(), total=len(notebook.notes))
         if is_trial or not tidied.plan.changes:
@@ -126,11 +126,12 @@ def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: b
         if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
             tidied = tidied._replace(pending=_put_tidying_aside(workspace, agent, tidied))
             return None
-        return _run(workspace, agent, notebook, tidied.plan)
+        draft = _draft(workspace, agent, notebook, tidied.plan)
+        return draft
 
-    if run := Runs(workspace).apply_planned(planned):
-        _write(workspace, agent, run)
-        tidied = tidied._replace(run=run.id)
+    if run := Runs(workspace).apply_planned(KIND, agent, planned):
+        _write(workspace, agent, draft.fields)
+        tidied = tidied._replace(run=run)
     return tidied
 
 
@@ -320,7 +321,7 @@ def _hash(text: str) -> str:
 # --- applying -------------------------------------------------------------------------------------------------------
 
 
-def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Run:
+def _draft(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Draft:
     fields: list[Field] = []
     for change in plan.changes:
         if change.id in notebook.lines:
@@ -333,10 +334,10 @@ def _run(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> R
             before = before or None
         fields.append(Field(change.id, change.field, before, after))
     pages = _memory_edits(workspace, agent, notebook, plan)
-    return Runs(workspace).fresh(KIND, agent, plan.report.summary(), pages, fields)
+    return Draft("", plan.report.summary(), pages, fields=fields)
 
 
-def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> tuple[Edit, ...]:
+def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> list[Edit]:
     """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
     archived: list[str] = []
@@ -351,18 +352,18 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
             rows[line.number] = "\0"
     after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
     if after == notebook.memory:
-        return ()
+        return []
     page = Edit(workspace.own_path(agent, memory_md.FILE_NAME), notebook.memory, after)
-    return (page, *archive_edits(workspace, agent, archived))
+    return [page, *archive_edits(workspace, agent, archived)]
 
 
-def _write(workspace: Workspace, agent: str, run: Run) -> None:
+def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
     """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
     with workspace.writing(agent) as writer:
-        own = [(each.id, each.name, each.after) for each in run.fields if each.name in (STAGE, MERGED_FROM)]
+        own = [(each.id, each.name, each.after) for each in fields if each.name in (STAGE, MERGED_FROM)]
         writer.set_own(own)
         cut, lines = workspace.policy().cut, []
-        for field in run.fields:
+        for field in fields:
             line = workspace.record(agent, field.id) if field.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
                 lines.append(edits.set_field(line, field.name, field.after, writer.name, writer.tick(), cut))

@@ -30,7 +30,7 @@ from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.store import consent
 from fleet.store.lines import screened
-from fleet.store.runs import Edit, Field, Run, Runs
+from fleet.store.runs import Draft, Edit, Field, Run, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.prompts import Session
@@ -175,27 +175,18 @@ class Writing:
                 new = [row for row in edit.after.splitlines() if row.startswith(b"- ") and row not in before]
                 yield Written(name=name, ids=(edit.path,), count=len(new) if name != "skill" else 1)
 
-    def _apply(self, plan: Plan, firsts: Sequence[str], fields: Sequence[Field]) -> Plan:
+    def _apply(self, plan: Plan, firsts: list[str], fields: list[Field]) -> Plan:
         """Apply the edits of files as one run; return the plan that it was made of."""
-        plans = chain([plan], iter(self.plan, None))
+        plans, summary = chain([plan], iter(self.plan, None)), f"reflected on session {self._session.id[:60]}"
 
-        def planned() -> Run | None:
+        def planned() -> Draft | None:
             nonlocal plan
             plan = next(plans)
-            run = Run(
-                id=self._run,
-                kind="reflect",
-                agent=self._agent,
-                at=self._workspace.wall(),
-                summary=f"reflected on session {self._session.id[:60]}",
-                edits=tuple(plan.edits),
-                lessons=tuple(firsts),
-                fields=tuple(fields),
-            )
             # An undo takes back the items of the inbox, too.
-            return run if plan.edits or plan.items or firsts or fields else None
+            has_changes = plan.edits or plan.items or firsts or fields
+            return Draft(self._run, summary, plan.edits, firsts, fields) if has_changes else None
 
-        Runs(self._workspace).apply_planned(planned)
+        Runs(self._workspace).apply_planned("reflect", self._agent, planned)
         return plan
 
     # --- lessons

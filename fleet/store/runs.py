@@ -96,13 +96,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct):
-    """Draft of a run, filled by a command while it runs (``Runs.recording``); ``run`` is the id afterwards.
+    """Draft of a run: planned, or filled by a command while it runs (``Runs.recording``).
 
-    ``summary`` has ids and no lesson's words: a purge on another machine would not find them there.
+    ``run`` is its id, "" for a new one; afterwards that of the run. ``summary`` has ids and no lesson's words: a purge
+    on another machine would not find them there.
     """
 
     run: str = ""
     summary: str = ""
+    edits: list[Edit] = []
     lessons: list[str] = []
     fields: list[Field] = []
     retired: list[str] = []
@@ -121,27 +123,18 @@ class Runs:
         day = self._workspace.wall()[:10].replace("-", "")
         return f"{kind}-{day}-{self._workspace.world.entropy(3).hex()}"
 
-    def fresh(
-        self,
-        kind: str,
-        agent: str,
-        summary: str,
-        edits: Iterable[Edit] = (),
-        fields: Iterable[Field] = (),
-        lessons: Iterable[str] = (),
-        retired: Iterable[str] = (),
-    ) -> Run:
-        """Return a new run, stamped now and not applied yet."""
+    def fresh(self, kind: str, agent: str, draft: Draft) -> Run:
+        """Return the run of a draft, stamped now and not applied yet."""
         return Run(
-            id=self.name(kind),
+            id=draft.run or self.name(kind),
             kind=kind,
             agent=agent,
             at=self._workspace.wall(),
-            summary=summary,
-            edits=tuple(edits),
-            lessons=tuple(lessons),
-            fields=tuple(fields),
-            retired=tuple(retired),
+            summary=draft.summary,
+            edits=tuple(draft.edits),
+            lessons=tuple(draft.lessons),
+            fields=tuple(draft.fields),
+            retired=tuple(draft.retired),
         )
 
     def edit(self, path: str, after: bytes) -> Edit:
@@ -160,16 +153,20 @@ class Runs:
             self._recover()
             return self._apply(run)
 
-    def apply_planned(self, plan: Callable[[], Run | None]) -> Run | None:
-        """Apply the run that ``plan`` returns, planned anew where a file changed meanwhile; return it, None for none.
+    def apply_planned(self, kind: str, agent: str, plan: Callable[[], Draft | None]) -> str:
+        """Apply the draft that ``plan`` returns, planned anew where a file changed meanwhile; return the run's id.
+
+        "" where ``plan`` returned None: nothing was changed.
 
         Raises:
             BusyError: somebody writes the same files all the time; nothing was changed.
         """
         for _ in range(_TRIES_MAX):
-            run = plan()
-            if run is None or not self.apply(run):
-                return run
+            if (draft := plan()) is None:
+                return ""
+            run = self.fresh(kind, agent, draft)
+            if not self.apply(run):
+                return run.id
         raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 
     def recover(self) -> tuple[Run, ...]:
@@ -205,10 +202,10 @@ class Runs:
                 self._files.remove(marker)
             raise
         try:
-            edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
-            if edits or draft.lessons or draft.fields or draft.retired:
+            draft.edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
+            if draft.edits or draft.lessons or draft.fields or draft.retired:
                 self._workspace.has_changed = True
-                draft.run = draft.run if problem else self._record(agent, kind, draft, edits)
+                draft.run = draft.run if problem else self._record(self.fresh(kind, agent, draft))
             if not problem:
                 self._files.remove(marker)
         except FleetError as why:
@@ -216,8 +213,7 @@ class Runs:
         if problem:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {problem}")
 
-    def _record(self, agent: str, kind: str, draft: Draft, edits: list[Edit]) -> str:
-        run = self.fresh(kind, agent, draft.summary, edits, draft.fields, draft.lessons, draft.retired)
+    def _record(self, run: Run) -> str:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:
             self._files.remove(self._folder / name)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
@@ -308,7 +304,9 @@ class Runs:
             elif (merged := _merged(now, edit.after, edit.before or b"")) != now:
                 edits.append(Edit(edit.path, now, merged or edit.before))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
-        inverse = self.fresh(UNDO, run.agent, f"took back {run.id}", edits, fields, run.retired, run.lessons)
+        lessons, retired = list(run.retired), list(run.lessons)
+        draft = Draft("", f"took back {run.id}", edits, lessons, fields, retired)
+        inverse = self.fresh(UNDO, run.agent, draft)
         return msgspec.structs.replace(inverse, of=run.id, skipped=skipped)
 
     def _apply(self, run: Run) -> tuple[str, ...]:
