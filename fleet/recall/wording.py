@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from crdt import clock
@@ -430,8 +431,6 @@ _NOTHING_KNOWN = "Nothing is known here yet."
 CHARS_MIN = 1_000
 """Least size: a smaller context has room for the headings alone."""
 
-_SHARES = (0.25, 0.4, 0.6, 1.0)
-"""Shares of the room left: of pending decisions, new lessons, other lessons and discoveries, in this order."""
 _LESSON_CHARS_LONG = 1_000
 LESSONS_MAX = 200
 """Greatest number of lessons that are rendered for a section."""
@@ -456,35 +455,12 @@ class _Section(NamedTuple):
     noun: tuple[str, str]
     command: str
 
-    def shown(self, room: int) -> str:
-        """Return the section in at most ``room`` characters, which is ``least()`` or more; "" for an empty one.
-
-        Without any row there is no heading either, whatever the room.
-        """
-        used, shown = len(self.heading) + len(_GAP), list[str]()
-        for row in self.rows:
-            if used + 1 + len(row) <= room:
-                shown.append(row)
-                used += 1 + len(row)
-        left_out = self.total - len(shown)
-        while left_out and shown and used + 1 + len(self._note(left_out)) > room:
-            used -= 1 + len(shown.pop())
-            left_out += 1
-        heading = [self.heading] if self.rows else []
-        rows = [*heading, *shown, *([self._note(left_out)] if left_out else [])]
-        return _GAP + "\n".join(rows) if rows else ""
-
-    def _note(self, left_out: int) -> str:
-        return f"{counted(left_out, *self.noun)} left out; `{self.command}`"
-
-    def least(self) -> int:
-        """Return the size in characters of the note that all rows are left out."""
-        return len(_GAP + self.heading + "\n" + self._note(self.total)) if self.total else 0
-
-    def size(self) -> int:
-        """Return the size in characters of the section with all rows."""
-        size = len("\n".join([_GAP + self.heading, *self.rows])) if self.total else 0
-        return max(size, self.least()) if self.total > len(self.rows) else size
+    def shown(self, rows: Sequence[str]) -> str:
+        """Return the section with some of its rows, and the number of the others; "" for an empty one."""
+        left_out = self.total - len(rows)
+        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out else []
+        lines = [*([self.heading] if rows else []), *rows, *note]
+        return _GAP + "\n".join(lines) if lines else ""
 
 
 def session_context(
@@ -508,9 +484,9 @@ def session_context(
 ) -> str:
     """Return the context of a session's start, in at most ``chars_max`` characters.
 
-    Memory has the first claim on the room, and all the rest has ``rest_max`` at most. Of that, pending decisions have a
-    quarter, new lessons two fifths of what is left then, other lessons six tenths and discoveries the remainder; unused
-    room goes to the others. A record is shown whole or left out; lessons longer than ``_LESSON_CHARS_LONG`` come last.
+    Memory has the first claim on the room, and all the rest has ``rest_max`` at most: pending decisions, new lessons,
+    other lessons and discoveries take turns, a row each, while one fits. A record is shown whole or left out; lessons
+    longer than ``_LESSON_CHARS_LONG`` come last.
 
     ``memory``: the hot part of its ``memory.md``, screened.
     ``patterns``: the clan's lessons for the context, best first.
@@ -536,7 +512,7 @@ def session_context(
         _lessons("Lessons of the clan:", listed, total, rows, shares),
         _newest(discoveries, fresh, rows),
     )
-    least = sum(section.least() for section in sections)
+    least = sum(len(section.shown(())) for section in sections)
     block = _memory_block(memory, f"Memory of {rows.named(agent)}:", room - least)
     decisions, *others = _blocks(sections, min(room - len(block), max(rest_max - len(request), least)))
     body = "".join([block, *others, decisions]) + remark or _GAP + _NOTHING_KNOWN
@@ -545,15 +521,17 @@ def session_context(
     return f"{delimiter}\n{inner}\n{delimiter}{request}"
 
 
-def _blocks(sections: Sequence[_Section], room: int) -> Iterator[str]:
-    """Yield the sections as texts; the first has the first claim on the room."""
-    for number, (section, share) in enumerate(zip(sections, _SHARES, strict=True), 1):
-        later = sections[number:]
-        own = max(int(room * share), room - sum(other.size() for other in later))
-        own = max(section.least(), min(own, room - sum(other.least() for other in later)))
-        block = section.shown(own)
-        room -= len(block)
-        yield block
+def _blocks(sections: Sequence[_Section], room: int) -> list[str]:
+    """Return the sections as texts within so many characters: they take turns, a row each."""
+    shown = [list[str]() for _ in sections]
+    room -= sum(len(section.shown(())) for section in sections)
+    for turn in zip_longest(*(section.rows for section in sections), fillvalue=""):
+        for section, rows, row in zip(sections, shown, turn, strict=True):
+            more = len(section.shown([*rows, row])) - len(section.shown(rows)) if row else 0
+            if row and more <= room:
+                rows.append(row)
+                room -= more
+    return [section.shown(rows) for section, rows in zip(sections, shown, strict=True)]
 
 
 def _memory_block(memory: str, heading: str, room: int) -> str:
