@@ -114,34 +114,16 @@ class Renderer:
 
     def discovery(self, entry: Discovery) -> str:
         """Return a discovery as one list line: date, author, content, and in brackets its tags, confidence and id."""
-        details = "; ".join(filter(None, [_tags(entry), _confidence(entry), self._short.get(entry.id, entry.id)]))
+        tags, level = ", ".join(filter(None, map(readable, entry.tags))), readable(entry.confidence)
+        id_ = self._short.get(entry.id, entry.id)
+        details = "; ".join(filter(None, [tags, f"{level} confidence" if level else "", id_]))
         opening = " ".join(filter(None, [day(entry.at), self.author(entry.by), readable(entry.type)]))
-        text = ": ".join(filter(None, [opening, readable(entry.context), _finding(entry)]))
-        return f"- {text} ({details})"
+        finding = " -> ".join(filter(None, [readable(entry.problem), readable(entry.solution)])) or UNREADABLE
+        return f"- {': '.join(filter(None, [opening, readable(entry.context), finding]))} ({details})"
 
     def gossip(self, discoveries: Iterable[Discovery]) -> str:
-        """Return discoveries, newest first, in two or three lines each, or how to log the first."""
-        return "\n".join(self._paragraph(entry) for entry in _newest_first(discoveries)) or _NO_DISCOVERY
-
-    def _paragraph(self, entry: Discovery) -> str:
-        author, confidence = self.author(entry.by), _confidence(entry)
-        details = [day(entry.at), author, readable(entry.type), confidence, _tags(entry), entry.id]
-        context = readable(entry.context)
-        rows = [" · ".join(filter(None, details)), f"  in: {context}" if context else "", f"  {_finding(entry)}"]
-        return "\n".join(filter(None, rows))
-
-
-def _finding(entry: Discovery) -> str:
-    return " -> ".join(filter(None, [readable(entry.problem), readable(entry.solution)])) or UNREADABLE
-
-
-def _tags(entry: Discovery) -> str:
-    return ", ".join(filter(None, map(readable, entry.tags)))
-
-
-def _confidence(entry: Discovery) -> str:
-    level = readable(entry.confidence)
-    return f"{level} confidence" if level else ""
+        """Return discoveries, newest first, a line each, or how to log the first."""
+        return "\n".join(map(self.discovery, _newest_first(discoveries))) or _NO_DISCOVERY
 
 
 _GENERAL = "General"
