@@ -25,9 +25,9 @@ from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
+from fleet.share.exchange import stale_warning
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
-from fleet.share.sync import stale_warning
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.ingest import clan_sources

@@ -255,7 +255,9 @@ def purge(workspace: Workspace, agent: str, prefix: str, *, yes: bool) -> _Purge
         DiskError: nothing was acknowledged.
     """
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
-        sharing.fetch(workspace, agent)  # marks cover only known values, and others may have reworded it since
+        sharing.fetch_if_agreed(
+            workspace, agent
+        )  # marks cover only known values, and others may have reworded it since
     purged, texts = _purge_here(workspace, agent, prefix)
     for id_ in purged:
         reflecting.forget(workspace, id_)

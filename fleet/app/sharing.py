@@ -19,10 +19,10 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import evidence
 from fleet.reflect.clusters import Weighing
+from fleet.share.exchange import Exchange, Exchanged, Hooks, warn_of_old_state
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
-from fleet.share.sync import Exchange, Exchanged, Hooks, warn_of_old_state
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author
@@ -124,28 +124,28 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
     _ensure_replica(workspace, agent)
     remote = Membership(workspace).remote(yes=yes)
     with _sync_lock(workspace):
-        return synced(workspace, remote, compact=compact)
+        return sync_with(workspace, remote, compact=compact)
 
 
-def exchange(workspace: Workspace, agent: str) -> Synced:
-    """Exchange with the remote that somebody here agreed to, as a timer or a session's end does; nobody is asked.
+def sync_if_agreed(workspace: Workspace, agent: str) -> Synced:
+    """Sync with the remote that somebody here agreed to, as a timer or a session's end does; nobody is asked.
 
     Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
     """
     _ensure_replica(workspace, agent)
-    remote, why = _remote_or_why(workspace)
+    remote, why = _agreed_remote(workspace)
     if remote is None:
         return Synced(why=why)
     with _sync_lock(workspace):
-        return synced(workspace, remote)
+        return sync_with(workspace, remote)
 
 
-def fetch(workspace: Workspace, agent: str) -> Synced:
+def fetch_if_agreed(workspace: Workspace, agent: str) -> Synced:
     """Take in the clan's lines from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
 
     Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
     """
-    remote, why = _remote_or_why(workspace)
+    remote, why = _agreed_remote(workspace)
     if remote is None:
         return Synced(why=why)
     _ensure_replica(workspace, agent)
@@ -164,18 +164,8 @@ def fetch(workspace: Workspace, agent: str) -> Synced:
     )
 
 
-def _remote_or_why(workspace: Workspace) -> tuple[Remote | None, str]:
-    """Return the remote that somebody here agreed to, or None and the reason."""
-    if pause := workspace.state.paused(workspace.wall()):
-        return None, f"sharing is paused {pause}"
-    try:
-        return Membership(workspace).remote(), "no remote is named"
-    except UsageError as unconfirmed:
-        return None, str(unconfirmed)
-
-
-def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Count the logs, update the memories here, and render ``patterns.md``. Nobody is asked.
+def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
+    """Count the logs, update the memories here, and render ``patterns.md``: a sync without a remote.
 
     Returns the texts of the lessons that entered a memory, and whether the page changed.
     """
@@ -183,7 +173,7 @@ def settle(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
     return _count_and_promote(workspace), pages.write_page(workspace)
 
 
-def synced(
+def sync_with(
     workspace: Workspace,
     remote: Remote | None,
     *,
@@ -203,7 +193,7 @@ def synced(
     else:
         exchange = Exchange(workspace, remote, _hooks(workspace, promoted), rng, sleep, monotonic)
         try:
-            exchanged = exchange.run(compact=compact)
+            exchanged = exchange.sync(compact=compact)
         except FleetError as why:
             workspace.state.put(sync_failed=str(why))
             counting.reconcile_all(workspace)  # our own log counts, even if the exchange failed
@@ -220,54 +210,31 @@ def synced(
         return _result(workspace, remote, exchanged, promoted)
 
 
-def _result(workspace: Workspace, remote: Remote | None, exchanged: Exchanged, promoted: Sequence[str]) -> Synced:
-    return Synced(
-        remote=remote.name if remote is not None else "",
-        why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
-        out=exchanged.out,
-        patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
-        discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
-        withheld=exchanged.withheld,
-        held=len(workspace.db.future_ids()),
-        carried=len(workspace.db.carried()),
-        # A line that went to quarantine has left its file: it counts once.
-        refused=max(exchanged.refused, len(workspace.db.refused())),
-        refused_before=_reported_before(workspace, is_shared=remote is not None),
-        lost=len(exchanged.lost),
-        edition=exchanged.edition,
-        skipped=remote.skipped if remote is not None else 0,
-        promoted=tuple(promoted),
-        put_back=tuple(exchanged.put_back),
-        left_out=len({each.id for each in workspace.trust.asked()}),
-        review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
-    )
+def _agreed_remote(workspace: Workspace) -> tuple[Remote | None, str]:
+    """Return the remote that somebody here agreed to, or None and the reason."""
+    if pause := workspace.state.paused(workspace.wall()):
+        return None, f"sharing is paused {pause}"
+    try:
+        return Membership(workspace).remote(), "no remote is named"
+    except UsageError as unconfirmed:
+        return None, str(unconfirmed)
 
 
-def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
-    """Return the number of unreadable lines that an earlier sync has reported, and note those of this one.
-
-    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
-    known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
-    """
-    own_replicas = [] if is_shared else workspace.replicas().replicas
-    own_paths = {kind.shard(each.name) for kind in KINDS for each in own_replicas}
-    entries = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in own_paths]
-    reported = "\n".join(entries[:_REPORTED_MAX])
-    before = workspace.state.get(_REPORTED)
-    if reported != before and not workspace.is_read_only:
-        workspace.state.put(**{_REPORTED: reported})
-    return len(set(entries) & set(before.split("\n")))
+def _ensure_replica(workspace: Workspace, agent: str) -> None:
+    """Give the agent that syncs a replica, so that its log is counted; not in a job that only reads."""
+    if not workspace.is_read_only:
+        with workspace.writing(agent):
+            pass
 
 
-def _note_remote_answered(workspace: Workspace, **when: str) -> None:
-    """Note that the remote answered. The first answer outdates the cached session start, which says that none came."""
-    if starting.is_unasked(workspace):
-        starting.forget(workspace)
-    workspace.state.put(sync_failed="", **when)
+@contextmanager
+def _sync_lock(workspace: Workspace) -> Iterator[None]:
+    with workspace.files.lock(workspace.local / "locks" / "sync.lock"):
+        yield
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
-    def settle() -> None:
+    def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
 
@@ -276,34 +243,10 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         restore.give_up_names(workspace, fetched, before)
 
     return Hooks(
-        settle=settle,
+        count_logs=count_logs,
         inspect=inspect,
         render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
     )
-
-
-def _purge_received_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
-
-    Screens a limited number of changed lessons: the next sync continues where this one stopped.
-    """
-    agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
-    if workspace.is_read_only or not agents:
-        return
-    generation, row = map(int, (workspace.state.get(_SCREENED) or "0 0").split(" ")[:2])
-    with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
-        if generation > workspace.patterns.generation:
-            generation, row = 0, 0  # the database is another one
-        changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
-        dropped, last = Purge(workspace).secrets(writer, list(changed))
-    if changed:
-        workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
-    for pattern, kinds in dropped.items():
-        workspace.warn(
-            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
-            "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet purge {pattern}` takes what is left of it off this machine"
-        )
 
 
 def _count_and_promote(workspace: Workspace) -> list[str]:
@@ -346,17 +289,74 @@ def _take_logs(workspace: Workspace) -> None:
             workspace.warn(f"not taken: {len(left) - _LEFT_SHOWN:,} more of {path}; `fleet status` names them")
 
 
-def _ensure_replica(workspace: Workspace, agent: str) -> None:
-    """Give the agent that syncs a replica, so that its log is counted; not in a job that only reads."""
-    if not workspace.is_read_only:
-        with workspace.writing(agent):
-            pass
+def _purge_received_secrets(workspace: Workspace) -> None:
+    """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
+
+    Screens a limited number of changed lessons: the next sync continues where this one stopped.
+    """
+    agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
+    if workspace.is_read_only or not agents:
+        return
+    generation, row = map(int, (workspace.state.get(_SCREENED) or "0 0").split(" ")[:2])
+    with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
+        if generation > workspace.patterns.generation:
+            generation, row = 0, 0  # the database is another one
+        changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
+        dropped, last = Purge(workspace).secrets(writer, list(changed))
+    if changed:
+        workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
+    for pattern, kinds in dropped.items():
+        workspace.warn(
+            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
+            "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
+            f"`fleet purge {pattern}` takes what is left of it off this machine"
+        )
 
 
-@contextmanager
-def _sync_lock(workspace: Workspace) -> Iterator[None]:
-    with workspace.files.lock(workspace.local / "locks" / "sync.lock"):
-        yield
+def _note_remote_answered(workspace: Workspace, **when: str) -> None:
+    """Note that the remote answered. The first answer outdates the cached session start, which says that none came."""
+    if starting.is_unasked(workspace):
+        starting.forget(workspace)
+    workspace.state.put(sync_failed="", **when)
+
+
+def _result(workspace: Workspace, remote: Remote | None, exchanged: Exchanged, promoted: Sequence[str]) -> Synced:
+    return Synced(
+        remote=remote.name if remote is not None else "",
+        why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
+        out=exchanged.out,
+        patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
+        withheld=exchanged.withheld,
+        held=len(workspace.db.future_ids()),
+        carried=len(workspace.db.carried()),
+        # A line that went to quarantine has left its file: it counts once.
+        refused=max(exchanged.refused, len(workspace.db.refused())),
+        refused_before=_reported_before(workspace, is_shared=remote is not None),
+        lost=len(exchanged.lost),
+        edition=exchanged.edition,
+        skipped=remote.skipped if remote is not None else 0,
+        promoted=tuple(promoted),
+        put_back=tuple(exchanged.put_back),
+        left_out=len({each.id for each in workspace.trust.asked()}),
+        review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
+    )
+
+
+def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
+    """Return the number of unreadable lines that an earlier sync has reported, and note those of this one.
+
+    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
+    known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
+    """
+    own_replicas = [] if is_shared else workspace.replicas().replicas
+    own_paths = {kind.shard(each.name) for kind in KINDS for each in own_replicas}
+    entries = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in own_paths]
+    reported = "\n".join(entries[:_REPORTED_MAX])
+    before = workspace.state.get(_REPORTED)
+    if reported != before and not workspace.is_read_only:
+        workspace.state.put(**{_REPORTED: reported})
+    return len(set(entries) & set(before.split("\n")))
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------

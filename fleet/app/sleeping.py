@@ -339,7 +339,7 @@ def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # n
 
 def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Render the clan's page, and the text of the next session's start."""
-    _, is_new = sharing.settle(workspace, agent)
+    _, is_new = sharing.update_here(workspace, agent)
     starting.make_ready(workspace)
     return Phase(read="pages", changed=int(is_new), summary="rendered patterns.md" if is_new else "")
 
@@ -366,7 +366,7 @@ def make_ready(call: Call) -> str:
     """Fetch from the clan, and make the next session's start ready; return a line for the log."""
     with opened(call) as workspace:
         with call.guarded("the clan was not asked for news"):
-            fetched = sharing.fetch(workspace, call.agent)
+            fetched = sharing.fetch_if_agreed(workspace, call.agent)
             if fetched.patterns_in or fetched.discoveries_in:
                 call.notes.add(f"came {fetched.patterns_in + fetched.discoveries_in}")
         try:
@@ -392,11 +392,11 @@ def end_session(call: Call) -> str:
     _close_session(call, reflected)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
-            synced = sharing.exchange(workspace, call.agent)
+            synced = sharing.sync_if_agreed(workspace, call.agent)
             why = synced.why
         else:
             synced, why = None, "[hook] sync_at_end is false in fleet.toml"
-        promoted = sharing.settle(workspace, call.agent)[0] if why or synced is None else synced.promoted
+        promoted = sharing.update_here(workspace, call.agent)[0] if why or synced is None else synced.promoted
         for text in promoted:
             local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
                 f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"

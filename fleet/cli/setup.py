@@ -206,7 +206,7 @@ def _show_remote(workspace: Workspace) -> None:
     """Fetch from the clan, and print how much it knows. Without an answer the workspace is usable all the same."""
     try:
         with output.progress("Fetching"):
-            fetched = sharing.fetch(workspace, workspace.agent())
+            fetched = sharing.fetch_if_agreed(workspace, workspace.agent())
         trouble = fetched.why
     except FleetError as why:
         trouble = str(why)

@@ -370,12 +370,12 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
 
     def work() -> _Worked:
         reflected = session_end.reflect_due(workspace)
-        promoted, page = sharing.settle(workspace, agent)
+        promoted, page = sharing.update_here(workspace, agent)
         ready = starting.make_ready(workspace)
         return _Worked(promoted=promoted, ready=ready, page=page, reflected=[each.summary() for each in reflected])
 
     def sync() -> _Exchanged | str:
-        done = sharing.exchange(workspace, agent)
+        done = sharing.sync_if_agreed(workspace, agent)
         if done.why:
             return done.why
         records_in = done.patterns_in + done.discoveries_in

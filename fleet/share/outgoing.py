@@ -1,6 +1,6 @@
 """Content of a push: the lines that the fetched tree lacks, and the edition when one is due.
 
-It is decided here and pushed by ``sync``. New content is made of the fetched tree, never of the files here: so it
+It is decided here and pushed by ``exchange``. New content is made of the fetched tree, never of the files here: so it
 depends on no local policy, and a withheld line cannot leave by another way. The gate, which live sync uses as well,
 withholds every line that is private or contains a secret or an invisible character.
 """

@@ -61,7 +61,7 @@ class Clan:
     def sync(self, agent, happens=lambda: None):
         workspace = self.open(agent)
         remote = Happening(self.server, workspace.tree, happens)
-        done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
+        done = sharing.sync_with(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         page = (workspace.clan / PAGE).read_bytes()
         assert page == pages.rendered_page(workspace)
         return done, page

@@ -63,7 +63,7 @@ class Clan:
         with workspace.writing(agent):
             pass
         remote = remote(workspace.tree) if remote else MemoryRemote(self.server, workspace.tree)
-        done = sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
+        done = sharing.sync_with(workspace, remote, rng=random.Random(1), sleep=lambda _: None)
         for each in reviewing.questions(workspace):  # what came back under a name of ours is ours
             reviewing.answer(workspace, "velma", each.name, reviewing.TAKE)
         return workspace, done

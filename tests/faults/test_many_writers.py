@@ -69,7 +69,7 @@ class Writer:
         """Sync together with all others."""
         start.wait()
         try:
-            sharing.synced(self.workspace, self.remote, rng=self.rng)
+            sharing.sync_with(self.workspace, self.remote, rng=self.rng)
         except BaseException as why:  # shown by the test, which waits for all of them
             self.trouble = why
         finally:

@@ -230,7 +230,7 @@ def test_a_branch_that_stands_still_and_takes_no_push_is_a_refusal_and_not_a_rac
     bench.sync("velma")
     bench.correct("velma", LESSON)
     paused = []
-    monkeypatch.setattr("fleet.share.sync._pause", lambda *_: paused.append(1) or 0.0)
+    monkeypatch.setattr("fleet.share.exchange._pause", lambda *_: paused.append(1) or 0.0)
     lock = bench.remote / "refs/heads/fleet.lock"
     if harm == "locked":
         lock.touch()

@@ -349,7 +349,7 @@ class Clan:
         self.does("sync", lambda w: sync(w, self.remote(), compact=compact))
 
     def works_offline(self) -> None:
-        self.does("sync", lambda w: sharing.synced(w, None))
+        self.does("sync", lambda w: sharing.sync_with(w, None))
 
 
 def lesson_id(workspace: Workspace, lesson: str) -> str:
@@ -360,7 +360,7 @@ def lesson_id(workspace: Workspace, lesson: str) -> str:
 def sync(workspace: Workspace, remote: MemoryRemote, *, agent: str = "velma", compact: bool = False):
     with workspace.writing(agent):
         pass
-    return sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
+    return sharing.sync_with(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
 
 
 def server_at(clan: Clan, moment: int) -> MemoryServer:

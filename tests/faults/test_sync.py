@@ -133,9 +133,9 @@ def test_a_retry_after_a_lost_reply_counts_nothing_twice(tmp_path):
     for _ in range(3):
         server.drops_next_reply = True
         with pytest.raises(RemoteUnavailable):
-            sharing.synced(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
+            sharing.sync_with(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
         corrections.Corrections(workspace, "velma").log(Correction("w", "r", LESSON))
-    done = sharing.synced(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
+    done = sharing.sync_with(workspace, MemoryRemote(server, workspace.tree), rng=rng, sleep=lambda _: None)
     assert not done.is_partial
     assert [r.name for r in workspace.replicas().replicas] == [workspace.current_replicas()[0]], "taken for a clone"
     [found] = [json.loads(raw) for raw in server.tree()["patterns.jsonl"].splitlines()]

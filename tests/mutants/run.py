@@ -277,14 +277,14 @@ MUTANTS = [
     ),
     Mutant(
         "a clone goes on writing under our id",
-        "fleet/share/sync.py",
+        "fleet/share/exchange.py",
         "if news := _new_lines_of_ours(workspace, before, after):",
         "if news := []:",
         CLONES,
     ),
     Mutant(
         "an edition is pushed over one that it was not made from",
-        "fleet/share/sync.py",
+        "fleet/share/exchange.py",
         "if any(now.get(path) != paths.get(path) for path in files):",
         "if False:",
         CLONES,

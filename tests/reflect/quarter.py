@@ -126,7 +126,7 @@ class Machine:
 
     def exchange(self) -> None:
         """Exchange with the other machine."""
-        came = sharing.exchange(self.workspace, self.agents[0])
+        came = sharing.sync_if_agreed(self.workspace, self.agents[0])
         assert not came.why, came.why
 
 

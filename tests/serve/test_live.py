@@ -497,7 +497,7 @@ def test_what_came_by_live_and_comes_by_git_again_is_one_line_and_nobodys_clone(
         other = Bridge(velma, writer.name)
     other.receive([(BASE, room.since())])
     for workspace in (velma, tank, velma):  # the neighbour brings it to git before its author does
-        sharing.synced(workspace, MemoryRemote(git, workspace.tree), sleep=lambda _: None)
+        sharing.sync_with(workspace, MemoryRemote(git, workspace.tree), sleep=lambda _: None)
     assert len(tank.replicas().replicas) == 1
     assert not [warning for workspace in (tank, velma) for warning in workspace.warnings]
     for workspace in (tank, velma):

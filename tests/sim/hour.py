@@ -179,7 +179,7 @@ class Machine:
             with workspace.writing(self.agent):
                 pass
             remote = SimRemote(git, self.tree)
-            done = sharing.synced(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
+            done = sharing.sync_with(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
             return _Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
         finally:
             git.is_down = git.drops_next_reply = False

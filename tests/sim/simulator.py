@@ -485,7 +485,7 @@ class Simulation:
         remote = self.remote_class(
             self.server, machine.tree, meanwhile, lambda: self.ledger.private, self.ledger.superseded
         )
-        done = sharing.synced(workspace, remote, rng=self.rng, sleep=lambda _: None, compact=compact)
+        done = sharing.sync_with(workspace, remote, rng=self.rng, sleep=lambda _: None, compact=compact)
         self.note("synced", done.out, done.patterns_in, done.lost, done.edition)
         self.happened["sent again"] += bool(done.lost)
         self.happened["put back"] += bool(done.put_back)

@@ -17,7 +17,7 @@ from fleet.learn.discoveries import Findings
 from fleet.model import edits, pattern
 from fleet.model import line as codec
 from fleet.model.line import Carried, Column, Line
-from fleet.share import outgoing, sync
+from fleet.share import exchange, outgoing
 from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows, workspace
 from fleet.store.ingest import Ingest
@@ -188,7 +188,7 @@ def the_fetched_tree_is_no_input_of_the_fold(patch: pytest.MonkeyPatch) -> None:
 
 def what_files_here_lack_is_not_put_back(patch: pytest.MonkeyPatch) -> None:
     """A sync looks at the remote, and not at what became of the files here."""
-    patch.setattr(sync.Exchange, "_put_back", lambda self: None)
+    patch.setattr(exchange.Exchange, "_put_back", lambda self: None)
 
 
 def what_rows_alone_know_is_forgotten(patch: pytest.MonkeyPatch) -> None:

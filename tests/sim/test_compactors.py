@@ -144,7 +144,7 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
             workspace, rng = workspaces[number], random.Random(1_000 + number)
             workspace.close()  # the database was opened by another thread
             how = {"rng": rng, "sleep": schedule.wait, "monotonic": schedule.clock}
-            sharing.synced(workspace, remotes[number], compact=True, **how)
+            sharing.sync_with(workspace, remotes[number], compact=True, **how)
             workspace.close()
 
         return run

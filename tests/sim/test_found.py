@@ -70,7 +70,7 @@ class Agent:
         power.steps_left, power.torn_share = crash_at, torn_share
         try:
             remote = SimRemote(self.server, self.tree)
-            return sharing.synced(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
+            return sharing.sync_with(workspace, remote, rng=random.Random(1), sleep=lambda _: None, compact=compact)
         finally:
             power.steps_left = -1
             workspace.close()

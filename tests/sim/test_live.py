@@ -117,7 +117,7 @@ class Mixed:
         workspace = self.open(agent)
         with workspace.writing(agent):
             pass
-        sharing.synced(workspace, MemoryRemote(self.server, workspace.tree), rng=self.rng, sleep=lambda _: None)
+        sharing.sync_with(workspace, MemoryRemote(self.server, workspace.tree), rng=self.rng, sleep=lambda _: None)
         workspace.close()
 
     def exchange(self, agent: str) -> None:

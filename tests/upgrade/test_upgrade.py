@@ -186,7 +186,7 @@ def test_what_is_private_moves_to_the_agents_notes_and_stands_nowhere_else(works
         "agents/velma/corrections.md",
         "agents/velma/notes.jsonl",
     }
-    sharing.settle(workspace, "velma")
+    sharing.update_here(workspace, "velma")
     holders = {path for path, data in files_of(workspace.root).items() if b"A private thing" in data}
     assert not [path for path in holders if path.startswith("clan-learnings")], (
         "nor does counting the log bring it back"
@@ -196,7 +196,7 @@ def test_what_is_private_moves_to_the_agents_notes_and_stands_nowhere_else(works
 def test_counting_the_log_afterwards_counts_nothing_again(workspace):
     moving.upgrade(workspace)
     before = known_here(workspace)
-    sharing.settle(workspace, "velma")
+    sharing.update_here(workspace, "velma")
     assert known_here(workspace) == before
 
 
@@ -318,7 +318,7 @@ def branch(remote):
 
 def test_the_branch_is_converted_once_and_a_sync_goes_on_from_there(workspace, remote):
     before = files_of(workspace.root)
-    for act in (sharing.sync, sharing.exchange, sharing.settle):
+    for act in (sharing.sync, sharing.sync_if_agreed, sharing.update_here):
         with pytest.raises(NoError, match="fleet upgrade"):
             act(workspace, "velma")
     assert {path: data for path, data in files_of(workspace.root).items() if path in before} == before

@@ -50,13 +50,13 @@ class Hooks(msgspec.Struct, frozen=True):
     """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
-        settle: counts the agents' logs into the shards, after a fetched tree was taken in.
+        count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
             before, by id; called under the write lock, before the fetched tree is taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
-    settle: Callable[[], object]
+    count_logs: Callable[[], object]
     inspect: Callable[[list[Line], Callable[[str], Line | None]], object]
     render: Callable[[Callable[[str], bytes]], Files]
 
@@ -104,7 +104,7 @@ class Exchange:
         self._clock = clock
         self._attempts_max = workspace.config.share.attempts
 
-    def run(self, *, compact: bool = False) -> Exchanged:
+    def sync(self, *, compact: bool = False) -> Exchanged:
         """Exchange lines with the remote.
 
         With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
@@ -118,21 +118,21 @@ class Exchange:
         """
         with self.workspace.tree.reading():
             self._put_back()
-            out = self._push_lines()
+            out = self._pull_and_push()
             self._push_edition(always=compact or out.purges)
             if compact:
                 # An edition's lines leave the shards only once the remote holds that edition.
-                out = self._push_lines(drop_alone=True)
+                out = self._pull_and_push(drop_alone=True)
             with self.workspace.locked():
                 Outbox(self.workspace).note_stripped(out)
             return self.done
 
     def fetch(self) -> Exchanged:
-        """Take in the remote's tree, and send nothing. Raises as ``run`` does."""
+        """Take in the remote's tree, and send nothing. Raises as ``sync`` does."""
         with self.workspace.tree.reading():
             self._put_back()
             self._pull()
-            self.hooks.settle()
+            self.hooks.count_logs()
             return self.done
 
     # --- coming in --------------------------------------------------------------------------------------------------
@@ -200,13 +200,13 @@ class Exchange:
 
     # --- going out --------------------------------------------------------------------------------------------------
 
-    def _push_lines(self, *, drop_alone: bool = False) -> Outgoing:
+    def _pull_and_push(self, *, drop_alone: bool = False) -> Outgoing:
         """Pull, and push the outbox, until nobody is faster; return what was sent."""
         last_mark, unmoved = None, 0
         for attempt in range(self._attempts_max):
             began_s = self._clock()
             mark = self._pull()
-            self.hooks.settle()
+            self.hooks.count_logs()
             with self.workspace.locked():
                 out = Outbox(self.workspace).plan(drop_alone=drop_alone)
             self.done.withheld = len(out.withheld)
