@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Literal, NamedTuple
 
@@ -172,6 +172,10 @@ class Entry(NamedTuple):
     def stated_mark(self) -> str:
         """Hash of lesson, right way and trigger, kept in a signal's record: they are no part of its id."""
         return _mark_of(*map(fold, (self.pattern, self.right, self.trigger)))
+
+    def free_id(self, taken: Collection[str]) -> str:
+        """Return the id of the entry behind others in a log, whose ids are ``taken``."""
+        return next(id_ for number in count() if (id_ := _entry_id(self.content, number)) not in taken)
 
 
 class Draft(NamedTuple):

@@ -7,7 +7,7 @@ missing, and put beside another version of itself.
 import glob
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,9 +28,11 @@ from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, Read
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
+from fleet.text import markdown
 
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _RENDERED = frozenset({"clan-learnings/patterns.md", "clan-learnings/.gitattributes"})
+_ORIGIN = rb"<!-- fleet (?:flagged )?(c-[0-9a-f]{16}) (?:p-\S+ )?((?:replica=\S+ )?at=\S+) (?![^>]* (?:part|stated)=)"
 _BRING_WAIT_S = 0.5
 _FORMAT = "clan-learnings/.fleet-format"
 
@@ -92,17 +94,18 @@ def take_over(workspace: Workspace, agent: str) -> int:
 
     The guest's replicas become the agent's with the same digits: so doing it twice counts nothing twice.
     """
-    register = workspace.replicas()
-    mine = {each.name: each for each in register.replicas if workspace.is_guest(each.agent)}
-    renamed = {name: f"{agent}{name.removeprefix(names.GUEST)}" for name in mine}
+    if agent == names.GUEST or not workspace.is_guest(names.GUEST):
+        return 0
     home = workspace.home(names.GUEST)
-    files = workspace.files_of(home) if agent != names.GUEST else []
+    files = workspace.files_of(home)
     if files:
         with workspace.log_lock(agent):
-            _move(workspace, agent, home, files, renamed)
-    if mine and agent != names.GUEST:
-        taken = [each._replace(name=renamed[name]) for name, each in mine.items()]
-        others = [each for each in register.replicas if each.name not in mine]
+            _move(workspace, agent, home, files)
+    register = workspace.replicas()
+    mine = [each for each in register.replicas if each.agent == names.GUEST]
+    if mine:
+        taken = [each._replace(name=f"{agent}{each.name.removeprefix(names.GUEST)}") for each in mine]
+        others = [each for each in register.replicas if each not in mine]
         fresh = register._replace(replicas=(*taken, *others))
         workspace.files.replace(workspace.replica_file, fresh.render())
     return len(files)
@@ -121,23 +124,25 @@ def bring(workspace: Workspace) -> None:
     moved = f"from {' and '.join(old_places)}/ to {workspace.place}/, as fleet.toml says"
     try:
         for agent, home, files in workspace.files_in_old_homes():
-            with workspace.log_lock(agent, _BRING_WAIT_S), workspace.locked(_BRING_WAIT_S):
-                _move(workspace, agent, home, files)
+            log = home / corrections_md.FILE_NAME
+            with workspace.log_lock(agent, _BRING_WAIT_S):
+                # The log needs no other lock: no later correction may be counted before one that waits in it.
+                _move(workspace, agent, home, [log] if log in files else [])
+                with workspace.locked(_BRING_WAIT_S):
+                    _move(workspace, agent, home, [each for each in files if each != log])
     except FleetError as why:
         workspace.warn(f"not all files of the agents came {moved}: {why}. None is lost; the next command goes on")
     else:
         workspace.warn(f"the agents' files came {moved}")
 
 
-def _move(
-    workspace: Workspace, agent: str, home: Path, files: Iterable[Path], renamed: Mapping[str, str] | None = None
-) -> None:
+def _move(workspace: Workspace, agent: str, home: Path, files: Iterable[Path]) -> None:
     """Move files into an agent's home, joined with those there. The caller holds both locks."""
     join = _Restore(workspace, Restored())
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
         if file.name == corrections_md.FILE_NAME:
-            join.join_log(path, data if renamed is None else _in_the_name_of(agent, data, renamed))
+            join.join_log(path, _in_the_name_of(agent, data) if home.name != agent else data)
         elif file.suffix == ".jsonl":
             known = workspace.files.read(workspace.root / path).split(b"\n")
             lines = [line + b"\n" for line in data.split(b"\n") if line and line not in known]
@@ -151,10 +156,9 @@ def _move(
             folder.rmdir()
 
 
-def _in_the_name_of(agent: str, data: bytes, renamed: Mapping[str, str]) -> bytes:
-    """Return a guest's log as an agent's, with the replicas that are the agent's now."""
-    for name, old in renamed.items():
-        data = data.replace(f" replica={name} ".encode(), f" replica={old} ".encode())
+def _in_the_name_of(agent: str, data: bytes) -> bytes:
+    """Return a guest's log as an agent's."""
+    data = re.sub(rb" replica=guest(\.[0-9a-f]{8}) ", rf" replica={agent}\1 ".encode(), data)
     return data.replace(b" guest\n", f" {agent}\n".encode(), 1)
 
 
@@ -230,26 +234,18 @@ class _Restore:
         return False
 
     def join_log(self, path: str, data: bytes) -> None:
-        """Append the entries, unchanged, and the records that the log lacks."""
+        """Append the entries, unchanged, and fleet's comments and statements that the log lacks."""
         target, parse = self._workspace.root / path, Log.parse
         log = self._workspace.files.read(target)
         if not log:
             self.place(path, data)
             return
-        mine, theirs = parse(log), parse(data)
-        pieces = list(_missing_entries(mine, theirs, data))
+        data = _with_own_ids(log, data)
+        mine = parse(log)
+        pieces = list(_missing_entries(mine, parse(data), data))
         added = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
-        records = {(record.id, record.replica, record.at) for record in (*mine.records, *parse(added).records)}
-        stated = {*mine.statements, *parse(added).statements}
-        added += "".join(f"\n{each.render()}" for each in theirs.statements if each not in stated)
-        added += "".join(
-            f"{record.render()}\n" for record in theirs.records if (record.id, record.replica, record.at) not in records
-        )
-        added += "".join(
-            f"{corrections_md.format_mark(entry, number, self._workspace.wall())}\n"
-            for entry, number in theirs.marks.items()
-            if number > max(mine.marks.get(entry, 0), parse(added).marks.get(entry, 0))
-        )
+        known = {*_marks(log), *_marks(added.encode())}
+        added += "".join(f"\n{mark}\n" for mark in _marks(data) if mark not in known)
         if not added:
             return
         closed = log if log.endswith(b"\n") else log + b"\n"
@@ -302,14 +298,53 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
         workspace.files.replace(file, joined.render())
 
 
+def _with_own_ids(log: bytes, data: bytes) -> bytes:
+    """Return a log with the ids that its entries have in another one, or get where they are appended to it.
+
+    Two entries of one minute and wording have one id, each in its own log. They are one entry only if they were made at
+    one place and time.
+    """
+    here, there = _origins(log), _origins(data)
+    taken = {*here, *(item.id for item in Log.parse(log).bound())}
+    ids: dict[str, str] = {}
+    for item in Log.parse(data).bound():
+        entry = item.record.id if item.record is not None else item.id
+        made, known = there.get(entry, set()), here.get(entry, set())
+        if entry in ids.values() or (made and known and not made & known):
+            same = (each for each, origin in here.items() if origin & made)
+            ids[entry] = next(same, "") or item.entry.free_id(taken)
+        else:
+            ids[entry] = entry
+        taken.add(ids[entry])
+    return re.sub(rb"\bc-[0-9a-f]{16}\b", lambda match: ids.get(match[0].decode(), match[0].decode()).encode(), data)
+
+
+def _origins(data: bytes) -> dict[str, set[bytes]]:
+    """Return by entry where and when it was made: replica and stamp of its record, or the moment of a signal.
+
+    An entry by hand has none, nor has a record of one, or of a lesson that was stated later: copies make their own.
+    """
+    origins: dict[str, set[bytes]] = {}
+    for match in re.finditer(_ORIGIN, data):
+        origins.setdefault(match[1].decode(), set()).add(match[2])
+    return origins
+
+
+def _marks(data: bytes) -> list[str]:
+    """Return fleet's comments in a log, and its statements, in file order, each as a line."""
+    statements = [each.render().strip() for each in Log.parse(data).statements]
+    rows = markdown.rows(data.decode("utf-8", "replace").replace("\r", "\n"))
+    comments = [each for row in rows for each in row.comments if each.lstrip().startswith("fleet ")]
+    return list(dict.fromkeys([*statements, *(f"<!--{each}-->" for each in comments)]))
+
+
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
-    """Yield the text of each entry that is not here, neither by its id nor by its record's."""
+    """Yield the text of each entry that is not here, by its record's id or else its own."""
     ids = {item.id for item in mine.bound()} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
     for number, item in enumerate(theirs.bound()):
-        recorded = item.record.id if item.record is not None else item.id
-        if item.id not in ids and recorded not in ids:
+        if (item.record.id if item.record is not None else item.id) not in ids:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 
 
