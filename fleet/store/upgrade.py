@@ -6,18 +6,16 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 
 import json
 import shutil
-import sqlite3
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from crdt import clock
-from fleet.model import line, names, pattern
+from fleet.model import line, pattern
 from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
-from fleet.store import backup, consent, lines
+from fleet.store import consent, lines
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import PATTERNS
 from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
@@ -118,7 +116,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
         where = f"{workspace.place}/*/notes.jsonl, which nothing shared reads"
         done.append(f"{_counted(len(private), 'private lesson')} moved to {where}")
     _convert_local(workspace)
-    done.append("kept in .fleet/local.db: what only this machine knew")
+    done.append("kept in .fleet/local.db: consent and pause")
     return done
 
 
@@ -251,13 +249,9 @@ def _remove(path: Path) -> bool:
 
 
 def _convert_local(workspace: Workspace) -> None:
-    """Move consent, pause, sessions and exposures to the local database."""
-    state, meta = workspace.state, _meta(workspace)
+    """Move consent and pause to the local database. What fleet 0.1 noted of showings and syncs is not kept."""
+    state = workspace.state
     answer = _read(workspace.local / "consent").decode("utf-8", "replace").split()
-    if not answer and "confirmed" in meta:
-        answer = ["agreed", *meta["confirmed"].split()]
-    elif not answer and "left" in meta:
-        answer = ["left", meta["left"]]
     if answer[:1] == ["agreed"] and len(answer) == 3 and answer[1] == workspace.world.machine():
         state.agree(consent.REMOTE, answer[2], workspace.wall())
     elif answer[:1] == ["left"]:
@@ -265,61 +259,6 @@ def _convert_local(workspace: Workspace) -> None:
     if (pause := workspace.local / "paused").exists():
         until = _read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
-    rows: list[Sequence[Any]] = [["value", "last_sync", meta["last_sync"]]] if "last_sync" in meta else []
-    for agent in workspace.agents_here():
-        rows += [["exposure", agent, id_, "", *rest] for id_, *rest in _shown_to(workspace.local / "shown", agent)]
-    backup.join_local(state, rows)
-
-
-def _meta(workspace: Workspace) -> dict[str, str]:
-    """Return the values in the database of fleet 0.1; none if it is missing or damaged."""
-    path = workspace.local / "state.db"
-    if not path.is_file() or path.is_symlink():
-        return {}
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute("SELECT key, value FROM meta").fetchall()
-    except sqlite3.Error as why:
-        workspace.warn(f"{path} cannot be read ({why}): the time of the last sync was not kept")
-        return {}
-    return {str(key): str(value) for key, value in rows if value}
-
-
-def _shown_to(folder: Path, agent: str) -> list[tuple[str, int, int, int, str, int, bool]]:
-    """Return an agent's exposures: pattern, first and last time, number, replica, its total, and whether it is sent."""
-    totals, when = _object(folder / f"{agent}.json"), _object(folder / f"{agent}.when.json")
-    through, unsent = str(totals.get("through", "")), totals.get("unsaid") or []
-    largest: dict[str, tuple[str, int]] = {}
-    sums: dict[str, int] = {}
-    for replica, counts in (totals.get("shown") or {}).items():
-        for id_, total in counts.items():
-            largest[id_] = max((largest.get(id_, ("", 0)), (replica, int(total))), key=lambda pair: pair[1])
-            sums[id_] = sums.get(id_, 0) + int(total)
-    rows = []
-    for id_, (replica, total) in sorted(largest.items()):
-        spans = [tuple(span) for span in (when.get("spans") or {}).get(id_, []) if len(span) == 3]
-        if missing := sums[id_] - sum(span[2] for span in spans):
-            first_ms = int((totals.get("first") or {}).get(id_, 0))
-            spans = [(first_ms, max(first_ms, *(span[0] for span in spans), first_ms), missing), *spans]
-        rows += [(id_, *span, replica, total, id_ not in unsent) for span in spans if span[2] > 0]
-    for path in sorted(folder.glob(f"{agent}.????-??-??.jsonl")):
-        if path.name.split(".")[1] > through:
-            rows += [(id_, at, at, 1, "", 0, False) for at, ids in _notes_of(path) for id_ in ids]
-    return rows
-
-
-def _notes_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for raw in _read(path).split(b"\n"):
-        with suppress(ValueError, KeyError, TypeError):
-            note = json.loads(raw)
-            yield int(note["at"]), [id_ for id_ in note["ids"] if isinstance(id_, str) and names.is_id(id_)]
-
-
-def _object(path: Path) -> dict[str, Any]:
-    with suppress(ValueError):
-        parsed = json.loads(_read(path) or b"{}")
-        return parsed if isinstance(parsed, dict) else {}
-    return {}
 
 
 def _read(path: Path) -> bytes:
