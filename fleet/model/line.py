@@ -27,13 +27,13 @@ about equal keys, NaN, large integers and lone surrogates, so a line with any of
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from crdt import clock, gcounter, lww, orset
+from crdt import clock
 from fleet.model import limits, names
 from fleet.model.names import PREFIX
 
@@ -641,7 +641,6 @@ def _cut(column: Column) -> Iterator[Column]:
 
 # --- join -----------------------------------------------------------------------------------------------------------
 
-_T = TypeVar("_T")
 _S = TypeVar("_S", str, int)
 
 
@@ -660,44 +659,23 @@ def join(mine: Line, theirs: Line) -> Line:
 
 
 def _join_columns(mine: Column, theirs: Column) -> Column:
+    """Return the join of two columns of one writer: the first, with what the second adds to it laid over."""
+    news = _column_difference(theirs, mine)
     return Column(
-        add=max(mine.add, theirs.add),
-        first=_either(mine.first, theirs.first, _join_firsts),
-        unknown=_either(mine.unknown, theirs.unknown, _join_largest),
-        n=_either(mine.n, theirs.n, gcounter.join),
-        over=_either(mine.over, theirs.over, _join_marks),
-        parts=_either(mine.parts, theirs.parts, _join_parts),
-        purge=_either(mine.purge, theirs.purge, _join_marks),
-        rem=_either(mine.rem, theirs.rem, orset.join),
-        set=_either(mine.set, theirs.set, _join_edits),
+        add=news.add or mine.add,
+        first=mine.first | news.first,
+        unknown=mine.unknown | news.unknown,
+        n=mine.n | news.n,
+        over=_laid_over(mine.over, news.over),
+        parts=_laid_over(mine.parts, news.parts),
+        purge=_laid_over(mine.purge, news.purge),
+        rem=mine.rem | news.rem,
+        set=mine.set | news.set,
     )
 
 
-def _either(mine: dict[str, _T], theirs: dict[str, _T], join_both: Callable[..., dict[str, _T]]) -> dict[str, _T]:
-    """Return one of two maps if the other is empty, as is usual, else their join."""
-    if not theirs:
-        return mine
-    return join_both(mine, theirs) if mine else theirs
-
-
-def _join_firsts(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    return {**mine, **{f: value for f, value in theirs.items() if f not in mine or _is_better(f, value, mine[f])}}
-
-
-def _join_largest(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
-    return {**mine, **{n: value for n, value in theirs.items() if n not in mine or is_larger(value, mine[n])}}
-
-
-def _join_edits(mine: dict[str, tuple[str, Any]], theirs: dict[str, tuple[str, Any]]) -> dict[str, tuple[str, Any]]:
-    return {**mine, **{f: edit for f, edit in theirs.items() if f not in mine or _is_later(edit, mine[f])}}
-
-
-def _join_marks(mine: dict[str, dict[str, str]], theirs: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    return {**mine, **{writer: orset.join(mine.get(writer, {}), fields) for writer, fields in theirs.items()}}
-
-
-def _join_parts(mine: dict[str, dict[str, int]], theirs: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    return {**mine, **{name: gcounter.join(mine.get(name, {}), counts) for name, counts in theirs.items()}}
+def _laid_over(nested: dict[str, dict[str, _S]], news: dict[str, dict[str, _S]]) -> dict[str, dict[str, _S]]:
+    return nested | {name: nested.get(name, {}) | inner for name, inner in news.items()}
 
 
 def is_larger(value: object, than: object) -> bool:
@@ -714,9 +692,7 @@ def _is_better(field: str, value: Any, than: Any) -> bool:
 
 def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
     """Return whether an edit replaces another of the same writer. Values are encoded only to break a tie."""
-    if edit[0] != than[0]:
-        return edit[0] > than[0]
-    return not lww.covers(lww.Register(than[0], "", canonical(than[1])), lww.Register(edit[0], "", canonical(edit[1])))
+    return edit[0] > than[0] or (edit[0] == than[0] and is_larger(edit[1], than[1]))
 
 
 # --- purge marks ----------------------------------------------------------------------------------------------------

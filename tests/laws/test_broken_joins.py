@@ -439,6 +439,11 @@ def _over_in_the_join(a: Line, b: Line) -> Line:
     return Line(a.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
 
+def _larger_wordings(a: Column, b: Column) -> dict[str, Any]:
+    new = {f: value for f, value in b.first.items() if f not in a.first or codec.is_larger(value, a.first[f])}
+    return {**a.first, **new}
+
+
 def _summed_nested(a: Any, b: Any) -> Any:
     return {name: _summed(a.get(name, {}), b.get(name, {})) for name in {*a, *b}}
 
@@ -555,7 +560,7 @@ LINE = [
          broken(codec, join=joining(first=_wordings_by_value)), (ties, ties)),
     _line("last-wording-wins", checks.commutative, line, join=joining(first=lambda a, b: {**a.first, **b.first})),
     _line("time-of-first-sight-joins-as-a-wording", checks.the_join_is_what_the_design_says, line, line,
-          join=joining(first=lambda a, b: codec._join_largest(a.first, b.first))),
+          join=joining(first=_larger_wordings)),
     Case("one-field-a-writer-in-marks", checks.join_covers_both, codec,
          broken(codec, join=joining(over=lambda a, b: {**a.over, **b.over})), (disputes("over"),) * 2),
     _line("marks-dropped", checks.join_covers_both, line, join=joining(over=lambda _a, _b: {})),
