@@ -132,13 +132,9 @@ _BOM = b"\xef\xbb\xbf"
 _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
-_LIST = re.compile(rf'"(?:{"|".join(LISTS)})"\s*:\s*\[(?=\s*[{{\]])')
 _PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", ".clinerules")
 _OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
 _LINES = (".jsonl", ".ndjson")
-_RECORD = re.compile(r"[^ \t\r\n,]")
-# Numbers stay text: the decoder only finds ends, and an integer of 5,000 digits must not stop it.
-_decoder = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def read_records(name: str, data: bytes) -> Iterator[Item]:
@@ -153,81 +149,51 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     if _is_page(base, clean):
         yield from _read_page(name, data)
     else:
-        yield from _read_objects(_raws(base, clean), is_discoveries=base.startswith("discover"))
+        yield from _read_objects(_raws(clean), is_discoveries=base.startswith("discover"))
 
 
 def _is_page(base: str, data: bytes) -> bool:
     """Return whether a file is a page of Markdown, by its name and its first line that is not empty."""
     first = data.lstrip().partition(b"\n")[0]
     if first[:1] in (b"{", b"["):
-        return base.endswith(_PAGES) and not _is_json(first) and not _is_json(data)
+        return base.endswith(_PAGES) and all(_parsed(each, msgspec.Raw) is None for each in (first, data))
     if base.endswith(_PAGES) or (_HEADING_LINE.match(first) and not base.endswith((*_LINES, ".json"))):
         return True
     return _HEADING_LINE.search(data) is not None and _OBJECT_LINE.search(data) is None
 
 
-def _raws(base: str, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield line and bytes of each record: of a document, whole or torn, else one a line."""
-    try:
-        text = data.decode() if data.lstrip()[:1] in (b"{", b"[") else ""
-        document = _decoder.decode(text) if text else None
-    except UnicodeDecodeError:
-        text, document = "", None
-    except (ValueError, RecursionError):
-        document = None
-        # A first line that is complete in itself does not begin a document of several.
-        if base.endswith(_LINES) or _is_json(data.lstrip().partition(b"\n")[0]) or not _starts(text, 0):
-            text = ""
-    if isinstance(document, dict) and not any(_is_list_of_records(document.get(key)) for key in LISTS):
-        yield 1 + text[: len(text) - len(text.lstrip())].count("\n"), text.strip().encode()
-    elif text:
-        yield from _pieces(text)
-    else:
+def _raws(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield line and bytes of each record: of a JSON document, else one a line."""
+    records = _records_of(data.strip())
+    if records is None:
         for number, line in enumerate(data.split(b"\n"), start=1):
             if raw := line.strip().removeprefix(_BOM):
                 yield number, raw
+        return
+    number, counted = 1, 0
+    for raw in records:
+        start = data.index(raw, counted)
+        number, counted = number + data.count(b"\n", counted, start), start
+        yield number, raw
 
 
-def _is_json(raw: bytes) -> bool:
-    """Return whether the whole text is one JSON value, and not a value a line."""
+def _records_of(data: bytes) -> list[bytes] | None:
+    """Return the records of an array of them, or of an object with lists of them; None for any other data."""
+    document = _parsed(data, list[msgspec.Raw] | dict[str, msgspec.Raw])
+    if not isinstance(document, dict):
+        return None if document is None else list(map(bytes, document))
+    values = (_records_of(bytes(value)) for key, value in document.items() if key in LISTS and bytes(value)[:1] == b"[")
+    # A list without an object in it is a field like any other.
+    lists = [records for records in values if records is not None and (not records or records[0][:1] == b"{")]
+    return [raw for records in lists for raw in records] if lists else [data]
+
+
+def _parsed(data: bytes, kind: Any) -> Any:
+    """Return JSON as a type; None for what is none, or of another type."""
     try:
-        _decoder.decode(raw.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_list_of_records(value: object) -> bool:
-    """Return whether a value is a list of records; a list without an object in it is a field like any other."""
-    return isinstance(value, list) and (not value or isinstance(value[0], dict))
-
-
-def _pieces(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield line and bytes of each record of an array of them, or of an object with lists of them.
-
-    One bad record costs no other, and of a torn document the rest behind the tear is one last piece. A missing or
-    double comma, as a merge leaves it, is ignored.
-    """
-    line, counted, position = 1, 0, _starts(text, 0)
-    while position and (match := _RECORD.search(text, position)):
-        start = match.start()
-        if text[start] == "]":
-            position = _starts(text, start)
-            continue
-        try:
-            _, position = _decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            position = len(text)
-        line, counted = line + text.count("\n", counted, start), start
-        yield line, text[start:position].rstrip().encode()
-
-
-def _starts(text: str, position: int) -> int:
-    """Return the offset behind the bracket that opens the next list of records; 0 for none."""
-    if position == 0 and text.lstrip().startswith("["):
-        return text.index("[") + 1
-    match = _LIST.search(text, position)
-    return match.end() if match else 0
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 # One JSON object

@@ -189,27 +189,23 @@ class LogPage:
     def take(self) -> Imported:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
-        The log is counted already, and is not changed. Own entries that were appended are parsed alone.
+        The log is counted already, and is not changed. Where only own entries changed, there is nothing to import.
 
         Raises:
             DiskError: nothing of it was acknowledged.
         """
         page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
-        size, page_hash, known_rest = [*self._workspace.db.noted(key).split(" "), "", "", ""][:3]
-        end = int(size) if size.isdecimal() else 0
-        end = end if _digest(page[:end]) == page_hash else 0
-        if end == len(page):
+        page_hash, known = _digest(page), self._workspace.db.noted(key).split(" ")
+        if not page or page_hash == known[0]:
             return Imported()
-        rest_hash, imported, fresh = known_rest, Imported(), page[end:]
-        if not (page[:end].endswith(b"\n") and fresh.lstrip().startswith(b"#")) or _without_own(fresh):
-            rest_hash = _digest(_without_own(page))
-        if rest_hash != known_rest:  # else only own entries are new
+        rest_hash, imported = _digest(_without_own(page)), Imported()
+        if rest_hash != known[-1]:
             with self._workspace.writing(self._agent) as writer:
                 run = _Import(writer)
                 run.take(_beside(page), self._path)
                 run.write()
                 imported = run.done
-        self._workspace.db.note(key, f"{len(page)} {_digest(page)} {rest_hash}")
+        self._workspace.db.note(key, f"{page_hash} {rest_hash}")
         return imported
 
     def left_out(self) -> list[Piece]:
