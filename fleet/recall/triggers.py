@@ -30,7 +30,7 @@ OPENING = (
 )
 
 _EDITING = frozenset({"edit", "multiedit", "notebookedit", "write"})
-_SEPARATORS = ("&&", "||", ";", "|", "\n", "&", "$(", "`", "(")
+_SEPARATORS = ("&&", "||", ";", "|", "\n", "&", "<<<", "$(", "`", "(", ")")
 
 Trigger = tuple[tuple[str, str], ...]
 """Pairs of a tool and a pattern, both in lower case for tools; an empty pattern fits every call of the tool."""
@@ -134,5 +134,5 @@ def _commands(command: str) -> list[str]:
     for separator in _SEPARATORS:
         parts = parts.replace(separator, "\0")
     commands = [line, *(part.strip() for part in parts.split("\0")[:PARTS_MAX])]
-    bare = [" ".join(words) for part in commands for words in shell.Command(part).programs]
+    bare = [line for part in commands for line in shell.Command(part).lines]
     return list(dict.fromkeys(filter(None, [*commands, *bare])))

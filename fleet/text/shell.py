@@ -64,7 +64,7 @@ _WRAPPERS = _wrappers(_KNOWN["wrappers"])
 _SAME = dict(row.split() for row in _KNOWN["same"])
 _SHELLS, _PYTHONS, _KEYWORDS, _MANY = _words("shells"), _words("pythons"), _words("keywords"), _words("many")
 _SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), _words("take-value"), _words("setup")
-_FINDERS, _ON_EACH = _words("finders"), _words("on-each")
+_FINDERS, _ON_EACH, _LEADING, _PRINTERS = (_words(name) for name in ("finders", "on-each", "leading", "printers"))
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
 
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
@@ -78,18 +78,15 @@ class Command:
     Attributes:
         family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
             first that is a build or a test by default; else of the first that does not merely prepare.
-        programs: words of each simple command in it, the program first, without its path and its wrappers.
-        waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
         self._line = line
-        self.programs = pieces = list(_programs(line))
+        self._programs = pieces = list(_programs(line))
         by_default = [words for words in pieces if _is_any(words, BUILDS)]
         chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
         self._words = chosen[0] or [""]
         self.family = _named(chosen[0])
-        self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
 
     @property
     def plain_words(self) -> list[str]:
@@ -99,6 +96,11 @@ class Command:
         syntax is not plain.
         """
         return shlex.split(self._line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._line) else []
+
+    @property
+    def lines(self) -> list[str]:
+        """Each simple command in it as a line, without its path, its wrappers and the options before a subcommand."""
+        return [" ".join(_from_subcommand(words)) for words in self._programs]
 
     @property
     def trigger(self) -> str:
@@ -115,12 +117,12 @@ class Command:
     @property
     def is_read_only(self) -> bool:
         """True for a command that only reads, prints or checks: no other command depends on what it changes."""
-        return bool(self.programs) and not _writes(self._line) and all(map(_is_read_only, self.programs))
+        return bool(self._programs) and not _writes(self._line) and all(map(_is_read_only, self._programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
         """Return whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
         known = BUILDS if builds is None else tuple(builds)
-        return any(_is_any(words, known) for words in self.programs)
+        return any(_is_any(words, known) for words in self._programs)
 
     def outcome(self, output: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
         """Return whether it succeeded; None if that is unknown.
@@ -177,11 +179,14 @@ def _sets(words: list[str], letter: str, option: str) -> bool:
 
 def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
     """Yield the words of each simple command in a command line, the program first and without its wrappers."""
-    for piece, _ in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
+    before = ""
+    for piece, operator in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
         words = _unwrapped(piece)
         if not words:
             continue
-        if words[0] in _SHELLS and depth < _SHELL_DEPTH_MAX and (inner := _inner(words)):
+        inner = (_inner(words) or before) if words[0] in _SHELLS else " ".join(words) if " " in words[0] else ""
+        before = " ".join(words[1:]) if words[0] in _PRINTERS and operator == "|" else ""
+        if inner and depth < _SHELL_DEPTH_MAX:
             yield from _programs(inner, depth + 1)
         else:
             yield words
@@ -250,6 +255,8 @@ def _unwrapped(words: list[str]) -> list[str]:
             words = module
         elif program in _WRAPPERS and (inner := _inside(words)) is not None:
             words = inner
+            if " " in words[0]:  # a command line as one word, as ssh takes it
+                return words
         else:
             return words
     return []
@@ -291,13 +298,12 @@ def _inside(words: list[str]) -> list[str] | None:
 
 
 def _inner(words: list[str]) -> str:
-    """Return the command of ``bash -c``, or the script as a command; "" for neither."""
+    """Return the command of ``bash -c`` or ``su USER -c``, or the script as a command; "" for neither."""
     for index, word in enumerate(words[1:], 1):
-        if word.startswith("-"):
-            if "c" in word[1:] and not word.startswith("--"):
-                return words[index + 1] if index + 1 < len(words) else ""
-            continue
-        return "" if any(char in word for char in " \t\n;|&<>'\"\\") else word
+        if re.fullmatch(r"-\w*c\w*", word):
+            return " ".join(words[index + 1 : index + 2])
+        if not (word.startswith("-") or words[0] == "su" or re.fullmatch(r"-\w*[oO]", words[index - 1])):
+            return "" if any(char in word for char in " \t\n;|&<>'\"\\") else word  # -o has a value, su a user
     return ""
 
 
@@ -313,6 +319,14 @@ def _named(words: list[str]) -> str:
         return program
     second = [word[:_WORD_CHARS_MAX] for word in plain[1:2] if "=" not in word]
     return " ".join([program, *second])
+
+
+def _from_subcommand(words: list[str]) -> list[str]:
+    """Return the words without the options between a program of many things and its subcommand, ``git -C x push``."""
+    index = 1
+    while words[0] in _MANY and index < len(words) - 1 and words[index].startswith("-"):
+        index += 2 if words[index] in _LEADING | _TAKE_VALUE else 1
+    return [words[0], *words[index:]]
 
 
 def _plain_words(words: list[str]) -> list[str]:

@@ -38,7 +38,24 @@ from tests.records import pattern
                     "parallel rm ::: a b",
                 ),
                 *("busybox rm x", "watch -n 5 'rm x'", "flock /tmp/l rm x", "strace -f rm x", "chroot /x rm y"),
+                *("su -c 'rm x'", 'su - bob -c "rm x"', "env -S 'rm x'", "unlink x", "bash -euo pipefail -c 'rm x'"),
+                *("bash <<< 'rm x'", 'sh <<<"cd /; rm x"', "echo 'rm x' | sh", "printf 'cd y && rm x' | sudo bash"),
+                *("ssh host 'rm -rf /x'", "ssh -p 22 bob@host cd y '&&' rm x", "docker exec -it c rm x"),
+                *("kubectl exec -n a pod -- sh -c 'rm x'", "case $1 in\n  b) rm x;;\nesac", "function f { rm x; }; f"),
             )
+        ),
+        *(
+            ("Bash:git push --force*", "Bash", command, "", True)
+            for command in (
+                "git -C repo push --force",
+                "git -c a.b=c --no-pager push --force",
+                "cd x && git --git-dir y push --force",
+            )
+        ),
+        ("Bash:git push*", "Bash", "git -C push status", "", False),
+        *(
+            ("Bash:rm *", "Bash", command, "", False)
+            for command in ("ssh host", "su bob", "echo rm x | cat", "echo rm x; sh y", "grep 'rm x' y", "docker exec c")
         ),
         *(("Bash:rm *", "Bash", command, "", False) for command in ("rmdir x", "git rm x", "ls rm", "command -v rm")),
         *(
