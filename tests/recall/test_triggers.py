@@ -55,7 +55,14 @@ from tests.records import pattern
         ("Bash:git push*", "Bash", "git -C push status", "", False),
         *(
             ("Bash:rm *", "Bash", command, "", False)
-            for command in ("ssh host", "su bob", "echo rm x | cat", "echo rm x; sh y", "grep 'rm x' y", "docker exec c")
+            for command in (
+                "ssh host",
+                "su bob",
+                "echo rm x | cat",
+                "echo rm x; sh y",
+                "grep 'rm x' y",
+                "docker exec c",
+            )
         ),
         *(("Bash:rm *", "Bash", command, "", False) for command in ("rmdir x", "git rm x", "ls rm", "command -v rm")),
         *(
