@@ -130,6 +130,12 @@ def _commands(command: str) -> list[str]:
     from fleet.text import shell  # 5 ms that an edit need not spend
 
     line = command[:SUBJECT_CHARS_MAX].strip()
+    plain = shell.Command(line).plain_words
+    if plain[:1] == ["fleet"] or plain[:2] == [
+        "git",
+        "commit",
+    ]:  # its words are text: `fleet correct --wrong "a; rm b"`
+        return [line]
     parts = line
     for separator in _SEPARATORS:
         parts = parts.replace(separator, "\0")

@@ -78,6 +78,7 @@ class Command:
     Attributes:
         family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
             first that is a build or a test by default; else of the first that does not merely prepare.
+        waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
@@ -87,6 +88,7 @@ class Command:
         chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
         self._words = chosen[0] or [""]
         self.family = _named(chosen[0])
+        self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
 
     @property
     def plain_words(self) -> list[str]:
