@@ -1,7 +1,6 @@
 """Dashboard: the state that ``fleet`` alone shows.
 
-Nothing slow is computed for it: pairs of a large clan's lessons are those of the last comparison, and who is online is
-read from the sidecar's last note.
+Who is online is read from the sidecar's last note.
 """
 
 import json
@@ -11,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
+from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
@@ -18,7 +18,6 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import FleetError
 from fleet.recall.wording import LOG_A_CORRECTION
-from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
@@ -28,8 +27,6 @@ from fleet.text.screening import counted, readable
 _SILENT_DAYS = 3
 """Days without anything logged, shown or synced after which the dashboard says so."""
 _NEW_MAX = 100
-_COMPARED_MAX = 100
-"""Largest clan whose lessons are compared anew where something changed: it takes 30 ms."""
 
 _DAY_MS = 86_400_000
 _YEAR_9999_MS = 253_370_764_800_000
@@ -118,7 +115,7 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
 
 def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
     agents = workspace.agents_here()
-    compared, decisions = _compared(workspace), Inboxes(workspace).count()
+    compared, decisions = current_clusters(workspace), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
     return {
@@ -136,15 +133,6 @@ def _has_hooks(workspace: Workspace) -> bool:
         return bool(callers(workspace.root)[0])
     except (FleetError, OSError):
         return False
-
-
-def _compared(workspace: Workspace) -> Clusters:
-    """Return the pairs of lessons that may be one, or that contradict each other; of a large clan the last ones."""
-    if workspace.patterns.count() <= _COMPARED_MAX:
-        return Weighing(workspace).clusters()
-    clusters, apart = Weighing(workspace).last_clusters(), Weighing(workspace).decided()
-    likely, opposed = ([pair for pair in each if pair.ids not in apart] for each in (clusters.likely, clusters.opposed))
-    return clusters._replace(likely=tuple(likely), opposed=tuple(opposed))
 
 
 def _online_now(workspace: Workspace) -> list[dict[str, str]]:

@@ -16,7 +16,6 @@ from shutil import which
 from typing import Any, NamedTuple
 
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
-from fleet.hosts import local
 from fleet.hosts.install import callers
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
@@ -45,8 +44,6 @@ _FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _CLIENT_S = 10.0
-_TWICE_DAYS = 7
-_DAY_MS = 86_400_000
 
 
 # --- status ---------------------------------------------------------------------------------------------------------
@@ -392,13 +389,8 @@ def _hooks(workspace: Workspace) -> _Finding:
         return _trouble("hooks", "no settings call fleet")
     if missing:
         return _trouble("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
-    twice_ms = LocalFolder(str(workspace.root)).marked_ms(local.TWICE)
-    is_twice = twice_ms > 0 and workspace.world.wall_ms() - twice_ms < _TWICE_DAYS * _DAY_MS
-    if len(where) > 1 or is_twice:
-        # A plugin of the client's command line is in no settings: only its calls show.
-        on = time.strftime("%Y-%m-%d", time.gmtime(twice_ms / 1000))
-        twice = f", and twice for one start on {on}" if is_twice else ""
-        return _trouble("twice", f"called by {' and '.join(where)}{twice}")
+    if len(where) > 1:
+        return _trouble("twice", f"called by {' and '.join(where)}")
     if which("fleet") is None:
         return _trouble("path", "the settings call fleet, and it is not on the PATH")
     return _Finding("hooks", "ok", f"called by {where[0]}")

@@ -58,7 +58,6 @@ _SEARCH_S = 0.3
 _CANNOT_WRITE = (
     "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
 )
-_OF_VERSION_1 = "fleet: fleet 0.1 made this workspace, so its lessons are not shown: `fleet upgrade` converts them"
 _LOGGING = frozenset(("learn", "correct", "discover"))
 PROMOTED, _SHOWN = "promoted", "said"
 """Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
@@ -117,8 +116,6 @@ class _HostEvent:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
-        if self._is_of_version_1():
-            return _OF_VERSION_1
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -126,19 +123,6 @@ class _HostEvent:
             "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
             "`fleet init --agent NAME` names one, who takes it over"
         )
-
-    def _is_of_version_1(self) -> bool:
-        """Return whether fleet 0.1 made this workspace and nothing has converted it yet."""
-        if (_root(self._call) / "clan-learnings/.fleet-format").exists():
-            return False
-        from fleet.model.errors import NoError
-        from fleet.store.workspace import check_version
-
-        try:
-            check_version(_root(self._call))
-        except NoError:
-            return True
-        return False
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
@@ -175,7 +159,6 @@ class _HostEvent:
                 start, is_whole = self._make_in_time(workspace, since if is_lost else None)
         # Checked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
-            self._folder.mark(local.TWICE, word=call.event)
             return Reply()
         if since is None:
             session.add(f"since {self._ready.seen()}")

@@ -56,14 +56,10 @@ def _help(
 
 
 def _nearest(name: str) -> str:
-    """Return a suggestion for an unknown name: the names that are spelt alike, else the pages that mention it."""
+    """Return a suggestion for an unknown name: the names that are spelt alike."""
     names = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
     if close := difflib.get_close_matches(name, names, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
-    word = name.casefold()
-    counts = {topic: (_docs() / f"{topic}.md").read_text("utf-8").casefold().count(word) for topic in topics()}
-    if most := sorted((topic for topic in counts if counts[topic]), key=lambda topic: -counts[topic])[:3]:
-        return f"These pages mention it: {', '.join(f'`fleet help {topic}`' for topic in most)}"
     return "`fleet help all` lists the commands and the topics."
 
 

@@ -88,16 +88,15 @@ def _mutate(
     why: Annotated[str, typer.Option("--why", metavar="T", help="Why that should work.")] = "",
     listed: Annotated[bool, typer.Option("--list", help="Show the eight strategies.")] = False,
     proposed: Annotated[bool, typer.Option("--proposed", help="Show what worked and is no lesson yet.")] = False,
-    drop: Annotated[str, typer.Option("--drop", metavar="ID", help="Stop proposing this one.")] = "",
     worked: Annotated[bool, typer.Option("--worked", help="The last declared one has worked.")] = False,
     session: output.Session = "",
     agent: output.Agent = "",
 ) -> None:
     """Declare another strategy when stuck: it goes into the journal, and allows a stopped command one more try."""
-    if sum((bool(code), listed, proposed, bool(drop), worked)) != 1:
+    if sum((bool(code), listed, proposed, worked)) != 1:
         raise UsageError(
             'name a mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
-            "--proposed, --drop ID and --worked. Nothing was written"
+            "--proposed and --worked. Nothing was written"
         )
     with output.acting(agent, or_guest=True) as (workspace, who):
         named = output.chosen.session_named(session)
@@ -107,9 +106,6 @@ def _mutate(
             output.show({"mutations": rows}, shown)
         elif proposed:
             _show_proposals(Journal(workspace, who).proposals())
-        elif drop:
-            dropped = Journal(workspace, who).drop(drop)
-            output.show({"dropped": dropped.id}, f"{dropped.id} is proposed no more")
         elif worked:
             event = Journal(workspace, who).worked(named, "")
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"

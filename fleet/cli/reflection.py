@@ -280,7 +280,7 @@ def _slept_rows(slept: Slept, *, is_trial: bool) -> list[str]:
     elif slept.changed:
         rows.append("nothing of it needs taking back")
     else:
-        rows.append("nothing to do" if not slept.phases else "nothing was changed")
+        rows.append("nothing was changed")
     return rows
 
 

@@ -27,9 +27,6 @@ GUEST = "guest"
 
 FOLDER = ".fleet"
 LOG_BYTES_MAX = 256 * 1024
-TWICE = "twice"
-"""The mark of a session start that two installations of the hooks reported at once."""
-
 DAYS_KEPT = 7
 """Days after its last note for which a session's notes are kept."""
 

@@ -130,7 +130,7 @@ class _State:
     Attributes:
         streaks: by session and family, the one that failed last at the end.
         declared: mutations whose success is pending, oldest first.
-        won: mutations that worked and were not dropped, oldest first.
+        won: mutations that worked, oldest first.
     """
 
     __slots__ = ("declared", "streaks", "won")
@@ -321,14 +321,6 @@ class AttemptLog:
             state.won[mutation["id"]] = state.declared.pop(mutation["id"], mutation)
 
         self._change(won)
-
-    def drop(self, mutation: str) -> None:
-        """Forget a mutation that worked.
-
-        Raises:
-            DiskError: it could not be noted.
-        """
-        self._change(lambda state: state.won.pop(mutation, None))
 
     def state(self) -> _State:
         """Return what is open."""

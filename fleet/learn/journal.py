@@ -331,22 +331,6 @@ class Journal:
         failed, switch = _short(won.failed), _short(won.switch)
         return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
 
-    def drop(self, prefix: str) -> Proposal:
-        """Propose a mutation no more.
-
-        Raises:
-            NoError: no proposal begins like this, or more than one.
-        """
-        id_prefix = prefix if prefix.startswith("m-") else f"m-{prefix}"
-        matches = [each for each in self.proposals() if each.id.startswith(id_prefix)]
-        if len(matches) != 1:
-            raise NoError(
-                f"{len(matches) or 'no'} proposals begin with {prefix[:40]!r}; nothing was changed. "
-                "`fleet mutate --proposed` lists them"
-            )
-        self._log.drop(matches[0].id)
-        return matches[0]
-
     def open_attempts(self, session: str = "") -> list[_Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts

@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 
 def test_a_mark_tells_when(tmp_path, monkeypatch):
-    assert LocalFolder(str(tmp_path)).marked_ms("twice") == 0
+    assert LocalFolder(str(tmp_path)).marked_ms("asked") == 0
     monkeypatch.setattr(local, "now_ms", lambda: 1_800_000_000_123)
     LocalFolder(str(tmp_path)).mark("fired", "Stop", word="claude-code")
     assert LocalFolder(str(tmp_path)).fired() == {"Stop": 1_800_000_000_123}

@@ -419,15 +419,6 @@ def test_the_proposals_command_logs_it_and_then_it_is_proposed_no_more(workspace
     assert Journal(workspace, AGENT).proposals() == []
 
 
-def test_a_proposal_can_be_dropped(workspace):
-    declared = declare(workspace)
-    Journal(workspace, AGENT).worked("", "")
-    with pytest.raises(NoError):
-        Journal(workspace, AGENT).drop("m-ffff")
-    assert Journal(workspace, AGENT).drop(declared.id[2:]).id == declared.id
-    assert Journal(workspace, AGENT).proposals() == []
-
-
 def test_an_agent_can_say_that_it_worked(workspace):
     with pytest.raises(NoError):
         Journal(workspace, AGENT).worked("", "")

@@ -160,10 +160,6 @@ def test_a_mutation_that_worked_is_noticed_and_a_failure_changes_nothing(workspa
     )
     assert text(workspace) is None
     assert "worked and is no lesson yet" in SessionStart(workspace, "velma").make().text
-    assert text(workspace)
-    Journal(workspace, "velma").drop("m-0000000000000001")
-    assert text(workspace) is None
-    assert "worked and is no lesson yet" not in SessionStart(workspace, "velma").make().text
 
 
 def test_a_file_that_went_away_is_noticed(workspace):
