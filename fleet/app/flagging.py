@@ -257,15 +257,13 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
     words = _own_part(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"
     about = " ".join(filter(None, [what, f"{objection.tool}:" if objection.about else objection.tool, objection.about]))
-    # The words of a refusal are about the refused call; those of a stop are mostly about something else.
-    is_why = (objection.kind, objection.tool, confidence) == ("rejection", "Bash", "strong")
     return signals.Flag(
         kind="human",
         quote=f"{_quoted(words, '')}\n({about})",
         title=words.strip().split("\n")[0],
         confidence=confidence,
         signal_class=objection.kind,
-        trigger=shell.Command(objection.about).trigger if is_why else "",
+        trigger=shell.Command(objection.refused).trigger if confidence == "strong" else "",
     )
 
 

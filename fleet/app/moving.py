@@ -30,7 +30,7 @@ from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
-from fleet.text import dates
+from fleet.text import dates, mentions
 from fleet.text.prompts import Session
 
 EXPORT_FORMAT = "fleet-export"
@@ -151,10 +151,12 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
         )
     named = {by_name[word].id: by_name[word] for word in words if word in by_name}
     chosen = new if "all" in words else list(named.values())
-    corrections = [
-        (Correction(each.wrong, each.text, each.text, source=f"past session, {each.kind} {each.id}"), each.session)
-        for each in chosen
-    ]
+    corrections = []
+    for each in chosen:
+        trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
+        source = f"past session, {each.kind} {each.id}"
+        entry = Correction(each.wrong, each.text, each.text, source=source, trigger=trigger)
+        corrections.append((entry, each.session))
     return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 
 

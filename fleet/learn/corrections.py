@@ -194,9 +194,8 @@ class Corrections:
         target = self._target(lesson.text, same)
         text = lesson.text or (target.lesson.text if target.lesson else "")
         flagged_in, flagged_ms = self.signals.origin(signal.id)
-        if not trigger and flagged_ms is not None and signal.entry.trigger:
-            # The step that was refused, or failed, comes in addition to those that the words name.
-            trigger = ", ".join(filter(None, [mentions.trigger("", text, right_way.text), signal.entry.trigger]))
+        if flagged_ms is not None and signal.entry.trigger:
+            trigger = mentions.trigger(trigger, text, right_way.text, step=signal.entry.trigger)
         step = Text.enter("trigger", trigger)
         # A relapse is one if the lesson had been shown before the mistake, not before it was stated.
         when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()

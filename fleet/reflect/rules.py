@@ -58,6 +58,7 @@ class Proposal(NamedTuple):
         wrong: the refused, done or failing action.
         session: its host's id.
         line: number of the transcript's line with the words; 0 for unknown.
+        trigger: that of the command that was refused; "" for none.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Proposal(NamedTuple):
     worth: int
     line: int = 0
     quote: str = ""
+    trigger: str = ""
 
     @classmethod
     def of(
@@ -161,9 +163,9 @@ def _objected(session: Session) -> Iterator[Proposal]:
             filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
         )
         theirs = unpasted(objection.words)
-        yield Proposal.of(
-            session.id, objection.kind, theirs, about, objection.at, _WORTH[objection.kind], line=objection.line
-        )
+        worth, line = _WORTH[objection.kind], objection.line
+        offer = Proposal.of(session.id, objection.kind, theirs, about, objection.at, worth, line=line)
+        yield offer._replace(trigger=shell.Command(objection.refused).trigger)
     known_texts = {each.words for each in objected}
     last = ""
     for event in session.events:

@@ -78,15 +78,16 @@ _JOINED = r"\s(?:or|and|nor)\s"
 _AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$"
 
 
-def trigger(explicit: str, text: str, correct: str = "", wrong: str = "") -> str:
+def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
     The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of; where there is none, all
-    steps in the words.
+    steps in the words. ``step``, which was refused or failed, comes in addition to those that the words name.
     """
     if explicit or not _may_have_step(text, correct, wrong):
-        return explicit
-    return _listed(_warned(text, correct, wrong) or _all_steps(text, correct))
+        return explicit or step
+    derived = _listed(_warned(text, correct, wrong) or _all_steps(text, correct))
+    return ", ".join(filter(None, (derived, step)))
 
 
 def guardable(explicit: str, text: str, correct: str = "", wrong: str = "") -> str:

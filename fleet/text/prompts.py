@@ -73,6 +73,11 @@ class Objection:
         self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
         self.offset = call.offset if call is not None else event.offset
 
+    @property
+    def refused(self) -> str:
+        """The command that was refused; "" for any other call, and for a stop: its words are mostly about another."""
+        return self.about if (self.kind, self.tool) == ("rejection", "Bash") else ""
+
 
 class Session:
     """Events of one transcript.

@@ -77,6 +77,21 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert "session=s-1" in entries
 
 
+@pytest.mark.parametrize(
+    ("words", "trigger"),
+    [
+        ("never do that here, ask first", "Bash:git push *"),
+        ("never run `npm publish` here, ask first", "Bash:npm publish*, Bash:git push *"),
+    ],
+)
+def test_a_lesson_about_a_refused_command_is_shown_before_it_as_one_logged_live_is(stage, velma, kept, words, trigger):
+    (kept / "s-1.jsonl").write_text(lines((stage.folder / velma).resolve(), words=words))
+    (refusal,) = (each["id"] for each in proposed(stage, velma)["proposals"] if each["kind"] == "rejection")
+    proposed(stage, velma, "--accept", refusal)
+    (lesson,) = stage.patterns(velma)["patterns"]
+    assert (lesson["trigger"], lesson["trigger_derived"]) == (trigger, False)
+
+
 def test_a_number_of_a_table_of_before_names_no_other_proposal(stage, velma, kept):
     first, second = ((each["number"], each["id"]) for each in proposed(stage, velma)["proposals"])
     for _ in range(2):
