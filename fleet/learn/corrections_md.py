@@ -214,10 +214,10 @@ class Draft(NamedTuple):
             ValueError: ``when`` is neither empty nor a date that a heading can hold.
         """
         heading = _format_heading(self.when.strip(), self.title)
+        values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
         if self.signal:
-            values = {"Signal": self.signal, "Source": self.source, "Pattern": TO_BE_INFERRED}
-        else:
-            values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
+            right = {"Correct approach": self.right} if self.right else {}
+            values = right | {"Signal": self.signal, "Source": self.source, "Pattern": TO_BE_INFERRED}
         more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
         values |= {label: value for label, value in more.items() if value}
         return _format_block(heading, {self.label: self.wrong, **values})

@@ -196,17 +196,18 @@ class Signals:
         with self._workspace.log_lock(self._agent):
             page = self._read()
             log = Log.parse(page)
-            stated = {each.field for each in log.statements if each.id == entry}
             original = _counted_as(entry, log)
-            if not stated or original is None:
+            if original is None or all(each.id != entry for each in log.statements):
                 return ""
             if copy := self.copy_of(entry):
                 return copy
+            # Without its record no statement counts: it reads as it waited.
+            unstated = Log.parse(page.replace(f"<!-- fleet {entry} p-".encode(), b"<!-- "))
+            own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
-            when = original.when if re.fullmatch(dates.WHEN, original.when) else ""
-            right, label = "" if "right" in stated else original.right, _label(mark.kind if mark is not None else "")
-            title, wrong, source = original.title, original.wrong, original.source
-            draft = Draft(when, title, wrong, right, source, signal=original.signal, label=label)
+            when = own.when if re.fullmatch(dates.WHEN, own.when) else ""
+            fields = {name: getattr(own, name) for name in Draft._fields if name not in ("when", "pattern", "label")}
+            draft = Draft(when, **fields, label=_label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:

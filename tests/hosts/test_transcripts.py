@@ -130,6 +130,22 @@ def test_a_known_lesson_gets_the_refused_call_for_a_step_where_it_was_given_none
     assert known["seen"] == 2
 
 
+@pytest.mark.parametrize("given", [(), ("--trigger", "Bash:ls *", "--right", "list first")], ids=["none", "given"])
+@pytest.mark.parametrize("written", ["", "**Correct approach:** by a pull request\n"], ids=["as logged", "by hand"])
+def test_what_waits_again_after_an_undo_waits_as_it_did(talk, given, written):
+    talk.write(call("t1", command="git push"), result("t1", WITH_WORDS["today"]))
+    first = re.search(r"c-[0-9a-f]{16}", talk.stop()["reason"])[0]
+    log = talk.place.folder / "agents/tank/corrections.md"
+    log.write_text(log.read_text().replace("**Pattern:** _to be", f"{written}**Pattern:** _to be"))
+    entry = re.search(r"c-[0-9a-f]{16}", talk.place.fleet("learn", "--waiting").stdout)[0]
+    assert (entry == first) is not written
+    talk.place.fleet("learn", entry, "--pattern", "Push no more", *given)
+    again = re.search(r"(c-\S+) waits for its lesson", talk.place.fleet("undo").stdout)[1]
+    known = lesson_of(talk, again)
+    assert known["trigger"] == "Bash:git push *"
+    assert known.get("correct", "") == ("by a pull request" if written else "")
+
+
 def test_a_call_after_which_a_person_only_changed_the_subject_is_no_step(talk):
     talk.write(call("t1", command="git push"), result("t1", HEAD + STOP), STOPPED)
     talk.prompt("first tell me what is in the archive")
