@@ -2,17 +2,20 @@
 
 ``Database`` holds one materialised view: the join of line files, one row for each pattern and discovery. Everything in
 it can be computed again, so what is damaged is deleted and made anew. The number of
-the schema stands in the file's name: two versions of fleet never share one.
+the schema stands in the file's name: two versions of fleet never share one. Lessons are looked up by their words here,
+too, for queries that refresh the rows first and for a hook that cannot wait for that.
 
 ``Local`` is what this machine alone knows and cannot compute again (``.fleet/local.db``): consent, pause and
 exposures. Never derived, never deleted by fleet; ``fleet backup`` carries it.
 """
 
+import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -264,6 +267,48 @@ def is_damage(why: Exception) -> bool:
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
+
+
+# --- lessons by their words -----------------------------------------------------------------------------------------
+
+_HOLDERS_MAX = 10_000
+_LOOKED_UP_MIN = 2
+
+
+def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: int, where: str) -> list[int]:
+    """Return the row numbers of the lessons whose texts share most of some words, those that share rare ones first.
+
+    Only the rarest words are looked up. Of lessons that share the same words the shortest comes first, then the newest.
+
+    ``holders``: a full-text term for each word, and how many lessons have it.
+    ``where``: the condition that a row of the table ``pattern`` has to fit.
+    """
+    lessons = connection.execute("SELECT ifnull(max(rowid), 0) FROM pattern").fetchone()[0]
+    points: dict[int, float] = {}
+    for term in _rarest(holders):
+        weight = math.log((lessons + 1) / (holders[term] + 0.5))  # inverse document frequency
+        for (number,) in connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f"{{text}} : {term}",)):
+            points[number] = points.get(number, 0.0) + weight
+    query = f"""
+        SELECT rowid FROM pattern WHERE rowid IN (SELECT value FROM json_each(?)) AND {where}
+        ORDER BY length(text), last DESC, id DESC LIMIT ?"""  # noqa: S608
+    found: list[int] = []
+    for _, equals in groupby(sorted(points, key=points.__getitem__, reverse=True), points.__getitem__):
+        found += [number for (number,) in connection.execute(query, (str(list(equals)), count - len(found)))]
+        if len(found) >= count:
+            break
+    return found
+
+
+def _rarest(holders: Mapping[str, int]) -> list[str]:
+    """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_LOOKED_UP_MIN`` at least.
+
+    Frequent words separate lessons least, and cost most. So a large clan costs hardly more than one of some thousand
+    lessons.
+    """
+    known = sorted((count, term) for term, count in holders.items() if count)
+    sums = list(accumulate(count for count, _ in known))
+    return [term for at, (_, term) in enumerate(known) if at < _LOOKED_UP_MIN or sums[at] <= _HOLDERS_MAX]
 
 
 # --- what this machine alone knows ----------------------------------------------------------------------------------

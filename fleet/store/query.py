@@ -11,10 +11,9 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
-from fleet.store.database import checked, get_meta
+from fleet.store.database import checked, get_meta, sharing
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
-from fleet.store.relevant import sharing
 from fleet.store.rows import naming
 from fleet.text.similarity import CANDIDATES_MAX, TOKENIZER, Words
 

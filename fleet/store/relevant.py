@@ -12,16 +12,16 @@ and what is as good. What rule and threshold are worth stands in docs/evaluation
 import math
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from functools import cache
-from itertools import accumulate, chain, groupby, islice
+from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
-from fleet.store.database import SCHEMA_NUMBER, TROUBLE
+from fleet.store.database import SCHEMA_NUMBER, TROUBLE, sharing
 from fleet.text import similarity
 
 SCORE_MIN = 0.25
@@ -39,8 +39,6 @@ _ASIDE = frozenset(
 """Words that tell nothing here, besides those that tell nothing in a lesson."""
 _GENERAL_WEIGHT = 0.25
 _WORD_CHARS_MIN = 3
-_HOLDERS_MAX = 10_000
-_LOOKED_UP_MIN = 2
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
 
 
@@ -74,7 +72,7 @@ def _in(path: Path, words: list[str], until: float) -> list[Relevant]:
 
 def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     connection.execute("CREATE VIRTUAL TABLE temp.known USING fts5vocab ('main', 'words', 'col')")
-    lessons = _lessons(connection)
+    lessons = connection.execute("SELECT ifnull(max(rowid), 0) FROM pattern").fetchone()[0]
     stems = _stems(connection, [*words, *_general()])
     prompt = frozenset(stems[word] for word in words)
     weights = _Weights(_frequency(connection, prompt), frozenset(stems[word] for word in _general()), lessons)
@@ -92,46 +90,6 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     best = max((hit.score for hit in scored), default=0.0)
     least = max(SCORE_MIN, best * _AS_GOOD)
     return sorted((hit for hit in scored if hit.score >= least), key=lambda hit: -hit.score)
-
-
-def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: int, where: str) -> list[int]:
-    """Return the row numbers of the lessons whose texts share most of some words, those that share rare ones first.
-
-    Only the rarest words are looked up. Of lessons that share the same words the shortest comes first, then the newest.
-
-    ``holders``: a full-text term for each word, and how many lessons have it.
-    ``where``: the condition that a row of the table ``pattern`` has to fit.
-    """
-    lessons, points = _lessons(connection), dict[int, float]()
-    for term in _rarest(holders):
-        weight = math.log((lessons + 1) / (holders[term] + 0.5))  # inverse document frequency
-        for (number,) in connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f"{{text}} : {term}",)):
-            points[number] = points.get(number, 0.0) + weight
-    query = f"""
-        SELECT rowid FROM pattern WHERE rowid IN (SELECT value FROM json_each(?)) AND {where}
-        ORDER BY length(text), last DESC, id DESC LIMIT ?"""  # noqa: S608
-    found: list[int] = []
-    for _, equals in groupby(sorted(points, key=points.__getitem__, reverse=True), points.__getitem__):
-        found += [number for (number,) in connection.execute(query, (str(list(equals)), count - len(found)))]
-        if len(found) >= count:
-            break
-    return found
-
-
-def _rarest(holders: Mapping[str, int]) -> list[str]:
-    """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_LOOKED_UP_MIN`` at least.
-
-    Frequent words separate lessons least, and cost most. So a large clan costs hardly more than one of some thousand
-    lessons.
-    """
-    known = sorted((count, term) for term, count in holders.items() if count)
-    sums = list(accumulate(count for count, _ in known))
-    return [term for at, (_, term) in enumerate(known) if at < _LOOKED_UP_MIN or sums[at] <= _HOLDERS_MAX]
-
-
-def _lessons(connection: sqlite3.Connection) -> int:
-    """Return how many lessons there are, or a few more."""
-    return connection.execute("SELECT max(rowid) FROM pattern").fetchone()[0] or 0
 
 
 class _Weights(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.model.line import Column, Line, encode
-from fleet.store import config, relevant
+from fleet.store import config, database
 from fleet.store.workspace import Workspace, World
 
 NOW_MS = RELEASED_MS + 40 * 86_400_000
@@ -48,14 +48,14 @@ def test_of_equals_the_shortest_comes_first_then_the_newest(root):
 
 
 def test_what_most_lessons_say_is_not_looked_up(root, monkeypatch):
-    monkeypatch.setattr(relevant, "_HOLDERS_MAX", 4)
+    monkeypatch.setattr(database, "_HOLDERS_MAX", 4)
     common = [f"check the cache of host{number}" for number in range(20)]
     lessons = [*common, "check a lease before host3 renews", "renew a lease"]
     assert set(found(root, "renew a lease, check the cache", *lessons)) == set(lessons[20:])
 
 
 def test_what_has_common_words_alone_is_found_by_the_two_rarest(root, monkeypatch):
-    monkeypatch.setattr(relevant, "_HOLDERS_MAX", 1)
+    monkeypatch.setattr(database, "_HOLDERS_MAX", 1)
     lessons = ["check the cache", "check a lease", "check the queue", "drain the cache"]
     assert found(root, "check your cache", *lessons)[0] == "check the cache"
 
