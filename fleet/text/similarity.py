@@ -690,7 +690,9 @@ def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
     if any(_negated(stem) & only[1 - n] for n in (0, 1) for stem in only[n]):
         return True
     runs = ["".join(word.text[0] for word in wording.words if not word.text.isascii()) for wording in (mine, theirs)]
-    return any(_has(a, one) and _has(b, other) for a, b in (runs, runs[::-1]) for one, other in lists.unspaced)
+    return all(runs) and any(
+        _has(a, one) and _has(b, other) for a, b in (runs, runs[::-1]) for one, other in lists.unspaced
+    )
 
 
 def _negated(stem: str) -> set[str]:
