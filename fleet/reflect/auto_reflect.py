@@ -12,8 +12,8 @@ and heading, never by counting files.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
@@ -125,8 +125,8 @@ class Scratchpad:
         """Return the observations, and the entries of the session log."""
         page = Page.parse(self._text)
         observed = Statement.observed(row for section in page.named(OBSERVATIONS) for row in page.inside(section))
-        logged = (_statements_of_log(page.inside(section)) for section in page.named(SESSION_LOG))
-        return [*observed, *chain.from_iterable(logged)]
+        logged = (block for section in page.named(SESSION_LOG) for block in _logged(page.inside(section)))
+        return [*observed, *(each for block in logged for each in block.statements)]
 
     def ready(self) -> list[Entry]:
         """Return the rows under ``## Ready to Promote``, in any known form."""
@@ -199,27 +199,16 @@ def session_entry(row: Row) -> tuple[str, str] | None:
     return f"{entry['year']}-{int(entry['month']):02}-{int(entry['day']):02}", entry["topic"].strip()
 
 
-def _statements_of_log(page_rows: Iterable[Row]) -> list[Statement]:
-    """Return the statements of a session log, a line each."""
-    statements: list[Statement] = []
-    session = at = kind = ""
+def _logged(page_rows: Iterable[Row]) -> "Iterator[Block]":
+    """Yield the entries of a session log."""
+    entries: list[tuple[tuple[str, str], list[Row]]] = []
     for row in page_rows:
-        heading = re.fullmatch(HEADING, row.text.rstrip()) if not row.is_code else None
         if entry := session_entry(row):
-            at, topic = entry
-            session = f"@log {at} {topic}"
-            kind = ""
-        elif heading:
-            kind = _labelled(heading[2])[0] or kind
-        elif at and row.text.strip() and not row.is_code:
-            own, rest = _labelled(row.text)
-            is_part = row.text[:1].isspace() or re.fullmatch(_BULLET, row.text.rstrip())
-            kind = own or (kind if is_part else "")
-            if rest:
-                statements.append(Statement(rest, at, session, kind))
-        if at and (by := Whose.named_on(row)) and by.mark and (entry or not row.text.strip()):
-            session = by.key
-    return statements
+            entries.append((entry, [row]))
+        elif entries:
+            entries[-1][1].append(row)
+    for (at, topic), inside in entries:
+        yield Block.of(inside, at, f"@log {at} {topic}")
 
 
 def _labelled(line: str) -> tuple[str, str]:
@@ -365,7 +354,7 @@ _GATHERED = "## Session 00:00 UTC"
 """Heading of a block of lines that were moved here: of no session, at an unknown time."""
 _LOG_FILE = r"(\d{4}-\d{2}-\d{2})\.md"
 _LOG_SESSION = r"(?i)##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*"
-_NOTHING = frozenset({"none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
+_NOTHING = frozenset({"", "none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
 
 
 class Block(NamedTuple):
@@ -382,6 +371,29 @@ class Block(NamedTuple):
     statements: tuple[Statement, ...]
     stamp: str = ""
     is_whole: bool = False
+
+    @classmethod
+    def of(cls, entry: Sequence[Row], at: str, unnamed: str) -> "Block":
+        """Return the block of a heading and the rows below it; ``unnamed``: its session's key where none is named."""
+        marks = (Whose.named_on(row) for row in entry if row is entry[0] or not row.text.strip())
+        by = next((each for each in marks if each is not None), None)
+        session = by.key if by and by.mark else unnamed
+        stated, observed, kind = list[Statement](), list[Row](), ""
+        for row in entry[1:]:
+            if row.is_code or row.text.strip() in ("", "---", "***"):
+                continue
+            if heading := re.fullmatch(HEADING, row.text.rstrip()):
+                kind = _kind_titled(heading[2]) or kind
+            elif kind == "observed":
+                observed.append(row)
+            else:
+                own, words = _labelled(row.text)
+                kind = own or kind
+                if words.casefold() not in _NOTHING:
+                    stated.append(Statement(words, at, session, kind))
+        # A line of fleet's names its session; one of another tool belongs to the block's.
+        found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
+        return cls(session, at, (*stated, *found), by.at if by else "", bool(stated))
 
     @property
     def sessions(self) -> frozenset[str]:
@@ -462,48 +474,16 @@ class DailyLog:
                 continue
             counts[title := heading.text.strip().lstrip("# ")] += 1
             unnamed = f"@block {self._day} {title}{f' {counts[title]}' if counts[title] > 1 else ''}"
-            blocks.append(self._block(unnamed, match["time"] or "", [heading, *page.inside(section)]))
+            is_timed = match["time"] and dates.to_ms(f"{self._day}T{match['time']}Z") is not None
+            at = f"{self._day}T{match['time']:0>5}Z" if is_timed else self._day
+            blocks.append(Block.of([heading, *page.inside(section)], at, unnamed))
         return blocks
-
-    def _block(self, unnamed: str, time: str, inside: list[Row]) -> Block:
-        ms = dates.to_ms(f"{self._day}T{time}Z") if time else None
-        at = self._day if ms is None else f"{self._day}T{time:0>5}Z"
-        marks = (Whose.named_on(row) for row in inside if row is inside[0] or not row.text.strip())
-        by = next((each for each in marks if each is not None), None)
-        session = by.key if by and by.mark else unnamed
-        statements, kinds = _statements_of_block(inside[1:], at, session)
-        return Block(session, at, tuple(statements), by.at if by else "", bool(kinds - {"observed"}))
-
-
-def _statements_of_block(inside: Iterable[Row], at: str, session: str) -> tuple[list[Statement], set[str]]:
-    """Return the statements of a block, and their kinds."""
-    statements: list[Statement] = []
-    kinds: set[str] = set()
-    kind, observed = "", list[Row]()
-    for row in inside:
-        if row.is_code or row.text.strip() in ("", "---", "***"):
-            continue
-        if heading := re.fullmatch(HEADING, row.text.rstrip()):
-            kind = _kind_titled(heading[2]) or kind
-            continue
-        if kind == "observed":
-            observed.append(row)
-            continue
-        own, words = _labelled(row.text)
-        if words and words.casefold() not in _NOTHING:
-            kinds.add(own or kind or "done")
-            statements.append(Statement(words, at, session, own or kind))
-    if observed:
-        kinds.add("observed")
-        # A line of fleet's names its session; one of another tool belongs to the block's.
-        found = Statement.observed(observed)
-        statements += [each if each.is_known else each._replace(session=session) for each in found]
-    return statements, kinds
 
 
 def _kind_titled(title: str) -> str:
     wanted = _letters(title)
-    return next((kind for kind, name in _LOG_TITLES.items() if wanted.startswith(_letters(name))), "")
+    titled = (kind for kind, name in _LOG_TITLES.items() if wanted.startswith(_letters(name)))
+    return next(titled, "") or _labelled(title)[0]
 
 
 def _letters(title: str) -> str:

@@ -202,8 +202,7 @@ def _again() -> re.Pattern[str]:
 
 def is_directive(text: str) -> bool:
     """Return whether a text tells an agent to do something; such a text is never promoted by itself."""
-    lower, words = _lower(text), _words("directives")
-    return has_phrase(text, "directives") or any(mark in lower for mark in (*words["marks"], *words["unspaced"]))
+    return has_phrase(text, "directives") or any(mark in _lower(text) for mark in _words("directives")["marks"])
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
@@ -217,12 +216,11 @@ def category_of(text: str, kinds: Iterable[str] = ()) -> str:
 
 def has_phrase(text: str, table: str, phrases: str = "phrases") -> bool:
     """Return whether a text has a phrase of a list of ``data/observed.toml``, as whole words, or a pattern of it."""
-    lower = _lower(text)
-    return _phrases(table, phrases).search(lower) is not None or any(each.search(lower) for each in _patterns(table))
+    return _phrases(table, phrases).search(_lower(text)) is not None
 
 
 def _lower(text: str) -> str:
-    return text.casefold().replace("’", "'")
+    return screening.one_line(text.casefold().replace("’", "'"))
 
 
 def _words(table: str) -> Mapping[str, list[str]]:
@@ -236,30 +234,14 @@ def _tables() -> dict[str, dict[str, list[str]]]:
     return tables
 
 
-@cache
-def _patterns(table: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(each, re.IGNORECASE) for each in _words(table).get("patterns", ()))
+_SIGNS = {r"\ \~\ ": r" (?:[^\s.]{1,40} ){0,4}?", r"\*": r"\w{0,20}"}
+"""The expressions of the signs in phrases, as they stand there when escaped."""
 
 
 @cache
 def _phrases(table: str, name: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the phrases of a list, as whole words. Each part of it is bounded."""
-    parts = []
-    for phrase in _words(table)[name]:
-        pieces = [_piece(word) for word in phrase.split()]
-        text = pieces[0] if pieces[0] != _GAP else ""
-        for piece in pieces[1:]:
-            text += piece if piece == _GAP or text.endswith(_GAP) else rf"\s{{1,4}}{piece}"
-        parts.append(text)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)")
-
-
-_GAP = r"\s{1,4}(?:[^\s.]{1,40}\s{1,4}){0,4}?"
-
-
-def _piece(word: str) -> str:
-    if word == "~":
-        return _GAP
-    if word == "###":
-        return r"\d{1,6}"
-    return re.escape(word).replace(r"\*", r"\w{0,20}" if len(word) > 1 else r"\S{1,40}")
+    """Return an expression of the phrases of a list, as whole words, and of the table's patterns; each is bounded."""
+    words = "|".join(map(re.escape, _words(table)[name]))
+    for sign, expression in _SIGNS.items():
+        words = words.replace(sign, expression)
+    return re.compile("|".join([rf"(?<!\w)(?:{words})(?!\w)", *_words(table).get("patterns", ())]), re.IGNORECASE)
