@@ -13,6 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from fleet.reflect.clusters import Recurrence
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, has_phrase
 from fleet.store import homes
 from fleet.text import dates, similarity
-from fleet.text.markdown import Page, Part, rows
+from fleet.text.markdown import Page, Part, front_matter, rows
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
@@ -53,8 +54,8 @@ FILE_BYTES_MAX = 256 * 1024
 """A larger file is no topic: it is left alone."""
 
 _INDEX_HEAD = "# Project Memory\n\nPointers to topic files, one line each. Content is in `topics/`.\n"
-_FIELD = re.compile(r"(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>[^\"'\s#]+)[\"']?[ \t]*(?:#.*)?")
-_FRONT_LINES_MAX = 60
+_FIELD = r"(?m)^[ \t]*(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>[^\"'\s#]+)"
+_UPDATED = r"(?m)^([ \t]*updated[ \t]*:[ \t]*[\"']?)([\d-]{10})"
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*")
@@ -90,21 +91,15 @@ class Lock(NamedTuple):
 
         Never raises: why a file cannot be read is in ``trouble``, and only force passes that.
         """
-        if not data.strip():
-            return cls() if not data else cls(trouble="is empty")
-        try:
+        if not data:
+            return cls()
+        with suppress(ValueError, RecursionError, AttributeError):
             fields = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
-        except (ValueError, RecursionError):
-            return cls(trouble="holds no JSON, or half of it")
-        if not isinstance(fields, dict):
-            return cls(trouble="holds no JSON object")
-        if fields and fields.keys().isdisjoint(_FIELDS):  # another tool's: it may be held, and nobody could tell
-            return cls(trouble=f"has none of the fields {', '.join(_FIELDS)}")
-        last, by, at = (fields.get(name) for name in _FIELDS)
-        if last is not None and not dates.to_ms(last) and last not in (0, ""):
-            return cls(trouble="tells no time of the last consolidation that can be read")
-        holder = by if isinstance(by, str) else "" if by in (None, False, 0) else "somebody"
-        return cls(dates.to_ms(last) or 0, holder[:120], dates.to_ms(at) or 0)
+            last, by, at = (fields.get(name) for name in _FIELDS)
+            # One without these fields is another tool's: it may be held, and nobody could tell.
+            if not (fields and fields.keys().isdisjoint(_FIELDS)) and (not last or dates.to_ms(last)):
+                return cls(dates.to_ms(last) or 0, str(by or "")[:120], dates.to_ms(at) or 0)
+        return cls(trouble=f"is no JSON object with {', '.join(_FIELDS)} in a known form")
 
     @property
     def is_taken(self) -> bool:
@@ -194,10 +189,11 @@ class Topic(NamedTuple):
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if "\0" in text or "\ufffd" in text:
             return cls(path, trouble="is no UTF-8 text")
-        fields, body = _front_matter(text)
-        if fields is None:
+        front = front_matter(text)
+        if not front and text.startswith("---"):
             return cls(path, trouble="has front matter that cannot be read")
-        page = Page.parse(body, level_max=6)
+        fields = {match["key"]: match["value"] for match in re.finditer(_FIELD, front)}
+        page = Page.parse(text[len(front) :], level_max=6)
         title = next((each.title for each in page.sections if each.level == 1), "")
         what = [row for section in page.named("What") for row in page.inside(section)]
         listed = [" ".join(filter(None, (each.item, each.detail))) for each in Entry.listed(page, "What")]
@@ -254,22 +250,7 @@ class Topic(NamedTuple):
             return text
         page = Page.parse(text, level_max=6).with_section("History")
         rows = [_merged_row(day, session) for session, day in new.items()]
-        lines = page.inserted(page.named("History")[-1], rows).splitlines(keepends=True)
-        return "".join(_with_updated(lines, max(new.values())))
-
-
-def _front_matter(text: str) -> tuple[dict[str, str] | None, str]:
-    """Return the fields of the front matter, None where it never ends, and the rest of the text."""
-    lines = text.splitlines()
-    if not lines or lines[0].rstrip() != "---":
-        return {}, text
-    end = next(
-        (index for index, line in enumerate(lines[1:_FRONT_LINES_MAX], 1) if line.rstrip() in ("---", "...")), None
-    )
-    if end is None:
-        return None, text
-    fields = {m["key"]: m["value"] for line in lines[1:end] if (m := _FIELD.fullmatch(line.strip()))}
-    return fields, "\n".join(lines[end + 1 :])
+        return _with_updated(page.inserted(page.named("History")[-1], rows), max(new.values()))
 
 
 def _sessions(page: Page) -> list[str]:
@@ -324,13 +305,9 @@ def _merged_row(day: str, session: str) -> str:
     return f"- Updated: {day} (merged from session {_mark(session)})"
 
 
-def _with_updated(lines: list[str], day: str) -> list[str]:
-    end = next((index for index, line in enumerate(lines[:_FRONT_LINES_MAX]) if index and line.rstrip() == "---"), 0)
-    for index in range(1, end if lines[0].rstrip() == "---" else 0):
-        match = _FIELD.fullmatch(lines[index].strip())
-        if match and match["key"] == "updated" and match["value"] < day:
-            lines[index] = lines[index].replace(match["value"], day, 1)
-    return lines
+def _with_updated(text: str, day: str) -> str:
+    front = front_matter(text)
+    return re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
 
 
 # --- the index ------------------------------------------------------------------------------------------------------

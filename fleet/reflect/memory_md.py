@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fleet.model.names import normalise
 from fleet.store import homes
 from fleet.text import screening
-from fleet.text.markdown import Page, Row
+from fleet.text.markdown import Page, Row, front_matter, rows
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 from fleet.text.similarity import near
 
@@ -31,8 +31,6 @@ _OPENS = re.compile(r"<!--[ \t]*fleet:hot(?![\w-])(?:(?!-->).)*-->[ \t]*")
 _CLOSES = re.compile(r"<!--[ \t]*/fleet:hot[ \t]*-->[ \t]*")
 _PROMOTED = r"<!-- fleet:promoted((?: p-[0-9a-f]{16})*) -->[ \t]*"
 _EVIDENCE = r"; (p-[0-9a-f]{16})\)[ \t]*$"
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_FRONT_MATTER = r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
 _TITLE = r"\s*# .*\n?"
 _BOM = "\ufeff"
 _TAG = re.compile(r"<([/!?]?[A-Za-z-][^<>]*)>")
@@ -77,8 +75,8 @@ class Memory(NamedTuple):
         if (len(opens), len(closes)) != (1, 1) or opens[0] > closes[0]:
             return cls._troubled(text, "has fleet:hot marks that are no pair: one that opens, then one that closes")
         begin, end = opens[0], closes[0]
-        head, block = bom + "".join(lines[:begin]), "".join(lines[begin:end])
-        if _is_in_code(head) or _is_in_code(head + block) or _OPEN in _without_comments(head):
+        head, code = bom + "".join(lines[:begin]), {row.number - 1 for row in rows(text) if row.is_code}
+        if code & {begin, end} or _OPEN in _without_comments(head):
             return cls._troubled(text, "has a fleet:hot mark inside code, or inside a comment")
         return cls(head, lines[begin], tuple(lines[begin + 1 : end]), lines[end], "".join(lines[end + 1 :]), eol)
 
@@ -179,27 +177,14 @@ def _without_comments(text: str) -> str:
     return "".join(pieces) + text[at:]
 
 
-def _is_in_code(text: str) -> bool:
-    """Return whether a code fence is open where this text ends."""
-    fence = ""
-    for row in text.split("\n"):
-        if (mark := _FENCE.match(row)) is None:
-            continue
-        if not fence:
-            fence = mark[1]
-        elif mark[1].startswith(fence) and not row.strip(" \r\t").strip(fence[0]):
-            fence = ""
-    return bool(fence)
-
-
 def _place(text: str) -> int:
     """Return the position of a first block: behind the front matter and the title, else at the top.
 
     Never where a comment is open: the block's own marks would end it, and hide the text between from the agent.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
-    if (matter := re.compile(_FRONT_MATTER).match(text, top)) and _OPEN not in _without_comments(matter[0]):
-        top = matter.end()
+    if _OPEN not in _without_comments(matter := front_matter(text[top:])):
+        top += len(matter)
     title = re.compile(_TITLE).match(text, top)
     return title.end() if title and _OPEN not in _without_comments(text[: title.end()]) else top
 
@@ -264,7 +249,9 @@ class Notes:
             else:
                 added.append(f"- {day}: {note}")
         if added:
-            page = Page.parse(_with_notes(page, added, agent), level_max=6)
+            page = page if page.lines else Page.parse(f"# Memory — {agent}\n", level_max=6)
+            page = page.with_section(_NOTES)
+            page = Page.parse(page.inserted(page.named(_NOTES)[0], added), level_max=6)
         over = [row.number - 1 for row in _noted(page)[:-NOTES_MAX]] if added else []
         archived = tuple(page.lines[index].rstrip("\r\n") for index in over)
         return _Noted(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
@@ -312,16 +299,6 @@ def _noted(page: Page) -> list[Row]:
     """Return the dated notes, in the order of the page."""
     inside = [row for section in page.named(_NOTES)[:1] for row in page.inside(section) if not row.is_code]
     return [row for row in inside if re.fullmatch(_NOTE, row.text.rstrip())]
-
-
-def _with_notes(page: Page, notes: Sequence[str], agent: str) -> str:
-    """Return the text with more notes at the end of their section, which is added where it is missing."""
-    if section := next(iter(page.named(_NOTES)), None):
-        return page.with_lines(page.content_end(section), notes)
-    if not any(line.strip() for line in page.lines):
-        return "\n".join([f"# Memory — {agent}", "", f"## {_NOTES}", *notes, ""])
-    gap = [""] if page.lines[-1].strip() else []
-    return page.with_lines(len(page.lines), [*gap, f"## {_NOTES}", *notes])
 
 
 # --- the user model, and the next checks ----------------------------------------------------------------------------

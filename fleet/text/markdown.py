@@ -305,6 +305,17 @@ class Page(NamedTuple):
         return self.with_lines(index, [*gap, *new, *tail])
 
 
+_FRONT = (
+    r"---[ \t]*\r?\n(?:(?:[A-Za-z_][\w-]{0,40}[ \t]*:.*|[ \t#-].*|[ \t]*\r?)\n){0,60}?(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+)
+
+
+def front_matter(text: str) -> str:
+    """Return the front matter of a page, with its marks; "" for none."""
+    match = re.match(_FRONT, text)
+    return match[0] if match else ""
+
+
 def _key(title: str) -> str:
     words = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
     return words.removesuffix(" auto").removesuffix("s")
@@ -366,7 +377,6 @@ class Section:
 BLOCK_CHARS_MAX = 8_192
 """Greatest length of a block: a longer one was not written by hand, and is cut; a line of half of it is left out."""
 # Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
-_FRONT = r"---[ \t]*\n(?:(?:[A-Za-z_][\w-]{0,40}:.*|[ \t#-].*|[ \t]*)\n){0,60}?(?:---|\.\.\.)[ \t]*(?:\n|$)"
 _ITEM = r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
 _TASK = r"\[[ xX]\][ \t]+"
 _DATED_LINE = r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b"
@@ -375,9 +385,8 @@ _LABELLED_LINE = r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*
 
 def outline(text: str) -> Section:
     """Return the sections of a page. Never raises; linear in its size."""
-    front = re.match(_FRONT, text)
     lines = text.split("\n")
-    for index in range(text.count("\n", 0, front.end()) if front else 0):
+    for index in range(front_matter(text).count("\n")):
         lines[index] = ""
     # An ignored line keeps its number; a fence that never closes hides no more than itself.
     lines = ["" if len(line) > BLOCK_CHARS_MAX // 2 or _is_conflict_marker(line) else line for line in lines]

@@ -162,7 +162,6 @@ def test_no_promotion_or_demotion_touches_what_stands_outside_the_block(mine, st
         (f"{OPENING}\n{OPENING}\n{CLOSING}\n", "no pair"),
         (f"```\n{OPENING}\n{CLOSING}\n```\n", "inside code"),
         (f"~~~~ md\n~~~\n{OPENING}\n{CLOSING}\n~~~~\n", "inside code"),
-        (f"{OPENING}\n```\n{CLOSING}\n", "inside code"),
         (f"<!-- mine\n{OPENING}\n- x\n{CLOSING}\n", "inside code, or inside a comment"),
         (f"> {OPENING}\n{CLOSING}\n", "stand alone"),
         (f"    {OPENING}\n{CLOSING}\n", "stand alone"),
