@@ -134,8 +134,8 @@ class _Sidecar:
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
                 "watch": self._watch,
                 "notice": self._notice,
-                "work": self._work,
-                "sync": self._sync,
+                "work": partial(self._tick_when_due, self._work_in_s, self._todo, local=True),
+                "sync": partial(self._tick_when_due, self._sync_in_s, self._due, local=False),
             }
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
@@ -242,27 +242,6 @@ class _Sidecar:
         self._todo.set()
         self._due.set()
 
-    async def _work(self) -> None:
-        """Do the work on this machine whenever the files have changed since it was last done."""
-        failures = 0
-        while True:
-            if (wait_s := self._work_in_s()) > 0:
-                with anyio.move_on_after(min(wait_s, SLICE_S)):
-                    await self._todo.wait()
-                continue
-            await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
-            if self._work_in_s() > 0:
-                continue
-            self._is_working = True
-            try:
-                done = await self._tick(local=True)
-            finally:
-                self._is_working = False
-            self._look()
-            failures = 0 if done is not None and self._work_in_s() > 0 else failures + 1
-            if failures > 1:  # once, somebody may have written meanwhile
-                await anyio.sleep(_pause_s(failures - 1, self.rng))
-
     def _read_settings(self) -> None:
         read = self.configured()
         if read.problems:
@@ -276,25 +255,28 @@ class _Sidecar:
     def _work_in_s(self) -> float:
         return self.marks().work_in_s(self._now(), self.settings)
 
-    # --- the clan ---------------------------------------------------------------------------------------------------
+    def _sync_in_s(self) -> float:
+        return self.marks().sync_in_s(self._now(), self.settings)
 
-    async def _sync(self) -> None:
-        """Sync when that is due: after a quiet moment, at an interval, later after a failure."""
-        idle = 0
+    # --- ticks ------------------------------------------------------------------------------------------------------
+
+    async def _tick_when_due(self, due_in_s: Callable[[], float], maybe_due: _Signal, *, local: bool) -> None:
+        """Do a tick whenever one is due; where it still is afterwards, there is a pause before the next."""
+        repeated = 0
         while True:
-            if (wait_s := self.marks().sync_in_s(self._now(), self.settings)) > 0:
-                idle = 0
-                with anyio.move_on_after(min(wait_s + self.rng.uniform(0, SPREAD_S), SLICE_S)):
-                    await self._due.wait()
+            if (wait_s := due_in_s()) > 0:
+                repeated = 0
+                with anyio.move_on_after(min(wait_s, SLICE_S)):
+                    await maybe_due.wait()
                 continue
-            failures = self.marks().failures
-            done = await self._tick(local=False)
-            if done is not None:
-                self._count(done, is_failed=self.marks().failures > failures)
+            await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
+            if due_in_s() > 0:
+                continue
+            await self._tick(local=local)
             self._look()
-            idle += 1
-            if idle > 1:  # it is still due: there must be a pause between two attempts
-                await anyio.sleep(_pause_s(idle - 1, self.rng))
+            repeated += 1
+            if repeated > 1:  # once, somebody may have written meanwhile
+                await anyio.sleep(_pause_s(repeated - 1, self.rng))
 
     def _count(self, done: Ticked, *, is_failed: bool) -> None:
         if done.synced is not None:
@@ -307,13 +289,18 @@ class _Sidecar:
             self.figures["sync_failures_total"] += 1
             self.log("not synced", "; ".join(done.errors))
 
-    async def _tick(self, *, local: bool) -> Ticked | None:
-        """Do a tick and return its result; None when it failed."""
+    async def _tick(self, *, local: bool) -> None:
+        failures = self.marks().failures
+        self._is_working |= local
         try:
             done = await self.tick(local)
         except FleetError as why:
             self.log("tick failed", str(why))
-            return None
+            return
+        finally:
+            self._is_working &= not local
+        if not local:
+            self._count(done, is_failed=self.marks().failures > failures)
         if done.worked is not None:
             self.figures["works_total"] += 1
         if done.errors and (local or done.synced is not None):
@@ -322,7 +309,6 @@ class _Sidecar:
             self.log("not shared", done.why)
         if done.why or done.synced is not None:
             self._why_not = done.why
-        return done
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
