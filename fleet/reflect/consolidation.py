@@ -23,7 +23,7 @@ from fleet.reflect.clusters import Recurrence
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, has_phrase
 from fleet.store import homes
 from fleet.text import dates, similarity
-from fleet.text.markdown import Page, Part, front_matter, rows
+from fleet.text.markdown import Page, Part, rows
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
@@ -189,7 +189,7 @@ class Topic(NamedTuple):
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if "\0" in text or "\ufffd" in text:
             return cls(path, trouble="is no UTF-8 text")
-        front = front_matter(text)
+        front = Page.front_matter(text)
         if not front and text.startswith("---"):
             return cls(path, trouble="has front matter that cannot be read")
         fields = {match["key"]: match["value"] for match in re.finditer(_FIELD, front)}
@@ -306,7 +306,7 @@ def _merged_row(day: str, session: str) -> str:
 
 
 def _with_updated(text: str, day: str) -> str:
-    front = front_matter(text)
+    front = Page.front_matter(text)
     return re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from fleet.model.names import normalise
 from fleet.store import homes
 from fleet.text import screening
-from fleet.text.markdown import Page, Row, front_matter, rows
+from fleet.text.markdown import Page, Row, rows
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
 from fleet.text.similarity import near
 
@@ -183,7 +183,7 @@ def _place(text: str) -> int:
     Never where a comment is open: the block's own marks would end it, and hide the text between from the agent.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
-    if _OPEN not in _without_comments(matter := front_matter(text[top:])):
+    if _OPEN not in _without_comments(matter := Page.front_matter(text[top:])):
         top += len(matter)
     title = re.compile(_TITLE).match(text, top)
     return title.end() if title and _OPEN not in _without_comments(text[: title.end()]) else top

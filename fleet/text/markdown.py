@@ -211,6 +211,11 @@ HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 """A heading's marks, and its title."""
 
 
+_FRONT = (
+    r"---[ \t]*\r?\n(?:(?:[A-Za-z_][\w-]{0,40}[ \t]*:.*|[ \t#-].*|[ \t]*\r?)\n){0,60}?(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+)
+
+
 class Part(NamedTuple):
     """Section of a page: its title and level, and the indexes of its heading line and of the line behind it."""
 
@@ -270,6 +275,12 @@ class Page(NamedTuple):
         return Page.parse(self.with_lines(index, new), self.level_max)
 
     @staticmethod
+    def front_matter(text: str) -> str:
+        """Return the front matter of a page, with its marks; "" for none."""
+        match = re.match(_FRONT, text)
+        return match[0] if match else ""
+
+    @staticmethod
     def cells(line: str) -> list[str]:
         """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, is text."""
         text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
@@ -303,17 +314,6 @@ class Page(NamedTuple):
         gap = [""] if is_bare and index == section.heading + 1 else []
         tail = [""] if index < len(self.lines) and self.lines[index].lstrip().startswith("#") else []
         return self.with_lines(index, [*gap, *new, *tail])
-
-
-_FRONT = (
-    r"---[ \t]*\r?\n(?:(?:[A-Za-z_][\w-]{0,40}[ \t]*:.*|[ \t#-].*|[ \t]*\r?)\n){0,60}?(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
-)
-
-
-def front_matter(text: str) -> str:
-    """Return the front matter of a page, with its marks; "" for none."""
-    match = re.match(_FRONT, text)
-    return match[0] if match else ""
 
 
 def _key(title: str) -> str:
@@ -386,7 +386,7 @@ _LABELLED_LINE = r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*
 def outline(text: str) -> Section:
     """Return the sections of a page. Never raises; linear in its size."""
     lines = text.split("\n")
-    for index in range(front_matter(text).count("\n")):
+    for index in range(Page.front_matter(text).count("\n")):
         lines[index] = ""
     # An ignored line keeps its number; a fence that never closes hides no more than itself.
     lines = ["" if len(line) > BLOCK_CHARS_MAX // 2 or _is_conflict_marker(line) else line for line in lines]
