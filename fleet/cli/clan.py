@@ -24,10 +24,9 @@ app = output.commands()
 def _sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
-    agent: output.Agent = "",
 ) -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         if dry_run:
             _show_outgoing(sharing.dry_run(workspace, who))
             return
@@ -111,9 +110,9 @@ def _note_synced(synced: Synced) -> None:
 
 
 @app.command("compact")
-def _compact(yes: output.Confirmed = False, agent: output.Agent = "") -> None:
+def _compact(yes: output.Confirmed = False) -> None:
     """Write a whole edition now, drop what it covers from the shards, and sync."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         if _is_paused(workspace, "compacted"):
             return
         with output.progress("Compacting"):

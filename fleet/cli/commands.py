@@ -19,8 +19,6 @@ from fleet.cli.output import (
     COMPLETING,
     EXIT_REFUSED,
     WIDTH_MAX,
-    Agent,
-    Session,
     chosen,
     commands,
     echo_json,
@@ -80,6 +78,15 @@ FIRST = (
 _ANYWHERE = ("help", "completion", "hook")
 """Commands that need no workspace."""
 _WITHOUT_JSON = (*_ANYWHERE, "live", "live serve", "sidecar")
+_WITHOUT_AGENT = (
+    *("search", "patterns", "show", "gossip", "guard", "stats", "undo", "unblock", "pause", "resume", "leave", "live"),
+    *("export", "doctor", "backup", "restore-backup", "upgrade", "render-patterns", "install", "uninstall", "config"),
+    *_ANYWHERE,
+)
+_OF_A_SESSION = (
+    *("correct", "learn", "discover", "start", "feedback", "mutate", "journal", "handover", "observe"),
+    *("reflect", "done", "consolidate"),
+)
 
 _ALWAYS = (
     *("feedback", "mutate", "journal", "observe", "pause", "resume", "leave", "block", "unblock", "purge"),
@@ -99,20 +106,37 @@ _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
 
-def _choose_directory(ctx: Any, _: object, value: str) -> None:
-    chosen.directory = value or (chosen.directory if ctx.parent else "")
+def _choose(ctx: Any, option: Any, value: str) -> None:
+    """Note the value of an option; where a command has none, that of the same option before the command stays."""
+    setattr(chosen, option.name, value or (getattr(chosen, option.name) if ctx.parent else ""))
 
 
 def _choose_json(_: object, __: object, value: bool) -> None:
     chosen.as_json = value
 
 
+_AGENT = TyperOption(
+    param_decls=["agent", "--agent"],
+    type=str,
+    metavar="NAME",
+    help="Agent to act as; else FLEET_AGENT, else the stored default.",
+    callback=_choose,
+    expose_value=False,
+)
+_SESSION = TyperOption(
+    param_decls=["session", "--session"],
+    type=str,
+    metavar="ID",
+    help="The host's session; else FLEET_SESSION.",
+    callback=_choose,
+    expose_value=False,
+)
 _DIRECTORY = TyperOption(
-    param_decls=["--dir"],
+    param_decls=["directory", "--dir"],
     type=str,
     metavar="DIR",
     help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.",
-    callback=_choose_directory,
+    callback=_choose,
     expose_value=False,
     is_eager=True,
 )
@@ -134,7 +158,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.params.insert(0, _DIRECTORY)
+        self.params[:0] = [_DIRECTORY, _AGENT, _SESSION]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
         return list(MODULES)
@@ -193,8 +217,13 @@ def _converted(name: str) -> Any:
 def _complete(command: Any, name: str) -> None:
     """Give a command its examples, the options that nearly all commands have, and its note for undo."""
     command.epilog = _epilog(name)
-    for option, exceptions in ((_JSON, _WITHOUT_JSON), (_DIRECTORY, _ANYWHERE)):
-        if name not in exceptions and option not in command.params:
+    for option, is_taken in (
+        (_SESSION, name in _OF_A_SESSION),
+        (_AGENT, name.partition(" ")[0] not in _WITHOUT_AGENT),
+        (_JSON, name not in _WITHOUT_JSON),
+        (_DIRECTORY, name not in _ANYWHERE),
+    ):
+        if is_taken and option not in command.params:
             command.params.append(option)
     if name in LEFT_TO_STAND:
         command.callback = _noting(command.callback, name)
@@ -260,8 +289,6 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _before(
     ctx: typer.Context,
-    agent: Agent = "",
-    session: Session = "",
     version: Annotated[  # noqa: ARG001 - read by its callback
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -270,7 +297,7 @@ def _before(
     ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
-    chosen.agent, chosen.session, chosen.as_json = agent, session, as_json
+    chosen.as_json = as_json
     if ctx.invoked_subcommand is None:
         _module("dashboard").show()
     elif as_json:

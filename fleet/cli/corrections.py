@@ -66,8 +66,6 @@ def _correct(
     category: Annotated[str, typer.Option("--category", help="Its subject, in one or two words.")] = "",
     tag: Tag = None,
     trigger: Trigger = "",
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
     if not pattern and not same:
@@ -77,8 +75,7 @@ def _correct(
     sources = " — ".join(filter(None, [corrected_by, source]))
     correction = Correction(wrong, right, pattern, title, sources, category, tuple(tag or ()), trigger)
     with output.opened(of_any_version=True) as workspace:
-        who = _agent_to_log(workspace, agent)
-        session = output.chosen.session_named(session)
+        who, session = _agent_to_log(workspace), output.chosen.session_named()
         _show_logged(learning.correct(workspace, who, correction, session=session, same=same), {})
 
 
@@ -91,13 +88,11 @@ def _discover(
     confidence: _Confidence = "medium",
     minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
     finding = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(of_any_version=True) as workspace:
-        who, named = _agent_to_log(workspace, agent), output.chosen.session_named(session)
+        who, named = _agent_to_log(workspace), output.chosen.session_named()
         entry, is_new = learning.discover(workspace, who, finding, named)
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
@@ -124,16 +119,14 @@ def _learn(
     every: Annotated[
         bool, typer.Option("--all", help="With --dismiss: all that wait. With --waiting: whatever has no lesson.")
     ] = False,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """State the lesson of a logged signal: from then on it counts like any correction."""
-    with output.acting(agent, or_guest=True) as (workspace, who):
+    with output.acting(or_guest=True) as (workspace, who):
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _show_waiting(Corrections(workspace, who).signals.waiting(session, everything=every))
+            _show_waiting(Corrections(workspace, who).signals.waiting(output.chosen.session, everything=every))
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
@@ -144,7 +137,7 @@ def _learn(
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         if not pattern and not same:
             raise UsageError(_STATE_IT)
-        session = output.chosen.session_named(session)
+        session = output.chosen.session_named()
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
@@ -192,10 +185,10 @@ def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) ->
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
 
 
-def _agent_to_log(workspace: Workspace, named: str) -> str:
+def _agent_to_log(workspace: Workspace) -> str:
     """Return the agent to log as; the guest where there is none, unless ``--agent`` is wrong: nothing is lost."""
     try:
-        who = output.agent_in(workspace, named, or_guest=True)
+        who = output.agent_in(workspace, or_guest=True)
         here = workspace.agents_here()
         if workspace.is_guest(who):
             workspace.warn(_AS_GUEST)
@@ -203,7 +196,7 @@ def _agent_to_log(workspace: Workspace, named: str) -> str:
             workspace.warn(f"{who} logs here for the first time (so far: {', '.join(here)})")
         return who
     except FleetError as why:
-        if named or output.chosen.agent:
+        if output.chosen.agent:
             raise
         workspace.warn(f"logged as {names.GUEST}'s, and `fleet init` hands it over once this is mended: {why}")
         return names.GUEST

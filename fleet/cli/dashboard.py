@@ -24,7 +24,7 @@ def show() -> None:
     """
     try:
         is_seen = sys.stdout.isatty() and not output.chosen.as_json
-        with output.acting("", or_guest=True) as (workspace, who):
+        with output.acting(or_guest=True) as (workspace, who):
             document = dashboard.overview(workspace, who, is_seen=is_seen)
             output.show(document, map(_row, _rows(document, workspace.world.wall_ms())))
     except NoWorkspaceError:

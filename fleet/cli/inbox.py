@@ -64,20 +64,19 @@ def _inbox(
     ] = "",
     why: Annotated[str, typer.Option("--why", help="Why it is rejected; shown to whoever proposes it again.")] = "",
     answer: Annotated[str, typer.Option("--answer", help="Which lesson of a contradiction holds: first, second.")] = "",
-    agent: output.Agent = "",
 ) -> None:
     """Decide what needs your yes: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
         of_kind = "" if kind == "every" else kind
         if not action:
-            _show(workspace, inbox.listing(workspace, of_kind, agent, count=0 if kind else 7), agent)
+            _show(workspace, inbox.listing(workspace, of_kind, output.chosen.agent, count=0 if kind else 7))
             return
         if action not in (_APPROVE, _REJECT) or bool(ids) == bool(kind):
             raise UsageError(
                 "name the items: `fleet inbox approve ID`, `fleet inbox reject ID --why ...`, or one of them with "
                 "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
-        who = output.agent_in(workspace, agent)
+        who = output.agent_in(workspace)
         item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
         decide = inbox.approve if action == _APPROVE else inbox.reject
         decisions, failed = list[Decision](), list[FleetError]()
@@ -105,7 +104,7 @@ def _show_decided(decisions: list[Decision], failed: list[FleetError]) -> None:
         output.hint(str(error))
 
 
-def _show(workspace: Workspace, listing: Listing, agent: str) -> None:
+def _show(workspace: Workspace, listing: Listing) -> None:
     if output.chosen.as_json:
         items = [_as_json(workspace, each) for each in listing.entries]
         expired = [each.item.id for each in listing.expired]
@@ -116,7 +115,7 @@ def _show(workspace: Workspace, listing: Listing, agent: str) -> None:
     if not listing.entries:
         output.echo(_CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
-        _decide_each(workspace, output.agent_in(workspace, agent), list(listing.entries))
+        _decide_each(workspace, output.agent_in(workspace), list(listing.entries))
     else:
         for entry in listing.entries:
             output.echo("\n".join(_rows(workspace, entry)))
@@ -210,12 +209,11 @@ def _review(
             "or ask again. May be repeated.",
         ),
     ] = None,
-    agent: output.Agent = "",
 ) -> None:
     """Decide pairs of lessons: whether two close ones are one, and which of two contradicting ones holds."""
     with output.opened() as workspace:
         if answers:
-            who = output.agent_in(workspace, agent)
+            who = output.agent_in(workspace)
             answered = [_answered(workspace, who, each) for each in answers]
             output.show({"answered": answered}, [each["told"] for each in answered])
             return
@@ -226,7 +224,7 @@ def _review(
             return
         if pairs and sys.stdin.isatty() and sys.stdout.isatty():
             shown = [each for each in inbox.listing(workspace, count=0).entries if each.item.kind in PAIRS]
-            _decide_each(workspace, output.agent_in(workspace, agent), shown)
+            _decide_each(workspace, output.agent_in(workspace), shown)
         else:
             _list(pairs)
 
@@ -286,13 +284,12 @@ def _block(
     retire: Annotated[
         bool, typer.Option("--retire", help="Retire for the whole clan, too, what that writer alone had said.")
     ] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Leave a writer's lessons, counts, edits and removes out here. Memories and pages follow at once.
 
     Nothing that is pushed changes, and `fleet unblock` undoes it. What a person had approved stays, and is listed.
     """
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         changes = reviewing.block(workspace, who, name, since=since, dry_run=dry_run, retire=retire)
         output.show(_block_as_json(changes, dry_run=dry_run), _block_rows(changes, dry_run=dry_run))
 

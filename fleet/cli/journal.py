@@ -89,8 +89,6 @@ def _mutate(
     listed: Annotated[bool, typer.Option("--list", help="Show the eight strategies.")] = False,
     proposed: Annotated[bool, typer.Option("--proposed", help="Show what worked and is no lesson yet.")] = False,
     worked: Annotated[bool, typer.Option("--worked", help="The last declared one has worked.")] = False,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Declare another strategy when stuck: it goes into the journal, and allows a stopped command one more try."""
     if sum((bool(code), listed, proposed, worked)) != 1:
@@ -98,8 +96,8 @@ def _mutate(
             'name a mutation, such as fleet mutate M5 --failed "..." --switch "..." --why "...", or one of --list, '
             "--proposed and --worked. Nothing was written"
         )
-    with output.acting(agent, or_guest=True) as (workspace, who):
-        named = output.chosen.session_named(session)
+    with output.acting(or_guest=True) as (workspace, who):
+        named = output.chosen.session_named()
         if listed:
             rows = [each._asdict() for each in Journal(workspace, who).strategies()]
             shown = ["{code} {name}: {when}\n   e.g. {example}".format(**each) for each in rows]
@@ -146,11 +144,9 @@ def _journal(
     ] = None,
     ok: Annotated[list[str] | None, typer.Option("--ok", metavar="T", help="What worked; repeats.")] = None,
     state: Annotated[str, typer.Option("--state", metavar="T", help="The state now.")] = "",
-    agent: output.Agent = "",
-    session: output.Session = "",  # noqa: ARG001 - hosts pass it; a journal belongs to a branch
 ) -> None:
     """Add an entry to this branch's journal. It is on the disk when the command ends."""
-    with output.acting(agent, or_guest=True) as (workspace, who):
+    with output.acting(or_guest=True) as (workspace, who):
         written = Journal(workspace, who).write(title, intent, approach, failed or (), after or (), ok or (), state)
         path = written.path.relative_to(workspace.root).as_posix()
         output.show({"journal": path, "branch": written.branch}, f"in {path}, the journal of {written.branch}")
@@ -158,10 +154,10 @@ def _journal(
 
 
 @app.command("handover")
-def _handover(agent: output.Agent = "", session: output.Session = "") -> None:
+def _handover() -> None:
     """Show the end of this branch's journal, and what is open."""
-    with output.acting(agent, or_guest=True) as (workspace, who):
-        handover = searching.handover(workspace, who, output.chosen.session_named(session))
+    with output.acting(or_guest=True) as (workspace, who):
+        handover = searching.handover(workspace, who, output.chosen.session_named())
         output.show(handover, _handover_rows(handover, workspace.own_path(who, "corrections.md")))
 
 
@@ -195,14 +191,12 @@ def _observe(
         ),
     ],
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Note an event of this session as a line of .agents.local.md: durable before this returns."""
     if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":
         kind, text = "dead-end", text[1:]
-    with output.acting(agent, or_guest=True) as (workspace, who):
-        named = observing.session_of(workspace, who, output.chosen.session_named(session))
+    with output.acting(or_guest=True) as (workspace, who):
+        named = observing.session_of(workspace, who, output.chosen.session_named())
         done = observing.observe(workspace.root, who, named, kind, " ".join(text), workspace.world.wall_ms())
         document = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
         output.show(document, f"in {done.path}: {done.line}")

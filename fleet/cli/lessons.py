@@ -191,12 +191,12 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
 
 
 @app.command("retire")
-def _retire(pattern: output.PatternId, yes: output.Yes = False, agent: output.Agent = "") -> None:
+def _retire(pattern: output.PatternId, yes: output.Yes = False) -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
     """
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         if pattern.startswith("d-"):
             shown = lessons.show_discovery(workspace, pattern)
             output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
@@ -220,14 +220,13 @@ def _restore(
     since: Annotated[
         str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
     ] = "",
-    agent: output.Agent = "",
 ) -> None:
     """Bring a retired lesson back, with its history; or all lessons that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
         raise UsageError(
             "name one lesson: fleet restore ID; or all of a writer's: fleet restore --all --removed-by NAME"
         )
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         if everything:
             lessons_back = reviewing.restore_all(workspace, who, removed_by, since=since)
             rows = [f"{counted(len(lessons_back), 'lesson')} back that {removed_by} had removed"]
@@ -252,14 +251,13 @@ def _edit(
             "--set", metavar="FIELD=VALUE", help="A field and its value; may be repeated. Lists: tags=ci,git."
         ),
     ] = None,
-    agent: output.Agent = "",
 ) -> None:
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
             _show_history(*lessons.history(workspace, pattern))
             return
-        edited = lessons.edit(workspace, output.agent_in(workspace, agent), pattern, assignments)
+        edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"
         output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
         output.note_secrets(edited.secrets)
@@ -287,10 +285,9 @@ def _merge(
     force: Annotated[
         bool, typer.Option("--force", help="Merge even if the two texts seem to differ in meaning.")
     ] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         merged = lessons.merge(workspace, who, one, other, force=force)
         seen, others = counted(merged.pattern.count("seen"), "time"), ", ".join(merged.others)
         text = f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"
@@ -298,9 +295,9 @@ def _merge(
 
 
 @app.command("unmerge")
-def _unmerge(pattern: output.PatternId, agent: output.Agent = "") -> None:
+def _unmerge(pattern: output.PatternId) -> None:
     """Undo a merge. Either of the two ids will do."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
         stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
         seen = counted(record.pattern.count("seen"), "time")
@@ -313,14 +310,12 @@ def _feedback(
     pattern: output.PatternId,
     helped: Annotated[bool, typer.Option("--helped", help="The lesson kept you from a mistake.")] = False,
     hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Count that a lesson helped, or hurt. One that hurts more often than it helps is shown as not working."""
     if helped == hurt:
         raise UsageError("give one of --helped and --hurt; nothing was counted")
-    with output.acting(agent) as (workspace, who):
-        named = output.chosen.session_named(session)
+    with output.acting() as (workspace, who):
+        named = output.chosen.session_named()
         lesson = lessons.feedback(workspace, who, pattern, is_helped=helped, session=named)
         totals = {name: lesson.count(name) for name in ("helped", "hurt", "shown", "relapsed")}
         why = not_working(lesson)
@@ -358,10 +353,10 @@ def _guard(
 
 
 @app.command("start")
-def _start(agent: output.Agent = "", session: output.Session = "") -> None:
+def _start() -> None:
     """Print what an agent reads when its session starts."""
-    with output.acting(agent, or_guest=True) as (workspace, who):
-        context = starting.SessionStart(workspace, who).text(output.chosen.session_named(session))
+    with output.acting(or_guest=True) as (workspace, who):
+        context = starting.SessionStart(workspace, who).text(output.chosen.session_named())
         output.show({"context": context}, context)
 
 
@@ -372,10 +367,9 @@ def _promote(
         list[str] | None,
         typer.Option("--instead-of", metavar="ID", help="A lesson that leaves the memory for it; may be repeated."),
     ] = None,
-    agent: output.Agent = "",
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         promoted = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
         document |= {"instead_of": list(promoted.left), "memory": promoted.memory.as_json()}
@@ -385,9 +379,9 @@ def _promote(
 
 
 @app.command("demote")
-def _demote(pattern: output.PatternId, agent: output.Agent = "") -> None:
+def _demote(pattern: output.PatternId) -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         demoted = reflecting.demote(workspace, who, pattern)
         text = (
             f"{demoted.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "

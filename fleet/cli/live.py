@@ -138,14 +138,13 @@ app.add_typer(live_app)
 @app.command("who")
 def _who(
     on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Show others what you work on.")] = None,
-    agent: output.Agent = "",
 ) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
         here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
         topic, own = "", set[str]()
         if on is not None:
-            who = output.agent_in(workspace, agent)
+            who = output.agent_in(workspace)
             topic, own = _note_topic(workspace, who, on), {name for name, agent in here.items() if agent == who}
         online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
         for member in online:  # our own sidecar publishes it in a moment

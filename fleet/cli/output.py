@@ -79,10 +79,6 @@ COMPLETE_IDS = completing(_offer_ids)
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
-Agent = Annotated[
-    str, typer.Option("--agent", metavar="NAME", help="Agent to act as; else FLEET_AGENT, else the stored default.")
-]
-Session = Annotated[str, typer.Option("--session", metavar="ID", help="The host's session; else FLEET_SESSION.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 
 
@@ -149,14 +145,14 @@ class _Chosen(msgspec.Struct):
             return Path(named).expanduser().absolute()
         return Path(root_around(str(Path.cwd())) or Path.cwd())
 
-    def agent_named(self, named: str = "") -> str:
+    def agent_named(self) -> str:
         """Return the agent that the command or the environment names, "" if neither does."""
-        return named or self.agent or os.environ.get("FLEET_AGENT", "")
+        return self.agent or os.environ.get("FLEET_AGENT", "")
 
-    def session_named(self, named: str = "") -> str:
+    def session_named(self) -> str:
         """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else Claude Code's own variable."""
         variables = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
-        return named or self.session or next(filter(None, variables), "")
+        return self.session or next(filter(None, variables), "")
 
     def note_given(self, command: str, began: str) -> None:
         """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
@@ -207,21 +203,22 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
 
 
 @contextmanager
-def acting(named: str, *, or_guest: bool = False) -> Iterator[tuple[Workspace, str]]:
+def acting(*, or_guest: bool = False) -> Iterator[tuple[Workspace, str]]:
     """Open the workspace for one command of an agent; gives both."""
     with opened() as workspace:
-        yield workspace, agent_in(workspace, named, or_guest=or_guest)
+        yield workspace, agent_in(workspace, or_guest=or_guest)
 
 
-def agent_in(workspace: Workspace, named: str = "", *, or_guest: bool = False) -> str:
+def agent_in(workspace: Workspace, *, or_guest: bool = False) -> str:
     """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may.
 
     A new name that is spelt like one that is known here is asked about; where nobody can be asked, a note names both,
     so that nothing that is logged is lost.
     """
-    who = workspace.agent(chosen.agent_named(named), or_guest=or_guest)
+    named = chosen.agent_named()
+    who = workspace.agent(named, or_guest=or_guest)
     known_agents = workspace.agents_here()
-    is_known = not chosen.agent_named(named) or who in known_agents or workspace.home(who).exists()
+    is_known = not named or who in known_agents or workspace.home(who).exists()
     similar = "" if is_known else next(iter(difflib.get_close_matches(who, known_agents, n=1, cutoff=0.8)), "")
     if similar and sys.stdin.isatty():
         confirm(f"{who} is no member here. Make it one? ({similar} is: did you mean that?)", yes=False)

@@ -27,14 +27,13 @@ def _records(
     action: Annotated[str, typer.Argument(metavar="[show]", help="Show one pass; without it: list the newest.")] = "",
     number: Annotated[int, typer.Argument(metavar="[N]", help="Its number in the list.")] = 0,
     since: Annotated[str, typer.Option("--since", metavar="DATE", help="From this day on, YYYY-MM-DD.")] = "",
-    agent: output.Agent = "",
 ) -> None:
     """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
     if since and not _DAY.fullmatch(since):
         raise UsageError(f"--since takes a day, such as 2026-11-20, not {since[:40]!r}")
     if action not in ("", _SHOW) or (action == _SHOW) != (number > 0):
         raise UsageError("usage: `fleet records`, or `fleet records show N`")
-    with output.acting(agent, or_guest=True) as (workspace, who):
+    with output.acting(or_guest=True) as (workspace, who):
         passes = Records(workspace, who).passes()
         if number:
             if number > len(passes):

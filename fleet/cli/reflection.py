@@ -49,12 +49,10 @@ def _reflect(
     ] = False,
     use: Reflector = "",
     agrees: Agree = False,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
-    wanted = session or output.chosen.session
-    with output.acting(agent) as (workspace, who):
+    wanted = output.chosen.session
+    with output.acting() as (workspace, who):
         if use or agrees:
             _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
@@ -73,12 +71,12 @@ def _reflect(
 
 
 @app.command("done")
-def _done(session: output.Session = "", agent: output.Agent = "") -> None:
+def _done() -> None:
     """End this session: reflect on it now, and add a block to the day's log. `/done` runs this."""
-    with output.acting(agent) as (workspace, who):
-        named = output.chosen.session_named(session)
+    with output.acting() as (workspace, who):
+        named = output.chosen.session_named()
         try:
-            path = session_end.transcript_of(workspace, session or output.chosen.session)
+            path = session_end.transcript_of(workspace, output.chosen.session)
         except NoError:  # a session without a transcript may still have observations
             if not (named and _close(workspace, who, named, None)):
                 raise
@@ -199,13 +197,12 @@ def _tidy(
             help="The host's own organization report; - reads it from stdin.",
         ),
     ] = None,
-    agent: output.Agent = "",
 ) -> None:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
     if mode not in set(Mode):
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
     text = report.read(_REPORT_CHARS_MAX) if report else ""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         tidied = tidying.tidy(workspace, who, Mode(mode), is_trial=dry_run, report=text)
         output.show(_tidied_as_json(tidied), _tidied_rows(tidied, is_trial=dry_run))
 
@@ -254,25 +251,21 @@ def _sleep(
         bool, typer.Option("--install-timer", help="Let systemd sleep once a day; with --dry-run, show the units.")
     ] = False,
     remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Remove that timer.")] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
             return
         slept = sleeping.sleep(workspace, who, is_trial=dry_run, only=only)
         document = {"run": slept.run, "changed": slept.changed, "phases": msgspec.to_builtins(slept.phases)}
-        output.show(document | {"recovered": slept.recovered}, _slept_rows(slept, is_trial=dry_run))
+        output.show(document, _slept_rows(slept, is_trial=dry_run))
     if any(each.error for each in slept.phases):
         raise typer.Exit(EXIT_REFUSED)
 
 
 def _slept_rows(slept: Slept, *, is_trial: bool) -> list[str]:
-    cut = f"a sleep was cut short; its parts are one run now: fleet undo {slept.recovered}"
-    rows = [cut] if slept.recovered else []
-    for phase in slept.phases:
-        rows += _phase_rows(phase, is_trial=is_trial)
+    rows = [row for phase in slept.phases for row in _phase_rows(phase, is_trial=is_trial)]
     if is_trial:
         rows.append("nothing was changed")
     elif slept.run:
@@ -306,8 +299,6 @@ def _consolidate(
     days: Annotated[
         int | None, typer.Option("--days", metavar="N", min=1, max=366, help="Days of logs to read.")
     ] = None,
-    session: output.Session = "",
-    agent: output.Agent = "",
 ) -> None:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
@@ -315,8 +306,8 @@ def _consolidate(
             output.chosen.root()
         except NoError as why:  # its exit code would say that a gate is closed
             raise UsageError(str(why)) from why
-    with output.acting(agent) as (workspace, who):
-        named = output.chosen.session_named(session)
+    with output.acting() as (workspace, who):
+        named = output.chosen.session_named()
         if check:
             _show_gates(consolidating.check(workspace, who, named))
             return
@@ -361,10 +352,9 @@ def _migrate(
     agents_md: Annotated[
         bool, typer.Option("--agents-md", help="Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
         rows = [*migrated.files, *([migrated.diff] if migrated.diff else [])]
         if not rows:

@@ -27,10 +27,9 @@ app = output.commands()
 @app.command("poll")
 def _poll(
     local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         ticked = schedule.tick(workspace, who).run(local=local)
     output.show(msgspec.to_builtins(ticked), _rows(ticked) or f"nothing is due for {ticked.next_s:.0f} s")
     for error in ticked.errors:
@@ -59,29 +58,28 @@ sidecar_app = typer.Typer(no_args_is_help=False, rich_markup_mode=None, name="si
 
 
 @sidecar_app.callback(invoke_without_command=True)
-def _sidecar(context: typer.Context, agent: output.Agent = "") -> None:
+def _sidecar(context: typer.Context) -> None:
     """Keep a workspace up to date until stopped: take in lines written by hand, render, sync."""
     if context.invoked_subcommand is not None:
-        output.chosen.agent = agent or output.chosen.agent
         return
     from fleet.serve.sidecar import run  # with the libraries that watch files and wait
 
-    with output.acting(agent) as (workspace, named):
+    with output.acting() as (workspace, named):
         if not run(workspace, named):
             echo(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` shows more")
 
 
 @sidecar_app.command("install")
-def _install(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
+def _install(dry_run: output.DryRun = False) -> None:
     """Let the system start this sidecar with every login. A systemd user unit, or a launchd agent."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         _write(_service(workspace, who), dry_run=dry_run)
 
 
 @sidecar_app.command("uninstall")
-def _uninstall(dry_run: output.DryRun = False, agent: output.Agent = "") -> None:
+def _uninstall(dry_run: output.DryRun = False) -> None:
     """Take out what `fleet sidecar install` made, and nothing else. No lesson is touched."""
-    with output.acting(agent) as (workspace, who):
+    with output.acting() as (workspace, who):
         _remove(_service(workspace, who), dry_run=dry_run)
 
 
@@ -145,9 +143,9 @@ def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
 
 
 @sidecar_app.command("status")
-def _status(agent: output.Agent = "") -> None:
+def _status() -> None:
     """Show whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
-    with output.acting(agent) as (workspace, named):
+    with output.acting() as (workspace, named):
         holder = units.Seat(workspace.files, workspace.local, named).holder()
         marks = schedule.Memory(workspace.files, workspace.local).read()
         document = {

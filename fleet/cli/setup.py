@@ -42,7 +42,6 @@ _VALUE_CHARS_MAX = 100
 
 @app.command("init")
 def _init(
-    agent: output.Agent = "",
     remote: Annotated[
         str, typer.Option("--remote", metavar="URL", help="The clan's git remote; 'origin': this project's own.")
     ] = "",
@@ -74,7 +73,7 @@ def _init(
     check_version(root)
     if host not in ("", "none"):
         install.check_host(host)
-    named = output.chosen.agent_named(agent)
+    named = output.chosen.agent_named()
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes and not output.chosen.as_json
     if asks and not ephemeral:
         named = named or _ask_agent(root)

@@ -39,7 +39,6 @@ def _import(
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken, and what not.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every piece left out, and why.")] = False,
-    agent: output.Agent = "",
 ) -> None:
     """Take in what people and other tools wrote: lessons.md, LEARNINGS.md, CLAUDE.md, .cursorrules, JSON lines.
 
@@ -51,7 +50,7 @@ def _import(
         )
     with output.opened() as workspace:
         if from_transcripts:
-            who, numbers = output.agent_in(workspace, agent), "" if dry_run else accepted
+            who, numbers = output.agent_in(workspace), "" if dry_run else accepted
             _propose(workspace, who, paths or [], days, numbers, asks=not dry_run)
             return
         files = importer.files_in(workspace, paths or [])
@@ -59,7 +58,7 @@ def _import(
             imported = importer.Imported.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
-                who = output.agent_in(workspace, agent)
+                who = output.agent_in(workspace)
                 imported = moving.import_files(workspace, who, files, lambda path: step(path.name))
     _show_import(imported, paths or [], is_dry=dry_run, is_verbose=verbose)
 
@@ -236,13 +235,12 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 def _purge(
     wanted: Annotated[str, output.id_of("ID", "Of a lesson or a discovery; a beginning is enough.")],
     yes: output.Yes = False,
-    agent: output.Agent = "",
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
     with output.opened() as workspace:
         wanted = moving.id_to_purge(workspace, wanted)
         output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
-        purged = moving.purge(workspace, output.agent_in(workspace, agent), wanted, yes=yes)
+        purged = moving.purge(workspace, output.agent_in(workspace), wanted, yes=yes)
         places = [{"path": path, "line": line} for path, line in purged.remains]
         document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
@@ -255,9 +253,9 @@ def _purge(
 
 
 @app.command("status")
-def _status(agent: output.Agent = "") -> None:
+def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
-    with output.acting(agent, or_guest=True) as (workspace, who):
+    with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
         output.show(status, _status_rows(status))
 
