@@ -3,7 +3,7 @@
 A sleep is the upkeep of an agent's notes and logs, in phases, under one lock, as one run. Each phase reports what it
 read, what it changed, what it left and why; a failing one hinders no other. The phases' own runs are parts of the
 sleep's: ``fleet undo sleep-...`` takes back exactly those. After a crash at any point the next sleep finishes what is
-half written, and keeps the parts of the interrupted one as a run.
+half written; what the interrupted one had done stays, as runs of their own.
 """
 
 import json
@@ -25,15 +25,15 @@ from fleet.reflect import memory_md
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
-from fleet.store.runs import PART, Field, Run, Runs
+from fleet.store.runs import PART, Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
 KIND = "sleep"
 PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "publish"})
 """Kinds of the runs that phases leave."""
-_PENDING = "sleeping"
-"""Key in ``local.db`` of the sleep that runs: its id, its agent, and when it began."""
+_HOLDER = "sleeping"
+"""Key in ``local.db`` of a sentence about the last sleep that began: its id, its agent, and when."""
 _DERIVED = frozenset({"review", "compaction", "pages"})
 """Phases that write only derived files: they are no reason for a record."""
 _UNSHOWN = frozenset({"observations", "compaction", "pages"})
@@ -70,12 +70,10 @@ class Slept(NamedTuple):
 
     Attributes:
         run: its id; "" where there is nothing to take back.
-        recovered: id of a sleep that a crash cut short, whose parts are a run now; "" for none.
     """
 
     run: str
     phases: tuple[Phase, ...]
-    recovered: str = ""
 
     @property
     def changed(self) -> int:
@@ -97,22 +95,24 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         return Slept("", tuple(_run_phase(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
     with _hold_lock(workspace, agent):
         Runs(workspace).recover()
-        recovered = _recover(workspace)
-        running = _RunningSleep(Runs(workspace).name(KIND), agent, workspace.wall())
-        workspace.state.put(**{_PENDING: json.dumps(running)})
-        phases: list[Phase] = []
+        draft, phases = Draft(Runs(workspace).name(KIND)), list[Phase]()
+        began = f"{draft.run} of {agent} is at work here since {workspace.wall()[:16]}Z"
+        workspace.state.put(**{_HOLDER: began})
+        before = {each.id for each in Runs(workspace).listed()}
         for name, act in chosen.items():
             phase = _run_phase(name, act, workspace, agent, is_trial=False)
             if phase.changed or phase.error:
-                phase = msgspec.structs.replace(phase, runs=tuple(sorted({*phase.runs, *running.fresh(workspace)})))
+                listed = Runs(workspace).listed()
+                new = [each.id for each in reversed(listed) if each.kind in PARTS and each.id not in before]
+                phase, before = msgspec.structs.replace(phase, runs=(*phase.runs, *new)), {each.id for each in listed}
             phases.append(phase)
-            running.keep(workspace, [part for each in phases for part in each.runs], _summary(phases))
-        run_id = running.run if any(each.runs for each in phases) else ""
-        slept = Slept(run_id, tuple(phases), recovered)
+        draft.summary = _summary(phases)
+        draft.fields = [Field(part, PART, None, part) for each in phases for part in each.runs]
+        if draft.fields:
+            Runs(workspace).apply(Runs(workspace).fresh(KIND, agent, draft))
         if any(each.changed for each in phases if each.name not in _DERIVED):
-            Records(workspace, agent).append(_record(running.run, phases))
-        workspace.state.put(**{_PENDING: ""})
-    return slept
+            Records(workspace, agent).append(_record(draft.run, phases))
+    return Slept(draft.run if draft.fields else "", tuple(phases))
 
 
 @contextmanager
@@ -122,41 +122,11 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
         try:
             stack.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
         except BusyError as why:
-            other = _RunningSleep.of(workspace) or _RunningSleep("another sleep", "somebody", "")
-            holder = f"{other.run} of {other.agent} is at work here{f' since {other.at[:16]}Z' if other.at else ''}"
+            holder = workspace.state.get(_HOLDER) or "another sleep is at work here"
             record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {holder}")
             Records(workspace, agent).append(record)
             raise BusyError(f"{holder}; nothing was changed by this one. Run it again when that one is done") from why
         yield
-
-
-class _RunningSleep(NamedTuple):
-    """Id of the sleep that runs, its agent, and the time at which it began."""
-
-    run: str
-    agent: str
-    at: str
-
-    @classmethod
-    def of(cls, workspace: Workspace) -> "_RunningSleep | None":
-        """Return the sleep that has not ended; None for none."""
-        try:
-            return cls(*map(str, json.loads(workspace.state.get(_PENDING) or "[]")))
-        except (ValueError, TypeError):
-            return None
-
-    def fresh(self, workspace: Workspace) -> list[str]:
-        """Return the ids of later runs of phases that are no sleep's parts yet, oldest first."""
-        listed = Runs(workspace).listed()
-        owned = {each.id for run in listed if run.kind == KIND for each in run.fields}
-        ids = [each.id for each in listed if each.kind in PARTS and each.at >= self.at and each.id not in owned]
-        return ids[::-1]
-
-    def keep(self, workspace: Workspace, parts: Iterable[str], summary: str) -> None:
-        """Keep the sleep's parts so far as a run."""
-        if fields := tuple(Field(part, PART, None, part) for part in dict.fromkeys(parts)):
-            run = Run(id=self.run, kind=KIND, agent=self.agent, at=self.at, summary=summary, fields=fields)
-            Runs(workspace).apply(run)
 
 
 def _summary(phases: Sequence[Phase]) -> str:
@@ -172,21 +142,6 @@ def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: st
     except FleetError as why:
         phase = Phase(error=str(why))
     return msgspec.structs.replace(phase, name=name, diff=phase.diff[:_DIFF_ROWS])
-
-
-def _recover(workspace: Workspace) -> str:
-    """Make one run of the parts of a sleep that a crash cut short; return its id, "" where there was none."""
-    if (running := _RunningSleep.of(workspace)) is None:
-        return ""
-    parts_kept = [field.id for each in Runs(workspace).listed() if each.id == running.run for field in each.fields]
-    new_ids = running.fresh(workspace)
-    if parts := [*parts_kept, *new_ids]:
-        running.keep(workspace, parts, f"cut short; {counted(len(parts), 'part')}")
-        written = (Written(name="parts", ids=tuple(new_ids), count=len(new_ids)),)
-        record = Record(run=running.run, kind=KIND, outcome="partial", why="a crash cut it short", writers=written)
-        Records(workspace, running.agent).append(record)
-    workspace.state.put(**{_PENDING: ""})
-    return running.run if parts else ""
 
 
 def _record(run_id: str, phases: Sequence[Phase]) -> Record:

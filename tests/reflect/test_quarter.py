@@ -336,8 +336,11 @@ def kill_everywhere(machine: Machine, saved: Path, began: int) -> int:
         sleeping.sleep(again, "velma")
         assert as_read(machine.root) == wanted, left
         assert json.loads(again.files.read(machine.root / consolidation.LOCK))["locked_at"] is None
-        for run in [each for each in Runs(again).listed() if each.kind == sleeping.KIND and each.at >= at]:
-            undoing.undo(again, run.id)
+        for run in [
+            each for each in Runs(again).listed() if each.kind in {sleeping.KIND, *sleeping.PARTS} and each.at >= at
+        ]:
+            if run.id not in Runs(again).undone():
+                undoing.undo(again, run.id)
         assert as_read(machine.root) == before, left
         again.close()
         shutil.rmtree(machine.root)
