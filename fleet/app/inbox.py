@@ -22,6 +22,7 @@ from fleet.learn.corrections import Correction
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.names import normalise
+from fleet.model.pattern import Pattern
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
@@ -111,7 +112,8 @@ def refresh(workspace: Workspace) -> list[Entry]:
         ]
         for agent in agents:
             pending = AgentMemory(workspace, agent).standing().waiting
-            table.append((agent, {"promotion"}, [_promotion_item(workspace, each) for each in pending]))
+            lessons = workspace.patterns.lessons_of(each.id for each in pending)
+            table.append((agent, {"promotion"}, [_promotion_item(each, lessons.get(each.id)) for each in pending]))
     for agent, kinds, items in table:
         mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
@@ -192,8 +194,7 @@ def _left_out_item(question: reviewing.Question) -> Item:
     )
 
 
-def _promotion_item(workspace: Workspace, waiting: promotion.Waiting) -> Item:
-    lesson = workspace.patterns.lesson(waiting.id)
+def _promotion_item(waiting: promotion.Waiting, lesson: Pattern | None) -> Item:
     return Item(
         kind="promotion",
         key=waiting.id,

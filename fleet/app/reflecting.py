@@ -217,10 +217,8 @@ def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_a
 
 def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
     """Return the lessons of some records that were seen often enough to be weighed."""
-    least, patterns = workspace.config.promotion.least_seen, workspace.patterns
-    grouped = patterns.groups()
-    lessons = [patterns.lesson(each) if each in grouped else patterns.get(each) for each in ids]
-    return [each for each in lessons if each is not None and each.count("seen") >= least]
+    least = workspace.config.promotion.least_seen
+    return [each for each in workspace.patterns.lessons_of(ids).values() if each.count("seen") >= least]
 
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:

@@ -289,10 +289,8 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
     best = patterns.best_texts(LESSONS_MAX)
     if len(best) < LESSONS_MAX:
         return best
-    texts, grouped = dict[str, str](), patterns.groups()
-    for id_ in islice(own(), LESSONS_MAX // 2):
-        if (lesson := patterns.lesson(id_) if id_ in grouped else patterns.get(id_)) is not None:
-            texts[lesson.id] = lesson.text if lesson.is_listed and lesson.state != "retired" else ""
+    lessons = patterns.lessons_of(islice(own(), LESSONS_MAX // 2)).values()
+    texts = {each.id: each.text if each.is_listed and each.state != "retired" else "" for each in lessons}
     some = list((texts | best).items())[:LESSONS_MAX]
     return {each: text for each, text in some if text}
 

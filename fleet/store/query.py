@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -144,8 +145,15 @@ class Patterns(_Table):
 
     def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
-        members = self.some(self.groups().get(id_, [id_]))
-        return merged(members) if members else None
+        return self.lessons_of([id_]).get(id_)
+
+    def lessons_of(self, ids: Iterable[str]) -> dict[str, Pattern]:
+        """Return the lesson that each of some records is, or is a part of, by the id of the record."""
+        grouped = self.groups()
+        sets = {each: grouped.get(each, [each]) for each in ids}
+        records = {each.id: each for each in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
+        members = {each: [records[one] for one in group if one in records] for each, group in sets.items()}
+        return {each: merged(found) for each, found in members.items() if found}
 
     def groups(self) -> dict[str, list[str]]:
         """Return the merged records: from the id of each to the ids of its set, sorted."""
@@ -185,14 +193,9 @@ class Patterns(_Table):
 
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
-        query = (
-            f"{_LINE} WHERE id IN (SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired "
-            "ORDER BY last DESC LIMIT ?) ORDER BY last DESC, id"
-        )
-        grouped = self.groups()
-        records = self._folded(query, generation, count)
-        lessons = ((self.lesson(each.id) if each.id in grouped else each) for each in records)
-        return list({each.id: each for each in lessons if each is not None}.values())
+        query = "SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired ORDER BY last DESC, id LIMIT ?"
+        lessons = self.lessons_of(each for (each,) in self._rows(query, generation, count))
+        return list({each.id: each for each in lessons.values()}.values())
 
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in Merges(self.merge_targets()).groups():
