@@ -27,7 +27,7 @@ from fleet.store.files import inode
 
 T = TypeVar("T")
 
-SCHEMA_NUMBER = 5
+SCHEMA_NUMBER = 6
 BUSY_S = 20.0
 
 _SCHEMA = """
@@ -39,10 +39,7 @@ CREATE TABLE pattern (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line B
   text TEXT NOT NULL, alike TEXT NOT NULL, into_id TEXT NOT NULL, listed INTEGER NOT NULL, published INTEGER NOT NULL,
   retired INTEGER NOT NULL, triggered INTEGER NOT NULL, agents INTEGER NOT NULL, sessions INTEGER NOT NULL,
   seen INTEGER NOT NULL, last TEXT NOT NULL, newest TEXT NOT NULL, ripens TEXT NOT NULL, purges INTEGER NOT NULL,
-  generation INTEGER NOT NULL,
-  -- A key of canonical JSON stands in no text: there its quotes are escaped.
-  used INTEGER AS (instr(line, '"state":[') OR instr(line, '"shown":') OR instr(line, '"relapsed":')
-  OR instr(line, '"hurt":')));
+  used INTEGER NOT NULL, generation INTEGER NOT NULL);
 CREATE INDEX pattern_sight ON pattern (published DESC, seen DESC, last DESC, id) WHERE listed;
 CREATE INDEX pattern_evidence ON pattern (published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id)
   WHERE listed AND NOT retired;

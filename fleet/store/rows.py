@@ -29,13 +29,14 @@ from fleet.text import mentions
 from fleet.text.similarity import Words
 
 _BATCH_ROWS = 100  # few enough that their objects stay in the processor's cache
+_USES = frozenset({"shown", "relapsed", "hurt"})
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
-    *("seen", "last", "newest", "ripens", "purges"),
+    *("seen", "last", "newest", "ripens", "purges", "used"),
 )
-_INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 19)})"  # noqa: S608
+_INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 20)})"  # noqa: S608
 _UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in ('id', *_COLUMNS, 'generation'))} WHERE rowid = ?"  # noqa: S608
 _INSERT_DISCOVERY = (
     "INSERT INTO discovery (line, hash, base, at, retracts, generation, id) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -346,7 +347,8 @@ class Rows:
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), self._generation),
+            *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), int(_is_used(folded))),
+            self._generation,
         )
         body = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
         return _Row(None if row is None else row.number, values, self._words(text, body))
@@ -645,6 +647,11 @@ def _triggered(folded: pattern.Pattern) -> int:
     given = folded.trigger
     named = mentions.trigger(given, folded.text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0
+
+
+def _is_used(folded: pattern.Pattern) -> bool:
+    """Return whether a lesson has a state, or was ever shown, met again or found to hurt."""
+    return bool(folded.state) or not (_USES.isdisjoint(folded.totals) and _USES.isdisjoint(folded.parts))
 
 
 def naming(name: str, key: str = "") -> bytes:
