@@ -72,10 +72,10 @@ class Bridge:
     def _start_anew(self, rooms: Iterable[str]) -> None:
         """Replace the documents by empty ones, each under a fresh client id."""
         self.documents = {room: self._fresh() for room in rooms}
-        self._own: dict[str, str] = {}  # name to the text of our row
+        self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something
-        self._again: set[str] = set()  # our own keys that somebody else changed
+        self._changed: set[str] = set()  # our own keys that somebody else changed
         self._generation = 0
 
     def _fresh(self) -> Document:
@@ -114,7 +114,7 @@ class Bridge:
         """Return whether a row counts: under a key of this machine only if this machine wrote it."""
         name, writer = parts_of(key)
         if writer == self.writer:
-            return self._own.get(name) == text
+            return self._own.get(name) == hash(text)
         return writer not in self._mine or self._was_ours(key, text)
 
     def _note_writer(self, name: str, writer: str) -> None:
@@ -135,7 +135,7 @@ class Bridge:
         updates: Updates = []
         while batch := list(islice(names, _AT_ONCE)):
             updates += self._put(batch)
-        return updates + self._put_again()
+        return updates + self._remove_rows()
 
     def _put(self, names: Sequence[str]) -> Updates:
         """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
@@ -148,14 +148,15 @@ class Bridge:
                 continue
             if name in taken_back and not self._is_known(missing, in_room):
                 continue
-            own_text = self._own.get(name)
-            joined = _joined(_parsed(key, own_text).entry if own_text else None, missing)
+            own_text = self._document(name)[1].get(key) or ""
+            own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
+            joined = _joined(own, missing)
             text = _rendered(joined) if joined is not None else ""
             if not is_text(text):
                 continue  # too large for a row: git carries it
             batches.setdefault(self._document(name)[0], {})[key] = text
-            self._again.discard(key)
-            self._own[name] = text
+            self._changed.discard(key)
+            self._own[name] = hash(text)
             self._note_writer(name, self.writer)
         return self._all_updates(batches)
 
@@ -167,13 +168,14 @@ class Bridge:
             return not in_room.by_writer().keys().isdisjoint(missing.by_writer())
         return in_room is not None
 
-    def _put_again(self) -> Updates:
-        """Restore our rows that others changed; rows that we never wrote are removed."""
+    def _remove_rows(self) -> Updates:
+        """Remove rows under keys of ours that others changed, where the documents lack nothing of what they had."""
         batches: dict[str, dict[str, str | None]] = {}
-        for key in self._again:
+        for key in self._changed:
             name = parts_of(key)[0]
-            batches.setdefault(self._document(name)[0], {})[key] = self._own.get(name)
-        self._again.clear()
+            batches.setdefault(self._document(name)[0], {})[key] = None
+            self._own.pop(name, None)
+        self._changed.clear()
         return self._all_updates(batches)
 
     def _all_updates(self, batches: Mapping[str, Mapping[str, str | None]]) -> Updates:
@@ -250,14 +252,14 @@ class Bridge:
     def _take_own(self, key: str, change: Change) -> list[Refused]:
         """Check a row under our own key: an earlier start of ours put it, or somebody who may not."""
         name = parts_of(key)[0]
-        if change.after == self._own.get(name):
+        if self._own.get(name) == (None if change.after is None else hash(change.after)):
             return []
         is_ours = self._was_ours(key, change.after)
         if is_ours and name not in self._own and change.after is not None:
-            self._own[name] = change.after
+            self._own[name] = hash(change.after)
             self._note_writer(name, self.writer)
             return []
-        self._again.add(key)
+        self._changed.add(key)
         self._lacking[name] = None
         if is_ours:  # Yjs chose between the rows of an earlier start of ours and of this one
             return []
