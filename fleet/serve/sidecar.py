@@ -20,10 +20,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -40,6 +42,10 @@ from fleet.store import config, consent, homes
 from fleet.store.database import Local
 from fleet.store.workspace import Workspace
 from fleet.text import screening
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
+    from websockets.http11 import Request, Response
 
 LOG = "sidecar.log"
 DEBOUNCE_S = 0.2
@@ -570,10 +576,7 @@ def _log(root: Path, agent: str, event: str, what: str) -> None:
 
 
 ADDRESS = "127.0.0.1"
-REQUEST_BYTES_MAX = 8 * 1024
-_HEAD_ENDS = b"\r\n\r\n"
 REQUEST_S = 5.0
-CLIENTS_MAX = 16
 HOSTS = frozenset({"127.0.0.1", "localhost"})
 
 _PREFIX = "fleet_sidecar_"
@@ -599,48 +602,21 @@ def _exposition(figures: Mapping[str, float], agent: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _answer(request: bytes, port: int, figures: Mapping[str, float], agent: str) -> bytes:
-    """Return the whole HTTP answer to the head of a request."""
-    try:
-        first, *headers = request.decode("ascii").split("\r\n")
-        method, path, version = first.split(" ")
-    except (UnicodeDecodeError, ValueError):
-        return _reply(400, "Bad Request", "this is no HTTP request\n")
-    hosts = [value.strip().lower() for name, _, value in (each.partition(":") for each in headers)
-             if name.lower() == "host"]  # fmt: skip
-    if not version.startswith("HTTP/1."):
-        return _reply(400, "Bad Request", "HTTP/1.1 is spoken here\n")
-    if len(hosts) != 1 or hosts[0] not in {f"{name}:{port}" for name in HOSTS}:
-        return _reply(403, "Forbidden", "this answers to 127.0.0.1 and localhost only\n")
-    if path.partition("?")[0] != "/metrics":
-        return _reply(404, "Not Found", "the figures are at /metrics\n")
-    if method != "GET":
-        return _reply(405, "Method Not Allowed", "GET, and nothing else\n")
-    return _reply(200, "OK", _exposition(figures, agent))
-
-
-def _reply(code: int, reason: str, body: str) -> bytes:
-    head = (
-        f"HTTP/1.1 {code} {reason}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
-        f"Content-Length: {len(body.encode())}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
-    )
-    return f"{head}{body}".encode()
-
-
 async def _serve_figures(figures: Mapping[str, float], agent: str, port: int) -> None:
-    places = asyncio.Semaphore(CLIENTS_MAX)
+    from websockets.asyncio.server import serve  # it answers plain requests, too
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, EOFError, TimeoutError), closing(writer):
-            if places.locked():
-                return
-            async with places, asyncio.timeout(REQUEST_S):
-                try:
-                    head = (await reader.readuntil(_HEAD_ENDS)).removesuffix(_HEAD_ENDS)
-                except asyncio.LimitOverrunError:
-                    head = b""
-                writer.write(_answer(head, port, figures, agent))
-                await writer.drain()
+    names = {f"{name}:{port}" for name in HOSTS}
 
-    async with await asyncio.start_server(handle, ADDRESS, port, limit=REQUEST_BYTES_MAX) as server:
+    def answer(caller: "ServerConnection", request: "Request") -> "Response":
+        called = [each.lower() for each in request.headers.get_all("Host")]
+        if len(called) != 1 or called[0] not in names:
+            return caller.respond(HTTPStatus.FORBIDDEN, "this answers to 127.0.0.1 and localhost only\n")
+        if request.path.partition("?")[0] != "/metrics":
+            return caller.respond(HTTPStatus.NOT_FOUND, "the figures are at /metrics\n")
+        return caller.respond(HTTPStatus.OK, _exposition(figures, agent))
+
+    logging.getLogger("websockets.server").setLevel(logging.CRITICAL)  # a bad request is no event of ours
+    async with serve(
+        lambda caller: caller.close(), ADDRESS, port, process_request=answer, open_timeout=REQUEST_S, server_header=None
+    ) as server:
         await server.serve_forever()
