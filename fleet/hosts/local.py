@@ -34,6 +34,7 @@ _NOTES = "told"
 _HEARD = "heard"
 _PATH_BYTES_MAX = 8 * 1024
 _NOTES_BYTES_MAX = 64 * 1024
+_EVER_MS = 2**63
 _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
@@ -239,14 +240,13 @@ class SessionNotes:
 
     def claim(self, note: str) -> bool:
         """Add a note that counts once; return True for the first call. A host may call twice at the same time."""
-        mine = self._append(now_ms(), note)
-        # The file is read back in the order of all writers, so that two calls agree on which was first.
-        return next((line for _, other, line in _noted(self._folder, self._name) if other == note), mine) == mine
+        return self.is_first(note, now_ms(), _EVER_MS)
 
     def is_first(self, note: str, at_ms: int, within_ms: int) -> bool:
         """Add a note of a moment; return False where the same was noted less than ``within_ms`` before."""
         mine = self._append(at_ms, note)
         first_ms = -within_ms
+        # The file is read back in the order of all writers, so that two calls agree on which was first.
         for noted_ms, other, line in _noted(self._folder, self._name):
             if other != note:
                 continue

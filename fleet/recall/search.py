@@ -394,18 +394,11 @@ def _snippet(text: str, position: int = 0, chars: int = SNIPPET_CHARS) -> str:
 
 def _position(text: str, terms: Iterable[str]) -> int:
     """Return the position of the first term in a text, else of the first word of one, else -1."""
-    plain, plain_terms = _plain(text), [_plain(term) for term in terms]
+    plain, plain_terms = text.lower(), [term.lower() for term in terms]
     for candidates in (plain_terms, [word for term in plain_terms for word in _WORD.findall(term)]):
         if positions := [position for term in candidates if (position := plain.find(term)) >= 0]:
             return min(positions)
     return -1
-
-
-def _plain(text: str) -> str:
-    """Return a text without case and accents, letter by letter: positions stay the same."""
-    if text.isascii():
-        return text.lower()
-    return "".join(unicodedata.normalize("NFD", letter)[0].casefold()[:1] or letter for letter in text)
 
 
 def _rendered(hit: _Hit) -> str:

