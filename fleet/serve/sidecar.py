@@ -38,6 +38,7 @@ from fleet.model import names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import units
 from fleet.serve.schedule import CLAN, LOGS, Fingerprints, Marks, Memory, Now, Ticked, digest, fingerprints
+from fleet.share.live import access
 from fleet.store import config, consent, homes
 from fleet.store.database import Local
 from fleet.store.workspace import Workspace
@@ -490,8 +491,6 @@ def run(workspace: Workspace, agent: str) -> bool:
 
 def _background(workspace: Workspace, agent: str, log: Callable[[str, str], None]) -> dict[str, Background]:
     """Return the further tasks: live sync, where somebody here agreed to a room."""
-    from fleet.share.live import access
-
     try:
         if access.Access(workspace).agreed() is None:
             return {}
@@ -516,7 +515,6 @@ async def _live(root: Path, agent: str, changed: _Signal, arrived: Callable[[], 
     A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
     well, on loopback, unless another one here is already.
     """
-    from fleet.share.live import access
     from fleet.share.live.client import Live  # with the libraries of live sync
 
     workspace = Workspace(root)
@@ -551,7 +549,6 @@ async def _left(root: Path) -> None:
 async def _serve_live(settings: config.Live) -> None:
     """Serve on loopback; where another process here does, try again at an interval."""
     from fleet.serve.room import Rooms, Rules, serving
-    from fleet.share.live import access
 
     token = consent.variable(settings.token_env)
     if len(token) < access.TOKEN_CHARS_MIN:

@@ -6,7 +6,6 @@ sign of life, and the end; elsewhere nothing happens.
 
 import hashlib
 import os
-import plistlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -139,6 +138,8 @@ def _check_words(root: Path, command: Sequence[str]) -> None:
 
 
 def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
+    import plistlib  # with a parser of XML: a sidecar needs none
+
     plist = plistlib.dumps(
         {
             "Label": name,
