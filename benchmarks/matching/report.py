@@ -24,7 +24,7 @@ from fleet.model.line import Column, Line, encode
 from fleet.store import config
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
-from fleet.text.similarity import Near
+from fleet.text.similarity import Near, ParsedText
 
 PAIRS = Path(__file__).with_name("pairs.jsonl")
 LABELS = ("same", "opposite", "other-number", "other-tool", "unrelated")
@@ -86,8 +86,8 @@ def ask(chosen: Sequence[Pair], source: Source) -> list[Asked]:
     for pair in chosen:
         candidates = source(pair.a)
         shown = similarity.near(pair.a, candidates)
-        differs = similarity.alike((pair.a, pair.b), also=((0, 1),))[0].differs
-        found.append(Asked(pair, shown, differs, any(each == pair.b for each, _ in candidates)))
+        mine, theirs = ParsedText.of((pair.a, pair.b))
+        found.append(Asked(pair, shown, mine.differences(theirs), any(each == pair.b for each, _ in candidates)))
     return found
 
 

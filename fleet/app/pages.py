@@ -19,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Weighing
+from fleet.reflect.clusters import Clusters, Compared, Weighing
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, Read
 from fleet.store.query import ranked
@@ -33,7 +33,6 @@ from fleet.store.tree import (
     Members,
 )
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import Compared
 
 _SPARE = 2
 """Factor of lessons that are read for a page: clusters show as one lesson, so that others move up."""

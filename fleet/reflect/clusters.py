@@ -12,16 +12,19 @@ name them, those of one day are counted by the time between observations or by t
 more, and not at all on a day of a named session: the same session may have written both.
 """
 
+import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import msgspec
 
+from fleet import __version__
 from fleet.model.errors import FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import Pattern, merged
@@ -30,7 +33,7 @@ from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text.similarity import PARTNERS_MAX, Alike, Compared, alike, is_stop
+from fleet.text.similarity import NEAR_MIN, TURNS, ParsedText, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
@@ -48,8 +51,184 @@ LIKELY_MIN = 0.55
 ASKED_MAX = 50
 """Pairs that are kept for a review, the closest first."""
 
+PARTNERS_MAX = 20
+"""Greatest number of texts that each of many is compared with."""
+_POSTINGS_MAX = 1_000
+"""Greatest number of postings that are read to find the partners of a text."""
+_REPLACED_MAX = 2
+
 _META, _COMPARED = "clusters", "compared"
 _KEEP_WAIT_S = 1.0
+
+
+# --- pairs among many texts ------------------------------------------------------------------------------------------
+
+
+class Alike(NamedTuple):
+    """Two of many texts that are close, by their indexes in the list.
+
+    Attributes:
+        score: of their words, 0 to 1.
+        differs: their differences, of ``DIFFERENCES``.
+        is_replaced: they have the same words in the same order, but for other ones at a single position, or for two
+            that changed places: often another thing or tool, and as often the same one under another name.
+        is_turned: they have the same words, but for one at most or for opposites, and contradict each other.
+    """
+
+    one: int
+    other: int
+    score: float
+    differs: tuple[str, ...]
+    is_replaced: bool
+    is_turned: bool
+
+
+class _Closeness(NamedTuple):
+    """Closeness of two texts: the fields of ``Alike`` without the indexes."""
+
+    score: float
+    differs: tuple[str, ...]
+    is_replaced: bool
+    is_turned: bool
+
+
+_Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
+
+
+class Compared:
+    """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
+
+    Attributes:
+        stems: hash of a text to its stems, without stop words.
+        close: two hashes, in the order of the texts, to their closeness; None for two that are not close.
+    """
+
+    def __init__(
+        self, stems: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], _Closeness | None] = {}
+    ) -> None:
+        self.stems = stems
+        self.close = close
+
+    def encoded(self) -> str:
+        """Return the comparison as JSON, each pair by the indexes of its texts."""
+        index = {name: number for number, name in enumerate(self.stems)}
+        close = [(index[one], index[other], closeness) for (one, other), closeness in self.close.items()]
+        return msgspec.json.encode((__version__, self.stems, close)).decode()
+
+    @classmethod
+    def decoded(cls, encoded: str) -> "Compared":
+        """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
+        with suppress(msgspec.MsgspecError):
+            version, stems, close = msgspec.json.decode(encoded, type=_Encoded)
+            names = list(stems)
+            if version == __version__:
+                return cls(stems, {(names[one], names[other]): closeness for one, other, closeness in close})
+        return cls()
+
+
+def alike(
+    texts: Sequence[str],
+    also: Iterable[tuple[int, int]] = (),
+    least: float = NEAR_MIN,
+    among: Iterable[tuple[int, int]] | None = None,
+    last: Compared | None = None,
+) -> list[Alike]:
+    """Return the pairs among texts that share enough of their words, in the order of their indexes.
+
+    A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
+    than others. The same texts in the same order give the same pairs.
+
+    ``also``: pairs to be compared whatever their words are, each as (smaller index, larger).
+    ``least``: least score of the other pairs.
+    ``among``: the pairs to compare; None: all that share a third of the words of one.
+    ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
+    """
+    last, names, forced = last or Compared(), [*map(_name, texts)], frozenset(also)
+    wordings: dict[int, ParsedText] = {}
+    if among is None:
+        wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
+        stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
+        last.stems = {name: stems[name] for name in names}
+        among = _partners([stems[name] for name in names])
+    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *forced})}
+    exact = {both[pair] for pair in forced}
+    unknown = [
+        pair for pair, two in both.items() if last.close.get(two) is None and (two in exact or two not in last.close)
+    ]
+    wordings |= _parsed_at(texts, {index for pair in unknown for index in pair} - wordings.keys())
+    new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in unknown}
+    last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
+    pairs = ((pair, last.close[two]) for pair, two in both.items())
+    return [Alike._make((*pair, *close)) for pair, close in pairs if close and (close.score >= least or pair in forced)]
+
+
+def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> _Closeness | None:
+    score = mine.score(theirs, least)
+    if score < least:
+        return None
+    differs = mine.differences(theirs)
+    return _Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
+
+
+def _is_turned(mine: ParsedText, theirs: ParsedText, differs: tuple[str, ...]) -> bool:
+    if not differs or not TURNS.issuperset(differs):
+        return False
+    only = len(mine.stems - theirs.stems), len(theirs.stems - mine.stems)
+    return sum(only) <= 1 or ("opposite" in differs and max(only) <= 1)
+
+
+def _is_replaced(mine: ParsedText, theirs: ParsedText) -> bool:
+    """Return whether two texts differ in one or two words at one position, or in two words that changed places."""
+    one, other = mine.sequence, theirs.sequence
+    head = _shared_head(one, other)
+    tail = _shared_head(one[head:][::-1], other[head:][::-1])
+    middle = len(one) - head - tail, len(other) - head - tail
+    if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
+        return True
+    exchanged = {frozenset(pair) for pair in zip(one, other, strict=False) if pair[0] != pair[1]}
+    return len(one) == len(other) and len(exchanged) == 1
+
+
+def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the common prefix of two sequences."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of texts, given as stems, that share a third of one, at most ``PARTNERS_MAX`` for each."""
+    postings: dict[str, list[int]] = {}
+    for index, stems in enumerate(texts):
+        for stem in stems:
+            postings.setdefault(stem, []).append(index)
+
+    @cache
+    def closest(stems: frozenset[str]) -> list[int]:
+        """Return the texts that share most stems, of equals the first: one more, since one is the text itself."""
+        read, enough = list[int](), -(-len(stems) // 3)
+        for stem in sorted(stems, key=lambda stem: (len(postings[stem]), stem)):  # the rarest weigh most
+            read += postings[stem][: _POSTINGS_MAX - len(read)]
+        shared = (count * len(texts) - index for index, count in Counter(read).items() if count >= enough)
+        return [-rank % len(texts) for rank in heapq.nlargest(PARTNERS_MAX + 1, shared)]
+
+    for index, stems in enumerate(texts):
+        yield from islice((_pair(index, other) for other in closest(stems) if other != index), PARTNERS_MAX)
+
+
+def _pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)
+
+
+def _name(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _parsed_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, ParsedText]:
+    """Parse some of the texts."""
+    return dict(zip(indexes, ParsedText.of([texts[index] for index in indexes]), strict=True)) if indexes else {}
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
 
 
 class _Pair(NamedTuple):

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
-from fleet.reflect.clusters import Recurrence
+from fleet.reflect.clusters import Recurrence, alike
 from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, has_phrase
 from fleet.store import homes
-from fleet.text import dates, similarity
+from fleet.text import dates
 from fleet.text.markdown import Page, Part, rows
 
 LOCK = homes.LOCK
@@ -481,7 +481,7 @@ def _contradicted(topics: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one contradicts."""
     single = [each for each in topics if 0 < len(each.texts) <= 2]
     paths = set()
-    for pair in similarity.alike(tuple(each.texts[-1] for each in single)):
+    for pair in alike(tuple(each.texts[-1] for each in single)):
         if pair.is_turned:
             old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
             paths |= {old.path} if old.updated < new.updated else set()

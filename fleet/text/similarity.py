@@ -5,23 +5,17 @@ number, a version, a name, a negation, an opposite, an order) help to judge, and
 parsed. Stems are those of SQLite's full-text index.
 """
 
-import heapq
 import re
 import sqlite3
 import unicodedata
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache, cached_property
-from hashlib import blake2b
 from itertools import islice, pairwise
 from types import MappingProxyType
-from typing import NamedTuple
 
 import msgspec
 
-from fleet import __version__
 from fleet.text import sections
 from fleet.text.screening import strip_controls
 
@@ -35,20 +29,13 @@ CLOSE_MIN = 0.5
 CANDIDATES_MAX = 40
 ALIKE_MIN = 0.6
 """Least score of two texts that a hasty reader might take for one another."""
-_REPLACED_MAX = 2
 TURNS = frozenset(("negation", "opposite", "order"))
 """Differences that make opposites of two lessons with the same words."""
 _FUSION = 60  # reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)
 TERMS_MAX = 60
-PARTNERS_MAX = 20
-"""Greatest number of texts that each of many is compared with."""
-_BESIDE = 12
-"""Number of texts before and behind one in the postings of a word that ``likely_pairs`` counts."""
-_POSTINGS_MAX = 1_000
-"""Greatest number of postings that are read to find the partners of a text."""
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of the full-text tables, whose texts come from ``Words.indexed``."""
-_CONTENTLESS = f"content = '', columnsize = 0, tokenize = '{TOKENIZER}'"
+CONTENTLESS = f"content = '', columnsize = 0, tokenize = '{TOKENIZER}'"
 """Options of a full-text table without its texts and their lengths: of its words alone."""
 
 # --- the words of the index -----------------------------------------------------------------------------------------
@@ -178,16 +165,16 @@ def near(
     ``merged``: ids of merged candidates, to the id of their set.
     ``least``: least score of a candidate whose cosine is unknown or below ``CLOSE_MIN``.
     """
-    mine, *others = _read([text, *(candidate for _, candidate in candidates)])
+    mine, *others = ParsedText.of([text, *(candidate for _, candidate in candidates)])
     wordings = {id_: (candidate, theirs) for (id_, candidate), theirs in zip(candidates, others, strict=True)}
-    scores = {id_: _score(mine, theirs) for id_, (_, theirs) in wordings.items()}
+    scores = {id_: mine.score(theirs) for id_, (_, theirs) in wordings.items()}
     by_score = sorted(scores, key=lambda id_: -scores[id_])
     closest: dict[str, str] = {}
     for id_ in fused(scores, by_score, [id_ for id_ in meaning if id_ in scores]):
         if scores[id_] >= least or meaning.get(id_, 0.0) >= CLOSE_MIN:
             closest.setdefault(merged.get(id_, id_), id_)
     nearest = ((id_, *wordings[id_]) for id_ in islice(closest.values(), count))
-    return [Near(id_, candidate, scores[id_], _differences(mine, theirs)) for id_, candidate, theirs in nearest]
+    return [Near(id_, candidate, scores[id_], mine.differences(theirs)) for id_, candidate, theirs in nearest]
 
 
 def fused(*rankings: Iterable[str]) -> list[str]:
@@ -197,208 +184,6 @@ def fused(*rankings: Iterable[str]) -> list[str]:
         for rank, id_ in enumerate(ranking, 1):
             points[id_] = points.get(id_, 0.0) + 1 / (_FUSION + rank)
     return sorted(points, key=lambda id_: -points[id_])
-
-
-class Alike(NamedTuple):
-    """Two of many texts that are close, by their indexes in the list.
-
-    Attributes:
-        score: of their words, 0 to 1.
-        differs: their differences, of ``DIFFERENCES``.
-        is_replaced: they have the same words in the same order, but for other ones at a single position, or for two
-            that changed places: often another thing or tool, and as often the same one under another name.
-        is_turned: they have the same words, but for one at most or for opposites, and contradict each other.
-    """
-
-    one: int
-    other: int
-    score: float
-    differs: tuple[str, ...]
-    is_replaced: bool
-    is_turned: bool
-
-
-class _Closeness(NamedTuple):
-    """Closeness of two texts: the fields of ``Alike`` without the indexes."""
-
-    score: float
-    differs: tuple[str, ...]
-    is_replaced: bool
-    is_turned: bool
-
-
-_Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
-
-
-class Compared:
-    """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
-
-    Attributes:
-        stems: hash of a text to its stems, without stop words.
-        close: two hashes, in the order of the texts, to their closeness; None for two that are not close.
-    """
-
-    def __init__(
-        self, stems: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], _Closeness | None] = {}
-    ) -> None:
-        self.stems = stems
-        self.close = close
-
-    def encoded(self) -> str:
-        """Return the comparison as JSON, each pair by the indexes of its texts."""
-        index = {name: number for number, name in enumerate(self.stems)}
-        close = [(index[one], index[other], closeness) for (one, other), closeness in self.close.items()]
-        return msgspec.json.encode((__version__, self.stems, close)).decode()
-
-    @classmethod
-    def decoded(cls, encoded: str) -> "Compared":
-        """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
-        with suppress(msgspec.MsgspecError):
-            version, stems, close = msgspec.json.decode(encoded, type=_Encoded)
-            names = list(stems)
-            if version == __version__:
-                return cls(stems, {(names[one], names[other]): closeness for one, other, closeness in close})
-        return cls()
-
-
-def alike(
-    texts: Sequence[str],
-    also: Iterable[tuple[int, int]] = (),
-    least: float = NEAR_MIN,
-    among: Iterable[tuple[int, int]] | None = None,
-    last: Compared | None = None,
-) -> list[Alike]:
-    """Return the pairs among texts that share enough of their words, in the order of their indexes.
-
-    A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
-    than others. The same texts in the same order give the same pairs.
-
-    ``also``: pairs to be compared whatever their words are, each as (smaller index, larger).
-    ``least``: least score of the other pairs.
-    ``among``: the pairs to compare; None: all that share a third of the words of one.
-    ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
-    """
-    last, names, forced = last or Compared(), [*map(_name, texts)], frozenset(also)
-    wordings: dict[int, _Wording] = {}
-    if among is None:
-        wordings = _read_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
-        stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
-        last.stems = {name: stems[name] for name in names}
-        among = _partners([stems[name] for name in names])
-    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *forced})}
-    exact = {both[pair] for pair in forced}
-    unknown = [
-        pair for pair, two in both.items() if last.close.get(two) is None and (two in exact or two not in last.close)
-    ]
-    wordings |= _read_at(texts, {index for pair in unknown for index in pair} - wordings.keys())
-    new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in unknown}
-    last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
-    pairs = ((pair, last.close[two]) for pair, two in both.items())
-    return [Alike._make((*pair, *close)) for pair, close in pairs if close and (close.score >= least or pair in forced)]
-
-
-def _closeness(mine: "_Wording", theirs: "_Wording", least: float) -> _Closeness | None:
-    score = _score(mine, theirs, least)
-    if score < least:
-        return None
-    differs = _differences(mine, theirs)
-    return _Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
-
-
-def likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs among many texts that may be near duplicates, as (smaller index, larger), in order.
-
-    The postings come from a full-text index. Each text is paired with its neighbours in the postings of the rarer half
-    of its words, at most ``PARTNERS_MAX``, where they have half of their words in common. The cost is that of the
-    index, whatever the texts are.
-    """
-    postings: dict[str, list[int]] = {}
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE lesson USING fts5 (text, {_CONTENTLESS})")
-        connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (lesson, instance)")
-        rows = ((index, Words(text[:CHARS_MAX]).indexed()) for index, text in enumerate(texts))
-        connection.executemany("INSERT INTO lesson (rowid, text) VALUES (?, ?)", rows)
-        for word, index in connection.execute("SELECT DISTINCT term, doc FROM word ORDER BY term, doc"):
-            postings.setdefault(word, []).append(index)
-    words: list[list[str]] = [[] for _ in texts]
-    for word in sorted(postings, key=lambda word: (len(postings[word]), word)):
-        for index in postings[word]:
-            words[index].append(word)
-    pairs: set[tuple[int, int]] = set()
-    for index, own in enumerate(words):
-        shared: Counter[int] = Counter()
-        for word in own[: len(own) // 2 + 1]:
-            place = bisect_left(postings[word], index)
-            shared.update(postings[word][max(place - _BESIDE, 0) : place + _BESIDE + 1])
-        del shared[index]
-        mine = frozenset(own)
-        for other in heapq.nlargest(PARTNERS_MAX, shared, key=lambda other: (shared[other], -other)):
-            if 2 * len(mine.intersection(words[other])) >= max(len(own), len(words[other])):
-                pairs.add(_pair(index, other))
-    return sorted(pairs)
-
-
-def _is_turned(mine: "_Wording", theirs: "_Wording", differs: tuple[str, ...]) -> bool:
-    if not differs or not TURNS.issuperset(differs):
-        return False
-    only = len(mine.stems - theirs.stems), len(theirs.stems - mine.stems)
-    return sum(only) <= 1 or ("opposite" in differs and max(only) <= 1)
-
-
-def _is_replaced(mine: "_Wording", theirs: "_Wording") -> bool:
-    """Return whether two texts differ in one or two words at one position, or in two words that changed places."""
-    one, other = mine.sequence, theirs.sequence
-    head = _shared_head(one, other)
-    tail = _shared_head(one[head:][::-1], other[head:][::-1])
-    middle = len(one) - head - tail, len(other) - head - tail
-    if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
-        return True
-    exchanged = {frozenset(pair) for pair in zip(one, other, strict=False) if pair[0] != pair[1]}
-    return len(one) == len(other) and len(exchanged) == 1
-
-
-def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the common prefix of two sequences."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of texts, given as stems, that share a third of one, at most ``PARTNERS_MAX`` for each."""
-    postings: dict[str, list[int]] = {}
-    for index, stems in enumerate(texts):
-        for stem in stems:
-            postings.setdefault(stem, []).append(index)
-
-    @cache
-    def closest(stems: frozenset[str]) -> list[int]:
-        """Return the texts that share most stems, of equals the first: one more, since one is the text itself."""
-        read, enough = list[int](), -(-len(stems) // 3)
-        for stem in sorted(stems, key=lambda stem: (len(postings[stem]), stem)):  # the rarest weigh most
-            read += postings[stem][: _POSTINGS_MAX - len(read)]
-        shared = (count * len(texts) - index for index, count in Counter(read).items() if count >= enough)
-        return [-rank % len(texts) for rank in heapq.nlargest(PARTNERS_MAX + 1, shared)]
-
-    for index, stems in enumerate(texts):
-        yield from islice((_pair(index, other) for other in closest(stems) if other != index), PARTNERS_MAX)
-
-
-def _pair(one: int, other: int) -> tuple[int, int]:
-    return min(one, other), max(one, other)
-
-
-def _score(mine: "_Wording", theirs: "_Wording", least: float = 0.0) -> float:
-    """Return the share of their words that two texts have in common, 0 to 1; 0 where it cannot reach ``least``."""
-    from rapidfuzz import fuzz
-
-    a, b = mine.stems, theirs.stems
-    if not a or not b:
-        return 0.0
-    shared = len(a & b)
-    words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
-    if words + 0.3 < least:
-        return 0.0
-    return round(words + 0.3 * fuzz.token_set_ratio(" ".join(mine.sequence), " ".join(theirs.sequence)) / 100, 3)
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -414,18 +199,13 @@ class _Word(msgspec.Struct, frozen=True):
     is_negated: bool
 
 
-class _Wording:
+class ParsedText:
     """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
     Attributes:
         stems: of the words that are neither stop words nor negators.
         sequence: the same in their order, with repetitions.
         numbers: with their units.
-        words: in their order.
-        asserted, denied: the stems without a negation, and with one.
-        forms: all words and stems.
-        exact, plain: the stems of exact words, and of the others.
-        relations: the stems that come first and those that come last, around each word of ``_FIRST``.
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
@@ -435,32 +215,73 @@ class _Wording:
         self.sequence = [w.stem for w in words if w.stem in self.stems]
         self.numbers = numbers
 
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "list[ParsedText]":
+        """Parse texts, all at once, since one query returns all their stems."""
+        lexemes = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
+        stems = _stems({lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")})
+        return [_parsed(pieces, stems) for pieces in lexemes]
+
+    def score(self, other: "ParsedText", least: float = 0.0) -> float:
+        """Return the share of their words that two texts have in common, 0 to 1; 0 where it cannot reach ``least``."""
+        from rapidfuzz import fuzz
+
+        a, b = self.stems, other.stems
+        if not a or not b:
+            return 0.0
+        shared = len(a & b)
+        words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
+        if words + 0.3 < least:
+            return 0.0
+        return round(words + 0.3 * fuzz.token_set_ratio(" ".join(self.sequence), " ".join(other.sequence)) / 100, 3)
+
+    def differences(self, other: "ParsedText") -> tuple[str, ...]:
+        """Return what differs from another text, of ``DIFFERENCES``."""
+        numbers = self.numbers ^ other.numbers
+        is_version = any("." in value or value.startswith("v") for value, _ in numbers)
+        is_different = {
+            "number": bool(numbers) and not is_version and _other_numbers(self.numbers, other.numbers),
+            "version": bool(numbers) and is_version,
+            "name": bool(self.exact - other.forms) and bool(other.exact - self.forms),  # each has a name of its own
+            "negation": _is_denied(self, other),
+            "opposite": _is_opposed(self, other),
+            "order": _is_swapped(self, other),
+        }
+        return tuple(name for name in DIFFERENCES if is_different[name])
+
     @cached_property
     def words(self) -> list[_Word]:
+        """Words in their order."""
         return [word for clause in self._clauses for word in _with_negation(clause)]
 
     @cached_property
     def asserted(self) -> frozenset[str]:
+        """Stems without a negation."""
         return self.stems.intersection(w.stem for w in self.words if not w.is_negated)
 
     @cached_property
     def denied(self) -> frozenset[str]:
+        """Stems with a negation."""
         return self.stems.intersection(w.stem for w in self.words if w.is_negated)
 
     @cached_property
     def forms(self) -> frozenset[str]:
+        """All words and stems."""
         return frozenset(form for w in self.words for form in (w.stem, w.text))
 
     @cached_property
     def exact(self) -> frozenset[str]:
+        """Stems of exact words."""
         return frozenset(w.stem for w in self.words if w.is_exact)
 
     @cached_property
     def plain(self) -> frozenset[str]:
+        """Stems of the words that are not exact."""
         return frozenset(w.stem for w in self.words if not w.is_exact)
 
     @cached_property
     def relations(self) -> list[tuple[set[str], set[str]]]:
+        """The stems that come first and those that come last, around each word of ``_FIRST``."""
         return list(_relations(self.words, self.stems))
 
 
@@ -511,7 +332,7 @@ def _stems(words: Iterable[str]) -> dict[str, str]:
     """Return the stem of each word in the full-text index."""
     unique = sorted(set(words))
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {_CONTENTLESS})")
+        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {CONTENTLESS})")
         connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
         connection.executemany("INSERT INTO word (rowid, text) VALUES (?, ?)", enumerate(unique))
         rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
@@ -536,22 +357,6 @@ _CHOOSING = frozenset(
     ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
 )
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
-
-
-def _name(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _read_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, _Wording]:
-    """Parse some of the texts."""
-    return dict(zip(indexes, _read([texts[index] for index in indexes]), strict=True)) if indexes else {}
-
-
-def _read(texts: Sequence[str]) -> list[_Wording]:
-    """Parse texts, all at once, since one query returns all their stems."""
-    lexemes = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
-    stems = _stems({lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")})
-    return [_wording(pieces, stems) for pieces in lexemes]
 
 
 @cache  # compiled with the first text: it takes 5 ms, and most commands compare none
@@ -589,7 +394,7 @@ def _cjk(run: str) -> Iterator[tuple[str, str]]:
     yield from (("cjk", bare[start : start + 2]) for start in range(max(len(bare) - 1, 1)) if bare)
 
 
-def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wording:
+def _parsed(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> ParsedText:
     lists = _lists()
     numbers: set[tuple[str, str]] = set()
     clause: list[_Word] = []
@@ -613,7 +418,7 @@ def _wording(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> _Wordin
         is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # `continue` is a word for others
         stem = stems.get(folded, folded) if is_word else lexeme
         clause.append(_Word(folded if kind == "word" else lexeme, stem, number, is_exact, is_negated=False))
-    return _Wording(clauses, frozenset(numbers))
+    return ParsedText(clauses, frozenset(numbers))
 
 
 def _with_negation(clause: list[_Word]) -> list[_Word]:
@@ -643,20 +448,6 @@ def _is_negator(word: _Word) -> bool:
     return word.text in _lists().negators or word.stem in _lists().negative_verbs
 
 
-def _differences(mine: _Wording, theirs: _Wording) -> tuple[str, ...]:
-    numbers = mine.numbers ^ theirs.numbers
-    is_version = any("." in value or value.startswith("v") for value, _ in numbers)
-    is_different = {
-        "number": bool(numbers) and not is_version and _other_numbers(mine.numbers, theirs.numbers),
-        "version": bool(numbers) and is_version,
-        "name": bool(mine.exact - theirs.forms) and bool(theirs.exact - mine.forms),  # each has a name of its own
-        "negation": _is_denied(mine, theirs),
-        "opposite": _is_opposed(mine, theirs),
-        "order": _is_swapped(mine, theirs),
-    }
-    return tuple(name for name in DIFFERENCES if is_different[name])
-
-
 def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str, str]]) -> bool:
     """Return whether values differ, or the units of both."""
     if {value for value, _ in mine} != {value for value, _ in theirs}:
@@ -665,7 +456,7 @@ def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str
     return any(unit and units[value] and unit != units[value] for value, unit in mine)
 
 
-def _is_denied(mine: _Wording, theirs: _Wording) -> bool:
+def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
     """Return whether one denies what the other asserts, while both deny nothing in common."""
     if (mine.stems, mine.asserted, mine.denied) == (theirs.stems, theirs.asserted, theirs.denied):
         after = [_denied_first(wording) for wording in (mine, theirs)]  # "why, not what" and "what, not why"
@@ -675,13 +466,13 @@ def _is_denied(mine: _Wording, theirs: _Wording) -> bool:
     return bool((mine.denied & theirs.asserted) - mine.asserted or (theirs.denied & mine.asserted) - theirs.asserted)
 
 
-def _denied_first(wording: _Wording) -> set[str]:
+def _denied_first(wording: ParsedText) -> set[str]:
     """Return the words right behind "not" and the like, without "use" and its like."""
     words = [word.text for word in wording.words if word.text not in _CHOOSING]
     return {after for word, after in pairwise(words) if word in ("not", "never", "no")}
 
 
-def _is_opposed(mine: _Wording, theirs: _Wording) -> bool:
+def _is_opposed(mine: ParsedText, theirs: ParsedText) -> bool:
     lists = _lists()
     only = [mine.plain - theirs.plain, theirs.plain - mine.plain]
     poles = [{pole for stem in stems for pole in lists.poles.get(stem, ())} for stems in only]
@@ -709,7 +500,7 @@ _FIRST = {"before": False, "after": True, "into": False, "to": False, "from": Tr
 """Words of order; True where what comes first stands behind them."""
 
 
-def _is_swapped(mine: _Wording, theirs: _Wording) -> bool:
+def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
     """Return whether one puts first what the other puts last, or both have the same words in another order."""
     pairs = [(a, b) for a in mine.relations for b in theirs.relations]
     straight = sum(len(a[0] & b[0]) + len(a[1] & b[1]) for a, b in pairs)

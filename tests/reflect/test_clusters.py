@@ -7,8 +7,8 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, Clusters, same_text_among
-from fleet.text.similarity import Compared
+from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Compared, same_text_among
+from fleet.text.similarity import ParsedText
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -105,22 +105,20 @@ def test_a_lesson_that_contradicts_two_wordings_of_another_is_named_once():
 
 
 def test_in_a_flood_of_lessons_that_are_nearly_the_same_each_is_compared_with_a_few(monkeypatch):
-    from fleet.text import similarity
-
     scored = 0
-    score = similarity._score
+    score = ParsedText.score
 
     def counted(*of):
         nonlocal scored
         scored += 1
         return score(*of)
 
-    monkeypatch.setattr(similarity, "_score", counted)
+    monkeypatch.setattr(ParsedText, "score", counted)
     flood = [
         lesson(f"Check the token{number} of the deploy script before it runs on staging") for number in range(2_000)
     ]
     found = among(flood)
-    assert scored <= similarity.PARTNERS_MAX * len(flood)
+    assert scored <= PARTNERS_MAX * len(flood)
     assert all(len(group) <= MEMBERS_MAX for group in found.groups)
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.reflect import housekeeping
+from fleet.reflect.clusters import alike
 from fleet.reflect.housekeeping import (
     ARCHIVE,
     COSINE_MIN,
@@ -23,9 +24,9 @@ from fleet.reflect.housekeeping import (
     Plan,
     Stage,
     _effective_importance,
+    _likely_pairs,
     _SkipReason,
 )
-from fleet.text.similarity import alike, likely_pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUR_MS = 3_600_000
@@ -376,18 +377,18 @@ def many(number):
 
 def test_a_text_is_paired_with_few_others_however_many_there_are():
     texts = [each.text for each in many(3_000)]
-    assert len(likely_pairs(texts + texts[:50])) < 20 * len(texts)
+    assert len(_likely_pairs(texts + texts[:50])) < 20 * len(texts)
 
 
 def test_texts_that_are_alike_are_paired_among_many():
     texts = [each.text for each in many(2_000)]
     extra = [f"{text} indeed" for text in texts[::40]]
-    found = set(likely_pairs(texts + extra))
+    found = set(_likely_pairs(texts + extra))
     assert all((40 * at, len(texts) + at) in found for at in range(len(extra)))
 
 
 @pytest.mark.parametrize("text", ["same words again and again", "a", ""])
 def test_texts_that_are_all_alike_cost_no_more(text):
     started = time.process_time()
-    likely_pairs([text] * 5_000)
+    _likely_pairs([text] * 5_000)
     assert time.process_time() - started < 5

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.text import similarity
-from fleet.text.similarity import Words, alike, near
+from fleet.text.similarity import ParsedText, Words, near
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +28,8 @@ def load_report():
 
 
 def differences(one, other):
-    return alike((one, other), also=((0, 1),))[0].differs
+    mine, theirs = ParsedText.of((one, other))
+    return mine.differences(theirs)
 
 
 report = load_report()
