@@ -38,9 +38,6 @@ _QUOTE_CHARS_MAX = 1_000
 _TITLE_CHARS_MAX = 120
 _LESSON_CHARS_MAX = 240
 
-_INJECTED = ("fleet-", "hook_context", "(p-", ";p-", "; p-", "(d-", ";d-", "; d-")
-"""Beginnings of what fleet puts into a prompt."""
-
 _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
     Path(__file__).with_name("data").joinpath("questions.txt").read_text("utf-8").removesuffix("\n").split("\n---\n")
 )
@@ -75,7 +72,7 @@ class Flagging:
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
-        text, settings = _own_part(payload.prompt), self._settings()
+        text, settings = screening.strip_injected(payload.prompt), self._settings()
         signal, flags = _correction_in(text, settings), list[_Read]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
@@ -242,11 +239,6 @@ class Flagging:
         )
 
 
-def _own_part(prompt: str) -> str:
-    """Return a prompt without what fleet itself put into it."""
-    return screening.strip_injected(prompt) if any(mark in prompt.lower() for mark in _INJECTED) else prompt
-
-
 def _correction_in(prompt: str, settings: Any) -> Any:
     signal = detect(prompt, settings)
     return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
@@ -254,7 +246,7 @@ def _correction_in(prompt: str, settings: Any) -> Any:
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
     """Return the signal of a refused call, or of a stopped turn."""
-    words = _own_part(objection.words)
+    words = screening.strip_injected(objection.words)
     what = "Refused" if objection.kind == "rejection" else "Stopped after" if objection.tool else "Stopped"
     about = " ".join(filter(None, [what, f"{objection.tool}:" if objection.about else objection.tool, objection.about]))
     return signals.Flag(

@@ -29,7 +29,7 @@ from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox,
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
-from fleet.store.runs import UNDO, Draft, Edit, Field, Runs
+from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
 from fleet.text.similarity import ALIKE_MIN, near
@@ -101,7 +101,7 @@ def refresh(workspace: Workspace) -> list[Entry]:
     agents = workspace.agents_here()
     if not agents:
         return []
-    _record_interrupted_decisions(workspace)
+    Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
     items_waiting = Inboxes(workspace).waiting()
 
@@ -135,23 +135,6 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
     return expired
-
-
-def _record_interrupted_decisions(workspace: Workspace) -> None:
-    """Record decisions that a run holds and the inbox lacks, after a crash between the two."""
-    Runs(workspace).recover()
-    waiting = {each.item.id: each for each in Inboxes(workspace).waiting()}
-    if not waiting:
-        return
-    runs = Runs(workspace).listed()
-    undone = Runs(workspace).undone(runs)
-    for run in runs:
-        decided = {field.id: field.after for field in run.fields if field.name == _FIELD and run.kind != UNDO}
-        for id_ in decided.keys() & waiting.keys() if run.id not in undone else ():
-            entry = waiting.pop(id_)
-            if run.at >= entry.item.at:
-                how = inbox.REJECTED if decided[id_] == inbox.REJECTED else inbox.APPROVED
-                Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome=how, did=run.summary, run=run.id)])
 
 
 def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE) -> None:
@@ -226,7 +209,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 def _locked_entry(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
     """Hold the lock of decisions, so that two answers do not act twice, and yield an item with its handler."""
     with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
-        _record_interrupted_decisions(workspace)
+        Runs(workspace).recover()
         entry = _find(workspace, prefix)
         yield entry, _handler(entry.item)
 
@@ -305,7 +288,7 @@ def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
 def _run(
     workspace: Workspace, entry: Entry, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED
 ) -> tuple[str, str]:
-    """Apply edits of files as one run. The run holds the decision, in case of a crash before the inbox has it."""
+    """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes the item."""
     draft = Draft(summary=summary, edits=edits, fields=[Field(entry.item.id, _FIELD, None, outcome)])
     run = Runs(workspace).fresh("decide", entry.agent, draft)
     if stale := Runs(workspace).apply(run):

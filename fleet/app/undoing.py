@@ -90,29 +90,20 @@ def _last_command(workspace: Workspace) -> Run:
         since = [run for run in open_runs if run.at >= when and run.kind != UNDO]
         if own := [run for run in since if run.kind == _kind_of_run(command)]:
             return own[-1]
-        raise NoError(_refusal(command, last, since))
+        before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
+        raise NoError(
+            f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
+            f"{before}`fleet undo --list` names all runs"
+        )
     if last is not None:
         return last
-    other = next((run.id for run in open_runs if run.kind != UNDO), "")
-    hint = f"`fleet undo {other}` takes back what fleet did last by itself; " if other else ""
-    raise NoError(f"there is no command here that could be taken back; {hint}`fleet undo --list` names all runs")
+    raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
 
 
 def _kind_of_run(command: str) -> str:
     """Return the kind of run that a command leaves if it has something to do: its name, with one exception."""
     name = command.split()[1]
     return "reflect" if name == "done" else name
-
-
-def _refusal(command: str, last: Run | None, since: list[Run]) -> str:
-    """Return why the last command cannot be undone, with the ids of the runs around it; none is undone unasked."""
-    sentences = [f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed"]
-    sentences += [
-        f"`fleet undo {run.id}` takes back what was done since: {run.summary or run.kind}" for run in since[:1]
-    ]
-    if last is not None:
-        sentences.append(f"`fleet undo {last.id}` takes back the command before it: {last.summary or last.kind}")
-    return ". ".join([*sentences, "`fleet undo --list` names all runs"])
 
 
 def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
