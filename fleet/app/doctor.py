@@ -279,6 +279,8 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
         return  # reported under "rights"
+    if which("git") is None:
+        return  # reported under "git": what the clan has cannot be read, and so not compared
     try:
         wrong = workspace.db.differences()
         if wrong and workspace.db.lacks_lines():
@@ -360,7 +362,11 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
     else:
         yield _trouble("fired", "no hook has fired here yet")
     if not (agent := agent or workspace.replicas().default_agent):
-        yield _trouble("unnamed", "no agent is named here yet")
+        logs = ", ".join(
+            sorted(path.parent.name for path in workspace.root.glob(f"{workspace.place}/*/corrections.md"))
+        )
+        fields = {"level": "warning", "means": f"{workspace.place}/ has logs of {logs}: .fleet is new, or was deleted"}
+        yield _trouble("unnamed", "no agent is named here yet", **(fields if logs else {}))
         return
     size = len(starting.SessionStart(workspace, agent).make().text)
     what = f"{agent} starts a session with {size:,} characters"

@@ -13,7 +13,7 @@ from fleet.app import sharing
 from fleet.learn import restore
 from fleet.learn.discoveries import Findings
 from fleet.model import names
-from fleet.model.errors import UsageError
+from fleet.model.errors import DiskError, UsageError
 from fleet.share.git import Address, Repository, check_branch
 from fleet.share.live import access
 from fleet.store import config, consent, git, homes, replica
@@ -59,6 +59,8 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
+    if is_new and not os.access(root, os.W_OK):
+        raise DiskError(f"this user may not write in {root}: no workspace was made there")
     if is_new:
         Files(root).replace(path, _with_values(config.render("", "fleet"), values).encode())
         messages.append(f"made a workspace in {root}")
@@ -95,6 +97,9 @@ def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:
     share = config.load(root / config.FILE_NAME).share
     named = Address.typed(remote).bare if remote else share.remote
     questions = {}
+    has_one = (root / config.FILE_NAME).exists()
+    if not has_one and git.output(root, "ls-tree", "--name-only", "@{upstream}", config.FILE_NAME):
+        questions["pull"] = f"`git pull` brings a {config.FILE_NAME} of this project's. Make another one all the same?"
     if share.remote and named != share.remote:
         current, new = Address(share.remote).redacted, Address(named).redacted
         questions["remote"] = f"{config.FILE_NAME} names {current}. Put {new} in its place?"

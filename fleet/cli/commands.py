@@ -29,6 +29,7 @@ from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import World
 
 EXIT_INTERRUPTED = 130
+_EXIT_UNAVAILABLE = 5
 ALL = "fleet.all"
 """The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
 
@@ -194,7 +195,7 @@ class _Commands(TyperGroup):
             if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the entry point left it
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
-        except KeyboardInterrupt as stop:  # here, since the parser would exit without a message
+        except (KeyboardInterrupt, typer.Abort) as stop:  # here, since the parser would exit without a message
             raise _InterruptedError("interrupted; nothing that was logged is lost") from stop
 
 
@@ -238,7 +239,7 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             act(**arguments)
         except typer.Exit as left:
-            if left.exit_code in (0, EXIT_REFUSED):  # in part
+            if left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE):  # in part
                 chosen.note_given(command, began)
             raise
         chosen.note_given(command, began)

@@ -18,9 +18,11 @@ from fleet.cli.output import echo, note
 from fleet.hosts import install
 from fleet.hosts.install import Changed, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
+from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
+from fleet.share.remote import RemoteUnavailable
 from fleet.store import config, homes
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
@@ -37,6 +39,7 @@ User = Annotated[bool, typer.Option("--user", help="Your own settings.json: ever
 app = output.commands()
 
 _FILES_SHOWN = 5
+_IGNORED_SHOWN = 2
 _VALUE_CHARS_MAX = 100
 
 
@@ -88,7 +91,8 @@ def _init(
     joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, messages = joined.workspace, joined.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
-        messages.append(f".gitignore: {', '.join(local)}")
+        more = f" and {len(local) - _IGNORED_SHOWN} more" if len(local) > _IGNORED_SHOWN else ""
+        messages.append(f".gitignore: {', '.join(local[:_IGNORED_SHOWN])}{more}")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
@@ -98,16 +102,16 @@ def _init(
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     for line in messages:
         echo(line)
+    code = 0
     _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
-        echo(
-            "no remote is named, so fleet works offline. `fleet init --remote URL` names one; "
-            "in a git repository, `fleet sync --yes` uses its origin"
-        )
+        origin = Repository(workspace.root).origin()
+        known = f"; `fleet sync --yes` uses this repository's origin, {origin.redacted}" if origin else ""
+        echo(f"no remote is named, so fleet works offline. `fleet init --remote URL` names one{known}")
     elif starting.is_unasked(workspace):
-        _show_remote(workspace)
+        code = _show_remote(workspace)
     who = "" if ephemeral else workspace.agent(named)
     if who:
         _offer_files(workspace, who, take_in=take_in, asks=asks)
@@ -118,6 +122,7 @@ def _init(
     for warning in workspace.warnings:
         note(f"warning: {warning}")
     workspace.close()
+    raise typer.Exit(code)
 
 
 def _another_home(root: Path, *, asks: bool) -> str:
@@ -134,7 +139,9 @@ def _another_home(root: Path, *, asks: bool) -> str:
 def _ask_agent(root: Path) -> str:
     if (root / ".fleet/replica.toml").exists():
         return ""
-    return str(typer.prompt("Name of the agent that works here", default="agent")).strip()
+    while not names.is_agent(name := str(typer.prompt("Name of the agent that works here", default="agent")).strip()):
+        note("a name has 1 to 32 of a-z, 0-9, '-' and '_', and begins with a letter or digit")
+    return name
 
 
 def _ask_remote(root: Path) -> str:
@@ -201,17 +208,26 @@ def _show_next(workspace: Workspace) -> None:
     echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
 
-def _show_remote(workspace: Workspace) -> None:
-    """Fetch from the clan, and print how much it knows. Without an answer the workspace is usable all the same."""
+def _show_remote(workspace: Workspace) -> int:
+    """Fetch from the clan, and print how much it knows; return the exit code, 0 without a network.
+
+    Without an answer the workspace is usable all the same.
+    """
+    code = 0
     try:
         with output.progress("Fetching"):
             fetched = sharing.fetch_if_agreed(workspace, workspace.agent())
         trouble = fetched.why
     except FleetError as why:
         trouble = str(why)
+        if isinstance(why, RemoteUnavailable) and not why.is_offline:
+            trouble += ". The workspace stands; `fleet init --remote URL` names another address"
+            code = why.exit_code
+        elif isinstance(why, RemoteUnavailable):
+            trouble += ". This machine works offline until then"
     if trouble:
         note(f"the clan's lessons are not here yet: {trouble}")
-        return
+        return code
     lessons, number = finding.counted(workspace), workspace.discoveries.count()
     if workspace.tree.head() and (lessons or number):
         agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
@@ -220,17 +236,18 @@ def _show_remote(workspace: Workspace) -> None:
         echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{fetched.remote} answers, and knows nothing yet")
+    return code
 
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     embeddings = Embeddings(workspace)
-    state, what = embeddings.state, embeddings.hint
+    state = embeddings.state
     if state == "missing" and is_new:
-        echo(f"optional: lessons are also found by what they mean, with the extra `semantic`; {what}")
-    question = f"Send the clan's lessons to {what}, so that they are found by what they mean?"
+        echo("optional: with the extra `semantic`, lessons are found by what they mean, too: `fleet doctor` says how")
+    question = f"Send the clan's lessons to {embeddings.hint}, so that they are found by what they mean?"
     if state == "unagreed" and _is_agreed(question, yes=yes):
         embeddings.agree()
-        echo(f"lessons are embedded by {what}")
+        echo(f"lessons are embedded by {embeddings.hint}")
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
@@ -378,15 +395,17 @@ def _config(
             autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
         ),
     ] = "",
-    value: Annotated[str, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"].')] = "",
+    value: Annotated[
+        str | None, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"]; "" is empty.')
+    ] = None,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
-    if (action, bool(name)) not in {("", False), ("get", True), ("set", True)} or (value and action != "set"):
+    if (action, bool(name), value is None) not in {("", False, True), ("get", True, True), ("set", True, False)}:
         usage = "`fleet config` lists the settings; `fleet config get KEY`, or `set KEY VALUE`"
         raise UsageError(f"{usage}. Nothing was changed")
     with output.opened() as workspace:
         if action == "set":
-            ((name, parsed),) = setup.configure(workspace, {name: value}).items()
+            ((name, parsed),) = setup.configure(workspace, {name: value or ""}).items()
             output.show({"name": name, "value": parsed}, f"{name} = {config.as_toml(parsed)}")
             return
         names = config.find(name)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
+from fleet.model.names import GUEST
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
@@ -269,7 +271,8 @@ def _status_rows(status: dict[str, Any]) -> Iterator[output.Row]:
 def _sections(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", [status["workspace"]]
-    yield "agent", [f"{status['agent'] or 'none yet: fleet init --agent NAME'}{replica}"]
+    unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
+    yield "agent", [f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"]
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
     yield "remote", [remote or "none named; works offline"]
     yield "last sync", [output.when(status["last_sync"]) or _no_sync(status)]
@@ -279,7 +282,8 @@ def _sections(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     known = counted(status["discoveries"], "discovery", "discoveries")
     yield "known", [f"{counted(status['patterns'], 'lesson')}, {known}"]
     paths = [f"{number} in {path}" for path, number in status["waiting"]["paths"].items()]
-    yield "to go out", [counted(status["waiting"]["lines"], "line"), *paths]
+    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
+    yield "to go out", [f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths]
     yield "clock", [status["clock"], "set it, best by NTP"] if status["clock"] else []
     yield "memory", _memory_lines(status["memory"])
     yield from _decisions(status)

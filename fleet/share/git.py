@@ -54,6 +54,7 @@ _OTHER_HASH = r"mismatched algorithms|does not support this repository's hash al
 # Objects that git takes for malformed: a tree with `..`, `.git` or entries out of order in it.
 _MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed"
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
+_OFFLINE = r"(?i)resolve host|connection (?:refused|reset)|failed to connect|timed out|unreachable|no route|no answer"
 _SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
 
 
@@ -262,7 +263,7 @@ class GitRemote:
         except GitFailed as why:
             raise self._unavailable(str(why)) from why
         except FileNotFoundError as why:
-            raise self._unavailable(f"{why.filename} is not there; is git installed?") from why
+            raise self._unavailable(f"{why.filename} is not there; is git installed?", "Install git") from why
         except OSError as why:
             raise self._unavailable(f"{self._copy.folder} cannot be used ({why.strerror})") from why
 
@@ -282,8 +283,11 @@ class GitRemote:
             [*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local
         )
 
-    def _unavailable(self, reason: str) -> RemoteUnavailable:
-        return RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. `git ls-remote` shows whether git reaches it")
+    def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
+        advice = advice or f"`git ls-remote {self.name}` shows whether git reaches it"
+        why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice}")
+        why.is_offline = re.search(_OFFLINE, reason) is not None
+        return why
 
     def _refused(self, reason: str) -> RemoteRefused:
         then = "has put that right" if re.search(_SERVER_FAULT, reason) else "allows that"

@@ -26,9 +26,14 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class RemoteUnavailable(FleetError):  # noqa: N818 - a state of the world more often than an error
-    """The far side could not be reached, or its answer was lost. A push may have arrived all the same."""
+    """The far side could not be reached, or its answer was lost. A push may have arrived all the same.
+
+    Attributes:
+        is_offline: nothing answered, as without a network; else the address, a right or git itself is wrong.
+    """
 
     exit_code = 5
+    is_offline = False
 
 
 class RemoteRefused(FleetError):  # noqa: N818 - the far side's own word

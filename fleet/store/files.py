@@ -310,7 +310,8 @@ def _explain(path: Path, why: OSError) -> str:
     if why.errno == errno.ENOSPC:
         return f"no space left for {path}; it was not changed. Free some space and run the command again"
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"{path} cannot be written ({why.strerror}); it was not changed. Reading still works. {_ADVICE}"
+        means = "it is as it was, and what needs it was not done. Reading still works"
+        return f"this user may not write {path} ({why.strerror}): {means}. {_ADVICE}"
     return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"
 
 

@@ -153,7 +153,10 @@ def output(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
 # --- git's error messages -------------------------------------------------------------------------------------------
 
 _USERINFO = re.compile(r"(?<=://)[^/\s'\"@]*@(?=[^\s])")
-_NO_NEWS = re.compile(r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$")
+_NO_NEWS = re.compile(
+    r"hint:|To |error: failed to push some refs|warning: redirecting|remote:\s*$|\s*$"
+    r"|Please make sure you have the correct access rights|and the repository exists"
+)
 
 
 def _shown_reason(err: str, hidden: Sequence[str] = ()) -> str:

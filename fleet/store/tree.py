@@ -316,8 +316,9 @@ def _gone() -> Iterator[None]:
     try:
         yield
     except (GitFailed, FileNotFoundError) as why:
+        reason = why if isinstance(why, GitFailed) else "git is not on the PATH"
         raise TreeGoneError(
-            f"the fetched tree cannot be read ({why}); nothing is lost: `fleet sync` fetches it again"
+            f"the fetched tree cannot be read ({reason}); nothing is lost: `fleet sync` fetches it again"
         ) from why
 
 

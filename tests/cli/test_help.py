@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -220,6 +221,7 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("notify.webhook", "ftp://x"), "https://HOST"),
         (("share.branch", "a..b"), ""),
         (("live.token_env", "HOME"), "cannot be 'HOME'"),
+        (("share.remote",), "`set KEY VALUE`"),
     ):
         assert told in w.run("w", "config", "set", *words, expect=2).stderr
     assert path.read_bytes() == before
@@ -256,7 +258,7 @@ def test_an_empty_settings_file_moves_nothing(w):
 
 
 def test_a_sync_that_failed_is_told_until_one_is_answered(w):
-    w.run("w", "init", "--remote", str(w.folder / "nowhere.git"), "--yes")
+    w.run("w", "init", "--remote", str(w.folder / "nowhere.git"), "--yes", expect=5)
     w.run("w", "sync", expect=5)
     assert any(each.startswith("the last sync failed: ") for each in json.loads(w.run("w", "--json").stdout)["silent"])
     assert json.loads(w.run("w", "status", "--json").stdout)["sync_failed"]
@@ -264,6 +266,14 @@ def test_a_sync_that_failed_is_told_until_one_is_answered(w):
     w.run("w", "sync")
     assert json.loads(w.run("w", "--json").stdout)["silent"] == []
     assert json.loads(w.run("w", "status", "--json").stdout)["sync_failed"] == ""
+
+
+def test_a_workspace_without_its_own_folder_says_who_logged_here_and_that_nobody_is_named(w):
+    w.correct("w", "Quote every variable in a shell script")
+    shutil.rmtree(w.folder / "w/.fleet")
+    assert "nobody is named here" in w.run("w", "status").stdout
+    checks = json.loads(w.run("w", "doctor", "--json", expect=1).stdout)["findings"]
+    assert ["velma" in each["means"] for each in checks if each["check"] == "context"] == [True]
 
 
 @pytest.mark.parametrize("how", ["undo", "purge"])
@@ -287,7 +297,7 @@ def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w)
     told = w.run("w", "init").stdout
     assert "is a workspace already" in told
     assert "optional:" not in told
-    told = w.run("w", "init", "--remote", "/nowhere/clan.git", "--yes").stdout
+    told = w.run("w", "init", "--remote", "/nowhere/clan.git", "--yes", expect=5).stdout
     assert 'fleet.toml has share.remote = "/nowhere/clan.git" now' in told
     assert "/nowhere/clan.git" in w.run("w", "config", "get", "share.remote").stdout
     w.run("w", "undo")
@@ -295,9 +305,10 @@ def test_init_in_a_workspace_says_that_it_is_one_and_advertises_nothing_again(w)
 
 
 def test_another_remote_can_be_taken_back_and_a_branch_of_code_is_not_taken_without_a_yes(w):
+    w.git("init", "--quiet", "--bare", str(w.remote))
     w.run("w", "init", "--remote", str(w.remote))
     before = (w.folder / "w/fleet.toml").read_bytes()
-    told = w.run("w", "init", "--remote", "/nowhere/clan.git").stdout
+    told = w.run("w", "init", "--remote", "/nowhere/clan.git", expect=5).stdout
     assert f'now, and had "{w.remote}"; `fleet undo` takes that back' in told
     w.run("w", "undo")
     assert (w.folder / "w/fleet.toml").read_bytes() == before

@@ -124,6 +124,28 @@ def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(she
     assert not list((shell.folder / "velma").iterdir())
 
 
+def test_a_clone_behind_the_one_that_set_fleet_up_is_asked_to_pull_first(shell: Shell):
+    project(shell, "velma")
+    shell.git("push", "--quiet", "origin", "HEAD:main", where="velma")
+    shell.git("clone", "--quiet", "--branch", "main", str(shell.remote), "tank")
+    assert f"origin, {shell.remote}" in shell.run("velma", "init", "--agent", "velma").stdout
+    shell.git("add", "fleet.toml", where="velma")
+    shell.git("commit", "--quiet", "-m", "fleet", where="velma")
+    shell.git("push", "--quiet", "origin", "HEAD:main", where="velma")
+    shell.git("fetch", "--quiet", where="tank")
+    assert "`git pull` brings a fleet.toml" in shell.run("tank", "init", "--agent", "tank", expect=2).stderr
+    assert not (shell.folder / "tank/fleet.toml").exists()
+    shell.git("pull", "--quiet", where="tank")
+    assert "is a workspace already" in shell.run("tank", "init", "--agent", "tank").stdout
+
+
+def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
+    (shell.folder / "velma").mkdir()
+    names = [("Name of the agent", "Velma D!"), ("Name of the agent", "velma")]
+    others = [("Git remote", ""), ("Keep what fleet writes", ""), ("Let Claude Code", "n")]
+    assert "a name has 1 to 32" in on_a_terminal(shell, "velma", names + others)
+
+
 def test_who_comes_second_is_told_how_to_act_as_themselves(shell: Shell):
     shell.run("w", "init", "--agent", "velma")
     assert "`--agent tank` or FLEET_AGENT=tank" in shell.run("w", "init", "--agent", "tank").stdout
@@ -156,9 +178,15 @@ def test_two_agents_of_one_machine_are_one_witness_whatever_their_names(shell: S
     assert len(set(shell.git("log", "--format=%ae", "fleet", where="clan.git").split())) == 2
 
 
-def test_a_remote_that_does_not_answer_is_said_and_the_workspace_stands(shell: Shell):
-    done = shell.run("velma", "init", "--agent", "velma", "--remote", str(shell.folder / "nowhere.git"))
+def test_no_network_is_no_failure_of_init_and_a_wrong_address_is_one_and_the_workspace_stands(shell: Shell):
+    done = shell.run("tank", "init", "--agent", "tank", "--remote", "https://127.0.0.1:1/clan.git")
     assert "not here yet" in done.stderr
+    assert "names another address" not in done.stderr
+    nowhere = str(shell.folder / "nowhere.git")
+    done = shell.run("velma", "init", "--agent", "velma", "--remote", nowhere, expect=5)
+    assert "not here yet" in done.stderr
+    assert f"`git ls-remote {nowhere}`" in done.stderr
+    assert "names another address" in done.stderr
     assert "next: " in done.stdout
     assert json.loads(shell.run("velma", "status", "--json").stdout)["agent"] == "velma"
     assert "no git repository" in shell.run("bare", "init", "--remote", "origin", expect=2).stderr

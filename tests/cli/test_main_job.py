@@ -264,7 +264,7 @@ def test_who_joins_a_clan_has_what_it_knows_and_is_told_what_to_do(stage):
 
 def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
     gone = stage.folder / "gone.git"
-    done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes")
+    done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes", expect=5)
     assert "not here yet" in done.stderr
     assert "never asked yet" in stage.run("velma", "start").stdout
     assert "what the clan knows is not here yet" in stage.run("velma", "status").stdout

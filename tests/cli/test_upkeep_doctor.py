@@ -221,7 +221,7 @@ def test_withheld_lines_are_told(synced):
 
 def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(stage):
     stage.join("velma")
-    assert "'.[semantic]'" in stage.run("other", "init", "--agent", "tank").stdout
+    assert "`fleet doctor` says how" in stage.run("other", "init", "--agent", "tank").stdout
     assert "'.[semantic]'" in doctor(stage)["semantic"]["do"]
     config = stage.folder / "velma/fleet.toml"
     config.write_text(

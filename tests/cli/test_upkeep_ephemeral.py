@@ -40,9 +40,8 @@ def test_a_lent_replica_writes_only_after_its_earlier_lines_were_read(stage):
     stage.join("velma")
     env = {"FLEET_REPLICA": LENT}
     away = stage.remote.rename(stage.folder / "away.git")
-    assert (
-        "not here yet" in stage.run("run", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", **env).stderr
-    )
+    joins = ("init", "--ephemeral", "--remote", str(stage.remote), "--yes")
+    assert "not here yet" in stage.run("run", *joins, expect=5, **env).stderr
     assert "fleet sync" in stage.run("run", *correct(LESSON), **env).stderr  # it is logged, and counts with the next
     assert not (stage.folder / "run/clan-learnings/patterns.d").exists()
     away.rename(stage.remote)

@@ -384,7 +384,7 @@ def test_init_names_another_remote_and_leaves_the_rest_of_the_file_alone(bench):
     config = bench.folder / "velma/fleet.toml"
     config.write_text("# mine\n" + config.read_text() + "# end\n")
     before = config.read_text()
-    bench.run("velma", "init", "--remote", "/tmp/elsewhere.git", "--branch", "other", "--yes")
+    bench.run("velma", "init", "--remote", "/tmp/elsewhere.git", "--branch", "other", "--yes", expect=5)
     after = config.read_text()
     assert after == before.replace(str(bench.remote), "/tmp/elsewhere.git").replace(
         'branch = "fleet"', 'branch = "other"'

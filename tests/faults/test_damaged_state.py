@@ -136,4 +136,7 @@ def test_a_sync_without_git_says_so_and_what_the_remote_holds_stays_known(damage
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         assert "is git installed?" in damaged.run("velma", "sync", expect=5).stderr
+        assert "without git" in damaged.run("velma", "status").stdout
+        checks = json.loads(damaged.run("velma", "doctor", "--json", expect=None).stdout)["findings"]
+        assert [each["what"] for each in checks if each["check"] == "rows"] == []
     assert json.loads(damaged.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 0

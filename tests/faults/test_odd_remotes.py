@@ -79,10 +79,11 @@ def test_a_partial_clone_as_the_remote_works_or_says_why_and_loses_nothing(bench
     clan_with_a_history(bench)
     url = clone(bench, "mirror.git", "--bare", "--branch=fleet", *how)
     assert missing(bench, "mirror.git", "fleet"), "something is left out"
-    bench.run("slash", "init", "--agent", "slash", "--remote", url, "--yes")
+    joined = bench.run("slash", "init", "--agent", "slash", "--remote", url, "--yes", expect=None)
     bench.correct("slash", LESSON)
     done = bench.run("slash", "sync", expect=None)
     assert done.returncode in (0, 5), done.stderr
+    assert joined.returncode == done.returncode, joined.stderr
     if done.returncode:
         # A newer git's server fetches nothing that it lacks on behalf of others.
         assert "nothing is lost" in done.stderr
