@@ -6,6 +6,7 @@ a query ever reaches SQLite as syntax. Where lessons have embeddings, both ranki
 """
 
 import re
+import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -19,7 +20,7 @@ from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
 from fleet.store.files import is_plain
-from fleet.store.query import Passages, Patterns
+from fleet.store.query import Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
@@ -158,7 +159,7 @@ def search(
     if DISCOVERY in kinds:
         sources.append(_Discoveries(workspace))
     sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
-    with closing(Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
+    with closing(_Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
         sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
         with workspace.snapshot():  # else each lookup of a hit would refresh the database first
             return _answer(sources, terms, limit)
@@ -333,10 +334,35 @@ class _Discoveries(_Source):
         return _Hit(DISCOVERY, key, "", entry.problem, details, names.agent_of(entry.by), entry.at)
 
 
+class _Passages:
+    """Full-text table in memory for texts that have no row in a database: the pages of agents, during one search.
+
+    Args:
+        passages: kind, head and body of each; they are numbered from 0.
+    """
+
+    def __init__(self, passages: Iterable[tuple[str, str, str]]) -> None:
+        self._connection = sqlite3.connect(":memory:")
+        self._connection.execute(
+            f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{similarity.TOKENIZER}')"
+        )
+        rows = ((kind, *(similarity.Words(text).indexed() for text in texts)) for kind, *texts in passages)
+        self._connection.executemany("INSERT INTO passage VALUES (?, ?, ?)", rows)
+
+    def matching(self, kind: str, expression: str, count: int) -> list[int]:
+        """Return the numbers of the passages of a kind that an FTS5 expression finds, best first."""
+        query = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
+        return [row[0] - 1 for row in self._connection.execute(query, (expression, kind, count))]
+
+    def close(self) -> None:
+        """Close the table, which drops it."""
+        self._connection.close()
+
+
 class _Pages(_Source):
     """Sections of all pages of one kind."""
 
-    def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: Passages) -> None:
+    def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: _Passages) -> None:
         self.kind = kind
         self._workspace = workspace
         self._sections = sections

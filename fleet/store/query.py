@@ -1,6 +1,5 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from sqlite3 import Connection
@@ -16,7 +15,7 @@ from fleet.store.database import checked, get_meta, sharing
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
 from fleet.store.rows import naming
-from fleet.text.similarity import CANDIDATES_MAX, TOKENIZER, Words
+from fleet.text.similarity import CANDIDATES_MAX, Words
 
 T = TypeVar("T")
 
@@ -339,33 +338,6 @@ class Discoveries(_Table):
         return self._ingest.ask(
             lambda db: [DISCOVERIES.decode(checked(*row)) for row in db.execute(query, values).fetchall()]
         )
-
-
-class Passages:
-    """Full-text table in memory for texts that have no row in a database: the pages of agents, during one search.
-
-    Args:
-        passages: kind, head and body of each; they are numbered from 0.
-    """
-
-    def __init__(self, passages: Iterable[tuple[str, str, str]]) -> None:
-        self._connection = sqlite3.connect(":memory:")
-        self._connection.execute(
-            f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{TOKENIZER}')"
-        )
-        self._connection.executemany(
-            "INSERT INTO passage VALUES (?, ?, ?)",
-            ((kind, Words(head).indexed(), Words(body).indexed()) for kind, head, body in passages),
-        )
-
-    def matching(self, kind: str, expression: str, count: int) -> list[int]:
-        """Return the numbers of the passages of a kind that an FTS5 expression finds, best first."""
-        query = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
-        return [row[0] - 1 for row in self._connection.execute(query, (expression, kind, count))]
-
-    def close(self) -> None:
-        """Close the table, which drops it."""
-        self._connection.close()
 
 
 _SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
