@@ -522,7 +522,7 @@ class _Page:
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
         labelled = [*_fields_of(item), *(field for each in item.items for field in _fields_of(each))]
-        if item.is_task:
+        if item.is_task or re.match(_TO_DO, raw):
             self._leave(item, TASK)
         elif match := re.search(_SUPERSEDES, raw):
             self.superseded.add(Passage(match["old"]).plain)

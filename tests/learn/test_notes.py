@@ -74,6 +74,12 @@ def test_what_only_looks_like_a_changelog_or_half_a_sentence_is_taken(item):
     assert note.text.endswith(item)
 
 
+def test_a_task_under_a_heading_that_is_an_order_is_no_lesson_of_that_heading():
+    (left,) = read_notes("# Lessons\n\n### Check the cache first\n\n- TODO: write more\n", "lessons.md")
+    assert isinstance(left, Skipped)
+    assert left.reason == notes.TASK
+
+
 def test_a_heading_that_only_names_its_entry_gives_way_to_what_its_fields_say():
     page = "# Lessons\n\n### 2026-03-04 Missing parameters in tools\n**Fix:** Pass the user id to every tool\n"
     (note,) = read_notes(page, "lessons.md")
