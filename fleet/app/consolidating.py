@@ -288,7 +288,8 @@ def _session_name(key: str) -> str:
 def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
     def plan() -> Draft | None:
         page = _File.of(workspace, auto_reflect.FILE)
-        return _draft(f"{len(rows)} rows for {auto_reflect.READY}", [page.to(Scratchpad(page.text).with_rows(rows))])
+        summary = f"{screening.counted(len(rows), 'row')} for {auto_reflect.READY}"
+        return _draft(summary, [page.to(Scratchpad(page.text).with_rows(rows))])
 
     with _scratchpad_lock(workspace):
         run = Runs(workspace).apply_planned(REFLECTED, agent, plan)

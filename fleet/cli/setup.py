@@ -412,11 +412,15 @@ def _config(
         settings = [each for each in config.settings(workspace.config_file) if each.name in names]
         rows: list[str] | list[output.Row] = [_setting_row(each) for each in settings]
         if [name] == names:
-            rows = [each.value if isinstance(each.value, str) else config.as_toml(each.value) for each in settings]
+            rows = [each.value if isinstance(each.value, str) else _as_text(each.value) for each in settings]
         output.show({"settings": [each._asdict() for each in settings]}, rows)
 
 
+def _as_text(value: Any) -> str:
+    return "not set" if value is None else config.as_toml(value)
+
+
 def _setting_row(setting: Any) -> output.Row:
-    value = output.cleaned("not set" if setting.value is None else config.as_toml(setting.value))
+    value = output.cleaned(_as_text(setting.value))
     value = value if len(value) <= _VALUE_CHARS_MAX else f"{value[:_VALUE_CHARS_MAX]}..."
     return (f"{setting.name:<32} ", "bold" if setting.is_set else ""), (value, "" if setting.is_set else "dim")

@@ -197,6 +197,7 @@ def test_a_setting_is_read_set_and_taken_back_and_the_rest_of_the_file_stays(w):
     shown = json.loads(w.run("w", "config", "--json").stdout)["settings"]
     assert {each["name"] for each in shown if each["is_set"]} == {"recall.at_prompts", "share.branch"}
     assert "recall.at_prompts" in w.run("w", "config", "get", "recall").stdout
+    assert w.run("w", "config", "get", "attempts.builds").stdout == "not set\n"
     w.run("w", "undo")
     assert path.read_text() == before
 
