@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from fleet.model import limits
+from fleet.model.errors import DiskError
 from fleet.store import process
 from fleet.store.files import Files
 from fleet.store.process import Done
@@ -309,15 +310,20 @@ class Bare:
 
     def object_format(self) -> str:
         """Return "sha1" or "sha256"; "" where there is no repository, or one that fleet did not make."""
-        with suppress(OSError):
-            config = (self.folder / "config").read_bytes()
-            return next((name for name, known in _CONFIGS.items() if known == config), "")
-        return ""
+        config = self._read("config")
+        return next((name for name, known in _CONFIGS.items() if known == config), "")
+
+    def _read(self, name: str) -> bytes:
+        """Return the bytes of a small file of the repository; b"" for a missing or unreadable one, and for a pipe."""
+        with suppress(DiskError):
+            return Files(self.folder).read(self.folder / name)
+        return b""
 
     def _open(self) -> None:
         if not self.folder.exists():
             self._create("sha1")
         self._check()
+        self._check_files()
         # We hold the lock, so these are left over from a git that was killed.
         for lock in _STALE_LOCKS:
             (self.folder / lock).unlink(missing_ok=True)
@@ -325,6 +331,14 @@ class Bare:
     def _check(self) -> None:
         if not self.object_format():
             raise GitFailed(f"{self.folder} is not as fleet made it; move it away, it is made anew")
+
+    def _check_files(self) -> None:
+        """Raise ``GitFailed`` for a pipe, a link or a device among the repository's files: git would wait for it."""
+        if odd := _odd_file(self.folder):
+            odd = os.path.relpath(odd, self.folder)
+            raise GitFailed(
+                f"{self.folder} is not as fleet made it: {odd} is no plain file; move it away, it is made anew"
+            )
 
     def _create(self, object_format: str) -> None:
         """Make it elsewhere and rename it, so that it is never half there."""
@@ -360,10 +374,10 @@ class Bare:
 
     def ref(self, name: str) -> str:
         """Return the commit of a ref, "" for none. Costs a read of one small file, and no process."""
-        with suppress(OSError, ValueError):
-            return _checked((self.folder / name).read_bytes().decode("ascii").strip())
-        with suppress(OSError, ValueError):
-            for line in (self.folder / "packed-refs").read_text("ascii").splitlines():
+        with suppress(ValueError):
+            return _checked(self._read(name).decode("ascii").strip())
+        with suppress(ValueError):
+            for line in self._read("packed-refs").decode("ascii").splitlines():
                 commit, _, named = line.partition(" ")
                 if named == name:
                     return _checked(commit)
@@ -489,8 +503,9 @@ class Bare:
 
     def held(self) -> dict[str, str]:
         """Return the ids of the blobs that are held, and of commits that git refuses, each with the reason."""
-        with suppress(OSError, ValueError, RecursionError):
-            reasons = json.loads(self._held_file().read_bytes())
+        with suppress(DiskError, ValueError, RecursionError):
+            path = self._held_file()
+            reasons = json.loads(Files(path.parent).read(path))
             return {str(oid): str(why) for oid, why in reasons.items()} if isinstance(reasons, dict) else {}
         return {}
 
@@ -568,6 +583,7 @@ class Bare:
 
     def _start_reader(self) -> "subprocess.Popen[bytes]":
         self._check()
+        self._check_files()
         return subprocess.Popen(
             (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
             cwd=self.folder,
@@ -655,6 +671,8 @@ class Bare:
             GitFailed: the repository is not as fleet made it.
         """
         self._check()
+        if not self._until:  # else it was checked when it was locked
+            self._check_files()
         return self._run(GIT, arguments, stdin)
 
     def _output(self, *arguments: str) -> bytes:
@@ -741,6 +759,16 @@ class _Content(io.RawIOBase):
         buffer[: len(block)] = block
         self._left -= len(block)
         return len(block)
+
+
+def _odd_file(folder: str | Path) -> str:
+    """Return the first path below a folder that is neither a plain file nor a folder; "" for none."""
+    with suppress(OSError), os.scandir(folder) as entries:  # another git may take a folder away meanwhile
+        for each in entries:
+            odd = _odd_file(each.path) if each.is_dir(follow_symlinks=False) else ""
+            if odd or not (each.is_dir(follow_symlinks=False) or each.is_file(follow_symlinks=False)):
+                return odd or each.path
+    return ""
 
 
 def _stop(reader: "subprocess.Popen[bytes]") -> None:

@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import msgspec
 
 from fleet.model import limits, names
-from fleet.model.errors import FleetError
+from fleet.model.errors import DiskError, FleetError
+from fleet.store.files import Files
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -187,8 +188,9 @@ class GitTree:
 
     def head(self) -> str:
         """Return the commit that is taken in; "" for none. Costs a read of one small file, and no process."""
-        with suppress(OSError, ValueError):
-            return (self._folder / FETCHED).read_bytes().decode("ascii").strip()
+        with suppress(DiskError, ValueError):
+            if commit := Files(self._folder).read(self._folder / FETCHED).decode("ascii").strip():
+                return commit
         with suppress(OSError):  # a folder of another user's
             return self._bare.ref(FETCHED) if (self._folder / "packed-refs").exists() else ""
         return ""

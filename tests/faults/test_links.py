@@ -219,6 +219,30 @@ def test_a_search_waits_for_no_pipe(bench: Bench):
     assert LESSON in bench.run("velma", "search", "awk").stdout
 
 
+@pytest.mark.parametrize("place", ["HEAD", "config", "shallow", "packed-refs", "refs/fleet/fetched", "objects/??/*"])
+def test_no_command_waits_for_a_pipe_in_fleets_own_repository_and_a_sync_names_it(bench: Bench, place: str):
+    repository = bench.folder / "velma/.fleet/git"
+    for pipe in (*repository.glob(place),) or (repository / place,):
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+    for words in (COMMANDS["correct"], ("patterns",), ("doctor",), ("sync",)):
+        done = commands.run(words, bench.folder / "velma", bench.environment(), timeout_s=20)
+        assert "Traceback" not in done.stderr
+    if place != "refs/fleet/fetched":  # which a command replaces
+        assert done.returncode != 0
+        assert "as fleet made it" in done.stderr
+        assert "move it away" in done.stderr
+        repository.rename(bench.folder / "velma/aside")
+    bench.sync("velma")
+    assert {LESSON: 2, "Another lesson": 1}.items() <= bench.seen("velma").items()
+
+
+def test_no_command_waits_for_a_pipe_beside_fleets_own_repository(bench: Bench):
+    os.mkfifo(bench.folder / "velma/.fleet/git.held")
+    done = commands.run(("sync",), bench.folder / "velma", bench.environment(), timeout_s=20)
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_folder_whose_state_is_anothers_is_no_workspace(clan: Bench, tmp_path: Path, is_named: bool):
     """A repository of links would show a session in it what another workspace on this machine knows."""
