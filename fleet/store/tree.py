@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -49,8 +48,6 @@ TREE_BYTES_MAX = 512 * 1024 * 1024
 """Limit of all files of a tree together, so that many just below the limit of one do not fill the memory either."""
 
 _TREES_MAX = 8
-_SMALL_MAX = 16
-_SMALL_BYTES_MAX = 16 * 1024
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _FILES = frozenset({"patterns.jsonl", "discoveries.jsonl"}) | _NO_LINES
 _FOLDERS = frozenset({"patterns.d", "discoveries.d"})
@@ -178,7 +175,6 @@ class GitTree:
         self.listings: dict[str, dict[str, Entry]] = {}
         self._held: dict[str, str] = {}
         self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are held
-        self._small: dict[str, bytes] = {}  # by oid: never stale
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -249,9 +245,6 @@ class GitTree:
         Raises:
             TreeGoneError: it is not here.
         """
-        if oid in self._small:
-            yield BytesIO(self._small[oid])
-            return
         with _gone(), self._bare.open(oid) as content:
             yield content
 
@@ -261,14 +254,7 @@ class GitTree:
         Raises:
             TreeGoneError: it is not here.
         """
-        if oid in self._small:
-            return self._small[oid]
-        data = next(self.contents([oid]))
-        if len(data) <= _SMALL_BYTES_MAX:
-            if len(self._small) >= _SMALL_MAX:
-                self._small.clear()
-            self._small[oid] = data
-        return data
+        return next(self.contents([oid]))
 
     def move(self, commit: str) -> None:
         """Take a commit for the one that is taken in, durably; "" for none."""
@@ -305,7 +291,6 @@ class GitTree:
         Raises:
             TreeGoneError: it could not be done.
         """
-        self._small.clear()
         if self.head():
             with _gone(), self._bare.locked():
                 self._bare.forget_history()
