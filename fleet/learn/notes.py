@@ -83,9 +83,7 @@ _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
-_FIELDS_MIN = 2
-_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS, _TITLED_WORDS = 3, 6, 8, 9, 26
-"""A text of more words than the last needs no heading to be understood."""
+_WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
 _DATE_LAST = (
@@ -104,7 +102,6 @@ _WRONG_RIGHT = re.compile(
     r"\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)", re.DOTALL
 )
 _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
-_BOLD_LABEL = re.compile(r"\s*\*\*[^*]{1,30}(?:[:：]\s*\*\*|\*\*\s*[:：])")
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
@@ -126,7 +123,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     is_log = not _pattern("rules").search(name) and any(
         map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
     )
-    page = _Page(top, is_log=is_log)
+    page = _Page(top)
     page.read(top, "", is_log=is_log)
     seen: set[str] = set()
     for item in sorted(page.items, key=lambda each: each.line):
@@ -161,17 +158,16 @@ def _heading(raw: str) -> _Heading:
     """Return the parts of a heading; the title is what remains without date, number and word in brackets."""
     title, when, kind, is_entry = raw.strip(), "", "", False
     for _ in range(4):
-        if (match := re.match(_DATE_FIRST, title)) and match.end():
+        if match := re.match(_DATE_FIRST, title):
             title, when, is_entry = title[match.end() :], match["when"], True
-        elif (match := _BRACKET_FIRST.match(title)) and not Passage(match["word"]).is_placeholder():
+        elif match := _BRACKET_FIRST.match(title):
             kind, title, is_entry = match["word"], title[match.end() :], True
-        elif (match := re.match(_CODE_FIRST, title)) and match.end():
+        elif match := re.match(_CODE_FIRST, title):
             title, is_entry = title[match.end() :], True
         else:
             break
     if (match := re.search(_DATE_LAST, title)) and match.start():
         title, when, is_entry = title[: match.start()], when or match["when"] or match["in_when"], True
-    kind = "" if re.search(r"\d", kind) else kind
     return _Heading(Passage(title.strip(" -–—:：|")).plain, when, kind, is_entry)
 
 
@@ -180,34 +176,17 @@ class _Form:
 
     def __init__(self, line: int, title: str, when: str, category: str) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
-        self.lead: list[str] = []
-        self.quotes: list[str] = []  # beside the fields
+        self.story: list[str] = []  # before the fields
         self.fields: list[tuple[Field, list[str]]] = []
-        self._is_listing = False
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether a list belongs to the last field: it has no value yet, or one that ends with a colon."""
-        values = self.fields[-1][1] if self.fields else []
-        return not values or self._is_listing or values[-1].endswith((":", "："))
-
-    def open(self, text: str, block: Block) -> None:
-        """Begin the entry with the text of an item, which becomes its title."""
-        head = _heading(text)
-        self.line, self.end = block.line, block.end
-        self.when = head.when or self.when
-        self.lead.append(head.title)
 
     def add(self, field: Field, end: int) -> None:
         """Add a field."""
-        self._is_listing = False
         is_empty = not field.value or Passage(field.value).is_placeholder()
         self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
         self.end = max(self.end, end)
 
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field."""
-        self._is_listing = block.kind == "item"
         self.end = max(self.end, block.end)
         for each in (block, *block.items):
             text = Passage(each.text).plain
@@ -217,44 +196,30 @@ class _Form:
     def notes(self) -> Iterator[Note]:
         """Yield the lessons of the entry: one, or each of a list of rules."""
         note = self._as_note()
-        rules = [values for field, values in self.fields if field.role == "rule" and values]
-        listed = next((values for values in rules if len(values) > 1), [])
+        listed = next((values for field, values in self.fields if field.role == "rule" and len(values) > 1), [])
         usable = [value for value in listed if Passage(value).is_sentence()]
-        if note and len(usable) > 1 and all(len(values) > 1 for values in rules):
+        if note and len(usable) > 1:
             yield from (note._replace(text=_with_title(value, self.title), correct="") for value in usable)
         elif note:
             yield note
 
     def _as_note(self) -> Note | None:
         rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
-        title, lead = self.title, " ".join(self.lead)
-        if not title:
-            title, lead = lead, ""
-        is_titled = Passage(title).is_sentence() and Passage(title).is_claim()
-        if rules:
-            text, details = rules[0], [*rules[1:], *rights[:2]]
-        elif rights:
-            text, details = (title, rights) if is_titled else (rights[0], rights[1:])
-        else:
-            story = " ".join([*wrongs[:1], *whys[:1]])
-            text, details = (title, [story]) if is_titled and story else (_with_title(story, title), [])
-            if not Passage(text).is_sentence():
-                return None
-        if text.endswith((":", "：")):
-            text, details = (title, [text, *details]) if is_titled else (text.rstrip(":： "), details)
-        is_short = bool(rules) and not Passage(text).is_sentence() and len(text.split()) > 1
-        if text and text != title and (not rules or is_short):
-            text = _with_title(text, title)
-        return self._note(text, details, " ".join(wrongs[:1] or self.quotes), title) if text.strip() else None
+        story = " ".join([*wrongs[:1], *whys[:1]])
+        is_titled = Passage(self.title).is_sentence() and Passage(self.title).is_claim()
+        text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
+        text = text.rstrip(":： ") if rules else _with_title(text.rstrip(":： "), self.title)
+        is_lesson = rules or rights or Passage(text).is_sentence()
+        return self._note(text, details, " ".join(wrongs[:1] or self.story)) if is_lesson and text.strip() else None
 
-    def _note(self, text: str, details: Sequence[str], wrong: str, title: str) -> Note:
+    def _note(self, text: str, details: Sequence[str], wrong: str) -> Note:
         return Note(
             self.line,
             self.end,
             text,
             " ".join(part for part in details if part and part != text)[:_BODY_CHARS],
             wrong[:_BODY_CHARS],
-            title,
+            self.title,
             self._first_value("category") or self.category,
             tuple(tag for part in re.split(r"[,，、;]", self._first_value("tags")) if (tag := part.strip(" #`[]\"'"))),
             self._first_value("when") or self.when,
@@ -263,7 +228,7 @@ class _Form:
 
     def _values(self, role: str) -> list[str]:
         """Return the values of a role, those of the best label first."""
-        ranked = [(field.rank, _on_one_line(values)) for field, values in self.fields if field.role == role and values]
+        ranked = [(field.rank, "; ".join(values)) for field, values in self.fields if field.role == role and values]
         return [value for _, value in sorted(ranked, key=lambda each: each[0])]
 
     def _first_value(self, role: str) -> str:
@@ -273,10 +238,9 @@ class _Form:
 class _Page:
     """A page while it is parsed."""
 
-    def __init__(self, page: Section, *, is_log: bool) -> None:
+    def __init__(self, page: Section) -> None:
         self.items: list[Note | Skipped] = []
         self.superseded: set[str] = set()
-        self._is_log = is_log
         tops = [each for each in page.sections if each.level == 1]
         first = tops[0] if tops else page
         holds = bool(first.sections) or any(block.kind != "paragraph" for block in first.blocks)
@@ -292,51 +256,29 @@ class _Page:
             if Label(title).is_about() or (title and Passage(title).is_placeholder()):
                 self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
                 return
-            is_log = is_log or (not self._is_log and Label(title).is_of_lessons())
+            is_log = is_log or Label(title).is_of_lessons()
             if not is_log and Label(title).is_layout():
-                self._read_layout(section)
+                self._leave_all(section, LAYOUT)
                 return
         head = _heading(title)
         if section not in self._titles:
             category = head.kind or category if head.is_entry else head.title
         context, as_fields = _Context(category, head, is_log), self._fields_below(section)
-        if as_fields or self._is_form(section):
+        if as_fields or any(field.role in CONTENT_ROLES for block in section.blocks for field in _fields_of(block)[:1]):
             self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, context)
-        elif section.end > section.line and is_log and Passage(head.title).is_sentence():  # code shows what it says
-            self._add(Note(section.line, section.end, head.title, category=category, when=head.when))
         else:
             self.items.append(Skipped(section.line, HEADING, title))
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
 
-    def _read_layout(self, section: Section) -> None:
-        for each in section.walk():
-            for block in each.blocks:
-                if block.kind in ("item", "paragraph") and _is_strict(block.text):
-                    self._read_item(block, _Context(section.title, _Heading(""), is_log=False))
-                else:
-                    self._leave(block, LAYOUT)
-
     def _fields_below(self, section: Section) -> list[Section]:
         """Return the headings that name the fields of the entry above them."""
-        roles = [Label(each.title).role for each in section.sections]
-        is_entry = _heading(section.title).is_entry and section.level > 1
-        named = [role for role in roles if role]
-        if not any(role[0] in CONTENT_ROLES for role in named) or (not is_entry and len(named) < _FIELDS_MIN):
-            return []
-        return [
-            each
-            for each, role in zip(section.sections, roles, strict=True)
-            if not each.sections and (_has_one_value(each, role[0]) if role else is_entry)
-        ]
-
-    def _is_form(self, section: Section) -> bool:
-        firsts = [labelled[0] for block in section.blocks if (labelled := _fields_of(block))]
-        number = sum(each.role in CONTENT_ROLES for each in firsts)
-        return number > 1 or (number == 1 and (section not in self._titles or not section.sections))
+        named = [each for each in section.sections if Label(each.title).role and not each.sections]
+        is_entry = section.level > 1 and any((Label(each.title).role or "")[0] in CONTENT_ROLES for each in named)
+        return named if is_entry else []
 
     def _leave_all(self, section: Section, reason: str) -> None:
         for each in section.walk():
@@ -351,8 +293,7 @@ class _Page:
     # --- entries with labelled fields
 
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
-        is_title, head = section in self._titles, context.head
-        form = _Form(section.line or 1, "" if is_title else head.title, head.when, head.kind or context.category)
+        form = _Form(section.line or 1, context.head.title, context.head.when, context.category)
         rest: list[Block] = []
         for block in section.blocks:
             is_bold = _is_bold_lead(block)
@@ -360,14 +301,10 @@ class _Page:
                 rest.append(block)
             elif _fields_of(block):
                 form = self._take_fields(form, block)
-            elif form.fields and not is_bold and (block.kind != "item" or form.is_open):
+            elif form.fields and not is_bold:
                 form.extend(block)
-            elif head.is_entry and not block.is_task and (not is_bold or _BOLD_LABEL.match(block.text)):
-                form.end = max(form.end, block.end)
-                form.quotes.append(Passage(block.text).plain)
-            elif block.kind == "paragraph" and not (form.fields or is_bold or is_title):
-                form.lead.append(block.text)
-                form.end = block.end
+            elif not (is_bold or block.is_task or form.fields) and section.level > 1:
+                form.story.append(Passage(block.text).plain)
             else:
                 rest.append(block)
         for each in as_fields:
@@ -379,15 +316,9 @@ class _Page:
         """Add a heading that names a field, with the blocks under it; return the entry that it was added to."""
         role, rank = Label(section.title).role or ("other", 0)
         heading = Field(role, rank, Label(section.title).folded, "")
-        if any(field.label == heading.label for field, _ in form.fields):
-            form = self._next_form(form, section.line)
         form.add(heading, section.end)
         for block in section.blocks:
-            inner = _fields_of(block) if role not in CONTENT_ROLES else []
-            for field in inner:
-                form.add(field, block.end)
-            if not inner:
-                form.extend(block)
+            form.extend(block)
         return form
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
@@ -398,8 +329,7 @@ class _Page:
                 form.add(field, block.end)
             elif index == 0 and field.value:
                 form = self._next_form(form, block.line)
-                form.title = ""
-                form.open(field.value, block)
+                form.title = _heading(field.value).title
         return form
 
     def _next_form(self, form: _Form, line: int) -> _Form:
@@ -411,10 +341,9 @@ class _Page:
         notes = list(form.notes())
         for note in notes:
             self._add(note)
-        if not notes and (form.fields or form.lead):
-            text = " ".join([*form.lead, *(field.value for field, _ in form.fields)])
-            reason = TEMPLATE if Passage(text).is_placeholder() else NOTHING_LEARNED
-            self.items.append(Skipped(form.line, reason, Passage(text).plain[:_SHORT_SAMPLE]))
+        if not notes and form.fields:
+            text = " ".join([form.title, *(field.value for field, _ in form.fields)])
+            self.items.append(Skipped(form.line, NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -428,39 +357,31 @@ class _Page:
             if is_item[index]:
                 items.append(block)
                 if is_last or not is_item[index + 1]:
-                    self._read_prose(section, prose, context, is_pure=False)
+                    self._read_prose(section, prose, context)
                     if context.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
                         intro = "how to use"
                     self._read_list(items, context._replace(intro=intro))
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
-            elif block.kind == "quote" and (is_title or not _is_quoted_lesson(text, context)):
+            elif block.kind == "quote":
                 self._leave(block, PROSE)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
-                intro = self._intro(block, context)
+                intro = Passage(text).plain.rstrip(":： ")
+                self._leave(block, PROSE)
             elif _is_lead(block):
                 self._read_item(block, context)
             else:
                 prose.append(block)
-        self._read_prose(section, prose, context, is_pure=all(block.kind == "paragraph" for block in blocks))
+        self._read_prose(section, prose, context)
 
-    def _intro(self, block: Block, context: _Context) -> str:
-        """Return the introduction of the list below: its last sentence; those before may be a lesson."""
-        begin, last = Passage(Passage(block.text).plain).last_sentence()
-        if begin and Passage(begin).is_sentence() and (_is_binding(begin) or (context.is_log and _is_bold_lead(block))):
-            self._add(Note(block.line, block.end, begin, category=context.category))
-        else:
-            self._leave(block, PROSE)
-        return re.sub(r"\s*\([^)]*\)$", "", last.rstrip(":： "))
-
-    def _read_prose(self, section: Section, prose: list[Block], context: _Context, *, is_pure: bool) -> None:
+    def _read_prose(self, section: Section, prose: list[Block], context: _Context) -> None:
         """Add the blocks under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
         if not prose:
             return
         if section in self._titles or not context.is_log:
             is_free = section not in self._titles or not context.is_log
-            for part in (part for block in prose for part in _one_a_line(block)):
+            for part in prose:
                 text = Passage(part.text).plain
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
@@ -468,20 +389,16 @@ class _Page:
                     self._leave(part, PROSE)
             return
         title = context.head.title
-        body = " ".join(filter(None, map(_without_lead_in, prose))) or Passage(prose[0].text).plain
-        body, is_template = body.rstrip(":： "), Passage(body.rstrip(":： ")).is_placeholder()
+        body = " ".join(Passage(block.text).plain for block in prose).rstrip(":： ")
+        is_template = Passage(body).is_placeholder()
         if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
             for block in prose:
                 self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
             return
-        category = context.category if context.category != title else ""
-        text, rest = title, body
-        if not (is_pure and _is_lesson(title)):
-            text, rest = Passage(body).lead(_TEXT_CHARS)
-            topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
-            text = f"{topic}: {text}" if topic and _pattern("dangles").match(text) else _with_title(text, topic)
-        first = section.line or prose[0].line
-        self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=context.head.when))
+        topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
+        text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
+        first, category, when = section.line or prose[0].line, context.category, context.head.when
+        self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
 
     def _read_list(self, items: list[Block], context: _Context) -> None:
         intro = context.intro
@@ -489,11 +406,6 @@ class _Page:
             for each in items:
                 self._leave(each, ABOUT if Label(intro).is_about() else LAYOUT)
             return
-        if intro and self._is_one_sentence(items, intro):
-            joined = f"{intro}: {_in_one(items)}"
-            if Passage(joined).is_sentence() and len(joined) <= _TEXT_CHARS and not Passage(joined).is_placeholder():
-                self._add(Note(items[0].line, items[-1].end, joined, category=context.category, when=context.head.when))
-                return
         remaining = iter([*items, None])
         item = next(remaining)
         while item is not None:
@@ -506,13 +418,6 @@ class _Page:
                 self._read_item(item, context)
             item = following
 
-    def _is_one_sentence(self, items: list[Block], intro: str) -> bool:
-        """Return whether a list and its introduction are one sentence."""
-        usable = [each for each in items if Passage(each.text).is_sentence() or _fields_of(each) or each.items]
-        is_open = _pattern("ends_open").search(intro) is not None
-        is_one = len(items) > 1 and (len(usable) * 2 < len(items) or is_open) and not any(e.is_task for e in items)
-        return is_one and (is_open or Passage(intro).is_advice() or _pattern("purpose").match(intro) is not None)
-
     def _add_pair(self, line: int, end: int, wrong: str, right: str, context: _Context) -> None:
         wrong, right = _IS_WRONG.sub("", Passage(wrong).plain, 1), _IS_RIGHT.sub("", Passage(right).plain, 1)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
@@ -521,7 +426,7 @@ class _Page:
 
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
-        labelled = [*_fields_of(item), *(field for each in item.items for field in _fields_of(each))]
+        labelled = _fields_of(item)
         if item.is_task or re.match(_TO_DO, raw):
             self._leave(item, TASK)
         elif match := re.search(_SUPERSEDES, raw):
@@ -549,63 +454,47 @@ class _Page:
         raw, when, category = item.text, context.head.when, context.category
         if match := re.match(_DATE_FIRST, raw):
             raw, when = raw[match.end() :], match["when"]
-        if (match := re.search(_DATE_LAST, raw)) and match.start() > _SHORT_SAMPLE // 4:
+        if match := re.search(_DATE_LAST, raw):
             raw, when = raw[: match.start()], match["when"] or match["in_when"]
         if (match := _BRACKET_FIRST.match(raw)) and Passage(raw[match.end() :]).is_sentence():
             category, raw = match["word"], raw[match.end() :]
         context = context._replace(category=category, head=context.head._replace(when=when))
-        text = Passage(raw).plain
-        if item.end > item.line and not item.items:
-            text = text.rstrip(":： ")  # code shows it
+        text = Passage(raw).plain.rstrip(":： ")
         subs = [each for each in item.items if not each.is_task]
         if Passage(raw).is_placeholder():
             self._leave(item, TEMPLATE)
-        elif subs and (text.endswith((":", "：")) or not Passage(text).is_sentence()):
-            self._read_subitems(item, subs, text.rstrip(":： "), context)
+        elif subs and (_ends_open(raw) or not Passage(text).is_sentence()):
+            for each in subs:
+                self._read_item(each, context._replace(head=_Heading(text, when), intro=text))
         elif _only_describes(raw, text, is_log=context.is_log):
             self._leave(item, NO_ADVICE)
         else:
             self._read_statement(item, text, context)
 
-    def _read_subitems(self, item: Block, subs: list[Block], start: str, context: _Context) -> None:
-        """Add the items below one that only introduces them: as one lesson where that is short, else each by itself."""
-        joined, when = f"{start}: {_in_one(subs)}", context.head.when
-        passages = [Passage(sub.text) for sub in subs]
-        has_claim = context.is_log and any(passage.is_claim() and not passage.is_changelog() for passage in passages)
-        if len(joined) <= _TEXT_CHARS and (has_claim or Passage(joined).is_advice()):
-            self._add(Note(item.line, item.end, joined, category=context.category, when=when))
-            return
-        for each in subs:
-            self._read_item(each, context._replace(head=_Heading(start, when), intro=start))
-
     def _read_statement(self, item: Block, text: str, context: _Context) -> None:
         """Add an item as a lesson, with the heading in front where it is not understood without."""
         head, intro = context.head, context.intro
-        is_whole = Passage(text).is_sentence() and not (context.is_log and _needs_title(text))
+        is_whole = Passage(text).is_sentence()
         topic = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
         lead_in = intro or Passage(head.title).plain
         is_forbidden = _pattern("forbids").match(lead_in) and not _pattern("is_forbidding").match(text)
         if is_forbidden and Passage(text).is_order():
             is_whole, text = True, f"{lead_in}: {text}"
-        elif intro and is_whole:
-            is_whole = Passage(text).is_order() or len(text.split()) >= _SHORT_WORDS
         statement = text if is_whole else _with_title(text, topic)
         is_name = statement != text and not Passage(text).is_claim() and not Passage(topic).is_advice()
         if is_name or not Passage(statement).is_sentence():
             self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
-        begin, rest = Passage(statement).lead(_TEXT_CHARS)
         details = "; ".join(Passage(each.text).plain for each in item.items if not each.is_task)
-        body = " ".join(filter(None, [rest, details]))
         title = head.title if head.is_entry else ""
-        self._add(Note(item.line, item.end, begin, body[:_BODY_CHARS], "", title, context.category, when=head.when))
+        self._add(Note(item.line, item.end, statement, details, "", title, context.category, when=head.when))
 
     def _read_table(self, block: Block, context: _Context) -> None:
         header, *rows = [Page.cells(line) for line in block.lines]
         roles = [Label(cell).role for cell in header]
         known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
-        if len(rows) < 2 or not known_roles or not (context.is_log or known_roles & {"rule", "right"}):
-            self._leave(block, TABLE if len(rows) > 1 or not known_roles else TEMPLATE)
+        if not known_roles:
+            self._leave(block, TABLE)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
@@ -614,8 +503,8 @@ class _Page:
             for role, title, cell in zip(roles, header, row, strict=False):
                 if role:
                     form.add(Field(*role, Label(title).folded, cell), line)
-                elif not form.lead:
-                    form.lead.append(cell)
+                else:
+                    form.title = form.title or cell
             self._finish(form)
 
     def _add(self, note: Note) -> None:
@@ -661,21 +550,11 @@ def _is_strict(text: str) -> bool:
 
 def _is_binding(text: str) -> bool:
     """Return whether a paragraph says what to do or not to do, and does not only mention it."""
-    parts = re.split(r"^[^.!?]{1,60}?[:—–]\s+", text, maxsplit=1)
-    return _is_strict(text) or Passage(parts[-1]).is_order()
-
-
-def _has_one_value(section: Section, role: str) -> bool:
-    """Return whether a field's heading holds one value: several bullets under a rule are a lesson each."""
-    return role != "rule" or sum(block.kind == "item" for block in section.blocks) <= 1
+    return _is_strict(text) or Passage(text).is_order()
 
 
 def _ends_open(text: str) -> bool:
     return Passage(text).plain.endswith((":", "："))
-
-
-def _is_quoted_lesson(text: str, context: _Context) -> bool:
-    return context.is_log and Passage(text).is_sentence() and Passage(text).is_advice()
 
 
 def _is_lead(block: Block) -> bool:
@@ -687,45 +566,21 @@ def _is_lead(block: Block) -> bool:
 
 def _is_bold_lead(block: Block) -> bool:
     """Return whether a paragraph begins with its lesson, or its name, in bold."""
-    return block.kind == "paragraph" and re.match(r"\s*(?:\W{1,3}\s)?\*\*[^*]{2,}\*\*", block.text) is not None
+    return block.kind == "paragraph" and block.text.lstrip().startswith("**")
 
 
 def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
     """Return whether a text only describes, and says nothing to do or to heed."""
     if _OF_CODE.match(raw) and not _is_strict(text):
         return True
-    is_name = _pattern("link_first").match(raw) or (_pattern("describes").match(raw) and not _is_strict(text))
-    return not is_log and (bool(is_name) or not Passage(text).is_advice())
+    is_name = _pattern("describes").match(raw) is not None and not _is_strict(text)
+    return not is_log and (is_name or not Passage(text).is_advice())
 
 
 def _is_lesson(title: str) -> bool:
     """Return whether a heading is a lesson by itself, and no topic or symptom with its lesson below."""
     is_long = len(title.split()) >= _LONG_TITLE or not title.isascii()
     return Passage(title).is_sentence() and (_is_binding(title) or (is_long and Passage(title).is_claim()))
-
-
-def _without_lead_in(block: Block) -> str:
-    """Return a paragraph without its last sentence where that only leads to the code below it."""
-    text = Passage(block.text).plain
-    before, last = Passage(text).last_sentence()
-    return before if text.endswith((":", "：")) and not _is_binding(last) else text
-
-
-def _one_a_line(block: Block) -> list[Block]:
-    """Return the lines of a paragraph as blocks of their own, where each is a sentence by itself."""
-    if len(block.lines) > 1 and all(line.rstrip().endswith((".", "!", "。", "！")) for line in block.lines):
-        return [Block("paragraph", block.line + offset, line) for offset, line in enumerate(block.lines)]
-    return [block]
-
-
-def _in_one(items: Sequence[Block]) -> str:
-    return "; ".join(Passage(each.text).plain.rstrip(".;") for each in items)
-
-
-def _on_one_line(values: list[str]) -> str:
-    """Return the items of a list on one line; what ends with a colon leads to the next."""
-    parts = [f"{each} " if each.endswith((":", "：")) else f"{each.rstrip('.;')}; " for each in values[:-1]]
-    return "".join([*parts, values[-1]])
 
 
 def _fields_of(block: Block) -> list[Field]:
@@ -741,10 +596,10 @@ def _fields_of(block: Block) -> list[Field]:
 
 
 def _with_title(text: str, title: str) -> str:
-    """Return a text, with its heading in front unless the two share a word or the text is long."""
+    """Return a text, with its heading in front unless the two share a word."""
     words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
     shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
-    if not title or shared or len(text.split()) > _TITLED_WORDS or title in text:
+    if not title or shared or title in text:
         return text
     return f"{title}: {text}"
 
@@ -753,13 +608,6 @@ def _topic(title: str) -> str:
     """Return a heading if it names what is under it; not if it only names the kind: rules, gotchas, security."""
     is_kind = Label(title).is_of_lessons() or Label(title).is_layout() or len(title.split()) < 2
     return "" if is_kind or len(title.split()) > _TOPIC_WORDS else title
-
-
-def _needs_title(text: str) -> bool:
-    """Return whether a text needs its heading to be understood: it is short, or begins in the middle."""
-    if Passage(text).is_order():
-        return len(text.split()) <= _WORDS_MIN and "`" not in text
-    return len(text.split()) < _SHORT_WORDS or _pattern("middle").match(text) is not None or text[:1].islower()
 
 
 def _category(text: str) -> str:

@@ -223,14 +223,6 @@ class Passage:
                 break
         return (self._text[:cut].strip(), self._text[cut:].strip()) if cut else (self._text, "")
 
-    def last_sentence(self) -> tuple[str, str]:
-        """Return its text before the last sentence, and that sentence."""
-        hidden = _CODE.sub(lambda code: "x" * len(code[0]), self._text)
-        cut = 0
-        for end in _SENTENCE_END.finditer(hidden):
-            cut = end.end()
-        return self._text[:cut].strip(), self._text[cut:].strip()
-
 
 def _without_marks(text: str) -> str:
     bare = _UNDERLINES.sub(r"\2", _STARS.sub(r"\2", _LINK.sub(r"\1", text)))
