@@ -14,7 +14,6 @@ from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Sect
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
-from fleet.text.dates import WHEN
 
 __all__ = ["Answer", "declare", "handover", "search"]
 
@@ -85,7 +84,7 @@ def _sections(data: bytes) -> Iterator[Section]:
     for part, end in zip((markdown.Part("", 1, -1, 0), *page.sections), ends, strict=True):
         body = "\n".join(row.text for row in page.inside(part._replace(end=end)) if row.is_content).strip()
         if body or part.level > 1:  # a title with nothing under it is the page's own
-            date = re.match(WHEN, part.title)
+            date = re.match(markdown.WHEN, part.title)
             yield Section(max(part.heading, 0) + 1, part.title, body, date[0] if date else "")
 
 

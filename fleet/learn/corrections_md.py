@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 from crdt import clock
 from fleet.model import names
 from fleet.model.names import pattern_id
-from fleet.text import dates, markdown
+from fleet.text import markdown
 
 FILE_NAME = "corrections.md"
 INDENT = "    "
@@ -361,7 +361,7 @@ _LABEL = (
     rf"|(?P<plain>{_NAME})[ \t]*[:：])[ \t]*(?P<value>.*)"
 )
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?:[ \t]+(?P<text>.*))?", re.DOTALL)
-_DATED = rf"(?a)[\[(]?(?P<when>{dates.WHEN})[\])]?(?=[\s:：|–—―-]|$)"
+_DATED = rf"(?a)[\[(]?(?P<when>{markdown.WHEN})[\])]?(?=[\s:：|–—―-]|$)"
 _ITEM = r"(?:[-*+•]|\d{1,9}[.)])(?:[ \t]|$)"
 _DASH = r"\s*(?:-{1,3}|[–—―:：|])?\s*"
 # Texts are compiled by `re` when one is used first, and kept: few processes need any.

@@ -26,7 +26,7 @@ from fleet.model.line import Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import PRIVATE, fold
 from fleet.store.workspace import Workspace, Writer
-from fleet.text import dates, screening
+from fleet.text import screening
 
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
@@ -125,7 +125,7 @@ class CountedLog:
             if log.is_undone(record.id):
                 continue
             at_ms = clock.unpack(record.at)[0]
-            heading_ms = dates.to_ms(headings.get(record.id, ""))
+            heading_ms = _heading_ms(headings.get(record.id, ""))
             if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
                 at_ms = heading_ms
             yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
@@ -457,7 +457,7 @@ class _Backlog:
         entry = self._entries.get(record.id)
         if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
             return record.at  # the usual case
-        ms = dates.to_ms(entry.when)
+        ms = _heading_ms(entry.when)
         heading = clock.pack(ms) if ms is not None else record.at
         return heading if heading < record.at[:16] else record.at
 
@@ -491,6 +491,12 @@ class _Backlog:
         if self._workspace.db.refresh(WAIT_S):
             noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
             self._workspace.db.note(_note_key(self._writer.agent), noted)
+
+
+def _heading_ms(when: str) -> int | None:
+    from fleet.text import dates  # an entry that was logged has the time of its record
+
+    return dates.to_ms(when)
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:

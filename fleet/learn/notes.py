@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from fleet.learn.inputs import Text
 from fleet.text.advice import CONTENT_ROLES, Field, Label, Passage, fields, pattern
-from fleet.text.dates import WHEN
-from fleet.text.markdown import BLOCK_CHARS_MAX, Block, Page, Section, outline
+from fleet.text.markdown import BLOCK_CHARS_MAX, WHEN, Block, Page, Section, outline
 
 
 class Note(NamedTuple):

@@ -26,7 +26,7 @@ from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
 from fleet.store.files import Files
-from fleet.text import dates, screening
+from fleet.text import dates, markdown, screening
 
 Kind = Literal["human", "agent", "failure", "self"]
 
@@ -205,7 +205,7 @@ class Signals:
             unstated = Log.parse(page.replace(f"<!-- fleet {entry} p-".encode(), b"<!-- "))
             own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
-            when = own.when if re.fullmatch(dates.WHEN, own.when) else ""
+            when = own.when if re.fullmatch(markdown.WHEN, own.when) else ""
             fields = {name: getattr(own, name) for name in Draft._fields if name not in ("when", "pattern", "label")}
             draft = Draft(when, **fields, label=_label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)

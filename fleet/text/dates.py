@@ -18,14 +18,6 @@ from typing import Any, NamedTuple
 
 from fleet.text import markdown
 
-WHEN = (
-    r"(?ai:(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
-    r"(?:(?:T|,?[ \t]{1,8})(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)"
-    r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?:[ \t]{0,8}(?P<zone>Z(?:-[0-9a-f]{4})?|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?)"
-)
-"""A date, with or without time and zone. ``Z-0000`` ends a fleet stamp."""
-
 _NUMBER = r"(?a)\d{9,16}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -53,7 +45,7 @@ def _from_text(text: str) -> int | None:
         return None
     if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
-    match = re.fullmatch(WHEN, text)
+    match = re.fullmatch(markdown.WHEN, text)
     try:
         moment = _moment(match) if match else datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
