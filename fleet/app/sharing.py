@@ -279,9 +279,7 @@ def _take_logs(workspace: Workspace) -> None:
         path = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if imported.patterns_new:
             number = f"{imported.patterns_new:,} lesson{'s' * (imported.patterns_new != 1)}"
-            workspace.warn(
-                f"took {number} from {path} that are written there in another form; nothing there was changed"
-            )
+            workspace.warn(f"took {number} from {path}, written there in another form; nothing there was changed")
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
             workspace.warn(f"not taken: {path}:{entry.line}: {entry.reason}: {entry.text[:_LEFT_CHARS]}")

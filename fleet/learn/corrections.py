@@ -15,6 +15,7 @@ from fleet.learn import corrections_md
 from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Draft, Record, Statement
 from fleet.learn.counting import WAIT_S, CountedLog, reconcile
 from fleet.learn.inputs import Text, secrets_in
+from fleet.model import limits
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import normalise, only, pattern_id
@@ -365,6 +366,8 @@ class Corrections:
 
 def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
     """Return the correction without secrets, and the kinds of secrets that it had."""
+    if len(correction.tags) > limits.TAGS_MAX:
+        raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
     pattern = Text.lesson(correction.pattern)
     wrong = Text.enter("wrong", correction.wrong, lines=True)
     right = Text.enter("right", correction.right, lines=True)

@@ -457,7 +457,7 @@ def read_beside(log: bytes) -> Iterator[Item]:
 
 
 def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
-    text = b"".join(lines).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    text = b"".join(lines).decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
     if "\0" in text:
         yield _bad(1, "no page of text", b"".join(lines))
         return

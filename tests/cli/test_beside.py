@@ -46,6 +46,13 @@ def status(stage) -> dict:
     return json.loads(stage.run("w", "status", "--json").stdout)
 
 
+def test_the_title_of_a_log_is_no_prose_behind_a_byte_order_mark(w):
+    w.correct("w", "Quote every variable in a shell script")
+    log(w).write_bytes(b"\xef\xbb\xbf" + log(w).read_bytes() + PAGE.encode())
+    w.run("w", "sync")
+    assert 1 not in {each["line"] for each in status(w)["not_taken"]}
+
+
 def test_lessons_in_another_form_are_taken_once_and_the_text_stays(w):
     pattern = w.correct("w", "Quote every variable in a shell script")
     before = log(w).read_text()

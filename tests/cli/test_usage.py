@@ -190,6 +190,7 @@ def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_h
         ([*CORRECT, "extra"], 2, "extra"),
         ([*CORRECT, "--pattern", "x" * 8193], 3, "8193 bytes"),
         ([*CORRECT, "--wrong", "é" * 4097], 3, "8194 bytes"),
+        ([*CORRECT, *("--tag", "t") * 33], 2, "32 tags"),
         ([*CORRECT, "--same", "p-3f9c"], 1, "no lesson has an id"),
         ([*CORRECT, "--from", "Not An Agent"], 2, "--from"),
         ([*DISCOVER, "--type", "workaround"], 2, "--minutes above 15"),
@@ -225,7 +226,7 @@ def test_wrong_usage_is_told_and_changes_nothing(bench, w, words, code, told):
 
 
 def test_what_is_just_within_a_limit_is_taken(bench, w):
-    bench.run(w, *CORRECT, "--pattern", "x" * 8192, "--wrong", "é" * 4096)
+    bench.run(w, *CORRECT, "--pattern", "x" * 8192, "--wrong", "é" * 4096, *("--tag", "t") * 32)
     bench.run(w, *DISCOVER, "--type", "workaround", "--minutes", "16", *("--tag", "t") * 32)
     assert len(bench.patterns(w)["patterns"]) == 1
 
