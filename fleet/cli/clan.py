@@ -67,7 +67,9 @@ def _show_outgoing(out: Outgoing) -> None:
     withheld = [{"path": each.path, "reason": each.reason} for each in out.withheld]
     for path, lines in texts.items():
         note(f"{path}: {counted(len(lines), 'line')}")
-    output.show({"lines": texts, "withheld": withheld}, chain.from_iterable(texts.values()))
+    for text in () if output.chosen.as_json else chain.from_iterable(texts.values()):
+        echo(text, as_is=True)
+    output.show({"lines": texts, "withheld": withheld})
     for line in out.withheld:
         note(f"stays here: a line of {line.path} {line.reason}")
     note(f"{counted(out.count, 'line')} would go out; nothing was sent")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Error
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import msgspec
 import typer
@@ -227,12 +227,29 @@ def agent_in(workspace: Workspace, *, or_guest: bool = False) -> str:
     return who
 
 
-def echo(text: str) -> None:
-    """Print a text to stdout, cleaned; to stderr where one JSON document is still to come on stdout."""
+def echo(text: str, *, as_is: bool = False) -> None:
+    """Print a text to stdout, cleaned; to stderr where one JSON document is still to come on stdout.
+
+    ``as_is``: its lines are not for people to read, but to be copied: a terminal wraps none of them at words.
+    """
     if chosen.owes_json:
         note(text)
     else:
-        chosen.put(cleaned(text))
+        chosen.put(cleaned(text) if as_is else _fitted(cleaned(text), sys.stdout))
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """Return a text with its lines wrapped at words into the terminal; as it is for a pipe."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_wrapped(line, width, len(line) - len(line.lstrip(" ")) + 2) for line in text.split("\n"))
+
+
+def _wrapped(line: str, width: int, hang: int = 0) -> str:
+    if len(line) <= width:
+        return line
+    return textwrap.fill(line, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
 
 
 def echo_row(*parts: Part, is_own: bool = False) -> None:
@@ -244,8 +261,7 @@ def echo_row(*parts: Part, is_own: bool = False) -> None:
     shown = [(text if is_own else cleaned(text), style) for text, style in parts]
     (last, style), hang = shown[-1], sum(len(text) for text, _ in shown[:-1])
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
-        wrapped = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
-        shown[-1] = (f"\n{' ' * hang}".join(wrapped), style)
+        shown[-1] = (_wrapped(last, room).replace("\n", f"\n{' ' * hang}"), style)
     chosen.put("".join(painted(text, style) for text, style in shown))
 
 
@@ -267,7 +283,8 @@ def _has_colours() -> bool:
 def note(text: str) -> None:
     """Print to stderr, safe for a terminal, without secrets."""
     with suppress(OSError):  # the command goes on
-        print(f"fleet: {screening.for_terminal(screening.inert(screening.redact(text)))}", file=sys.stderr)
+        text = screening.for_terminal(screening.inert(screening.redact(text)))
+        print(_fitted(f"fleet: {text}", sys.stderr), file=sys.stderr)
 
 
 def hint(text: str) -> None:

@@ -104,7 +104,7 @@ def _write(service: Service, *, dry_run: bool) -> None:
     for path, data in service.files.items():
         if dry_run:
             note(f"would write {path}")
-            echo(data.decode().rstrip())
+            echo(data.decode().rstrip(), as_is=True)
     if not dry_run:
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))

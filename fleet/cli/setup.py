@@ -331,7 +331,7 @@ def _completion(
     # Printed, never installed: a shell's files are a person's.
     if shell not in SHELLS:
         raise UsageError(f"there is a script for {', '.join(SHELLS)}, not for {shell[:40]!r}")
-    echo(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell))
+    echo(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell), as_is=True)
 
 
 def _file(*, project: bool, user: bool) -> SettingsFile:
@@ -365,7 +365,7 @@ def _show_changes(done: Sequence[Changed], new: str, old: str, *, dry_run: bool)
         for file in done:
             old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (file.before, file.after))
             for line in difflib.unified_diff(old_lines, new_lines, str(file.path), str(file.path), lineterm=""):
-                echo(line)
+                echo(line, as_is=True)
         note("nothing was changed")
     else:
         echo(new if any(each.is_other for each in done) else old)

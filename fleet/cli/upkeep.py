@@ -169,8 +169,7 @@ def _export(
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
-            for row in pages.everything(workspace).rstrip("\n").split("\n"):
-                echo(row)
+            echo(pages.everything(workspace).rstrip("\n"), as_is=True)
             return
         parts = moving.export(workspace)
         with workspace.snapshot():

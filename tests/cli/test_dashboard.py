@@ -193,3 +193,12 @@ def test_colours_are_for_a_terminal_that_wants_them_and_never_for_a_pipe(w, env)
     assert all(len(row) <= 60 for row in rows)
     assert all(row.startswith(" " * 26) for row in rows[1:]), "a long lesson goes on below itself"
     assert len(w.run("w", "patterns").stdout.splitlines()) == 1, "into a pipe a lesson is one line"
+
+
+def test_at_60_columns_messages_go_on_at_a_word_and_what_is_to_be_copied_stays_as_it_is(w):
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", LESSON + ", and brace it where letters follow it")
+    for command in (words, ("start",), ("mutate", "--list")):
+        rows = w.on_a_terminal(*command, columns=60).splitlines()
+        assert all(len(row) <= 60 for row in rows), rows
+    copied = [json.loads(row) for row in w.on_a_terminal("sync", "--dry-run", columns=60).splitlines()]
+    assert len(copied) == 1

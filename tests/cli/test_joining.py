@@ -38,7 +38,11 @@ def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *wor
     pid, handle = pty.fork()
     if pid == 0:
         os.chdir(shell.folder / where)
-        os.execve(sys.executable, [sys.executable, "-m", "fleet", "init", *words], shell.environment(TERM="dumb"))
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "fleet", "init", *words],
+            shell.environment(TERM="dumb", COLUMNS="300"),
+        )
     shown, seen, until = "", 0, time.monotonic() + 30
     with suppress(OSError):  # it has ended
         while time.monotonic() < until:
