@@ -526,7 +526,9 @@ class Simulation:
         if isinstance(entry, Line) and entry.id in machine.kept.records and entry.id in here.records:
             both = codec.join(here.records[entry.id], machine.kept.records[entry.id])
             return not codec.covers(here.records[entry.id], entry.without_purged(both))
-        return not (isinstance(entry, Carried) and not machine.kept.covers(entry))
+        if isinstance(entry, Carried):
+            return machine.kept.covers(entry) and entry.hash not in self.ledger.purged_carried
+        return True
 
     def files_of(self, machine: Machine) -> dict[str, bytes]:
         """Return the files that a machine shares."""

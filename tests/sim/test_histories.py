@@ -35,6 +35,7 @@ FAILED_ONCE = {
     400157: "a twin that gave up its name told the words in its log once more, behind their redaction",
     500838: "what an edit from the future had replaced was back when that edit was said again",
     604654: "an entry by hand in two copies of a log counted twice, since its lesson was merged in between",
+    987172: "the simulator missed a carried line in the files here, whose purge the rows alone still knew",
     1817421: "a clock had run ahead and was set back, and a crash left the old name with the new, smaller stamps",
 }
 """Seeds that failed, and what was wrong then."""
