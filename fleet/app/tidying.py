@@ -106,7 +106,7 @@ def tidy(
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
-        tidied = _carry_out(workspace, agent, is_trial=is_trial, is_capped=is_capped)
+        tidied = _carry_out(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
         if tidied.run and is_logged:
@@ -114,12 +114,13 @@ def tidy(
         return tidied
 
 
-def _carry_out(workspace: Workspace, agent: str, *, is_trial: bool, is_capped: bool) -> Tidied:
+def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
     tidied, draft = Tidied(Plan(ReflectionReport())), Draft()
 
     def planned() -> Draft | None:
-        nonlocal tidied, draft
-        notebook = _Notebook(workspace, agent)
+        nonlocal notebook, tidied, draft
+        if workspace.files.read(AgentMemory(workspace, agent).path) != notebook.memory:
+            notebook = _Notebook(workspace, agent)
         tidied = Tidied(notebook.plan(), total=len(notebook.notes))
         if is_trial or not tidied.plan.changes:
             return None

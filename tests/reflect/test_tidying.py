@@ -101,6 +101,25 @@ def test_a_pass_over_the_private_notebook_is_one_run_and_undo_sets_all_of_it_bac
     assert not notes.get(new).fields["consolidated_from"]
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_pass_reads_the_notebook_once_unless_the_memory_was_edited_meanwhile(workspace, monkeypatch, is_edited):
+    number = note(workspace, 1, "The build broke yesterday")
+    read, count = list[str](), Exposures.accesses
+    page = workspace.home("velma") / "memory.md"
+
+    def accesses(self: Exposures, agent: str) -> dict:
+        read.append(agent)
+        if is_edited and len(read) == 1:
+            page.write_text("a person's line\n")
+        return count(self, agent)
+
+    monkeypatch.setattr(Exposures, "accesses", accesses)
+    assert tidy(workspace).report.absolutized_dates == 1
+    assert len(read) == 1 + is_edited
+    assert "yesterday" not in workspace.notes("velma").get(number).text
+    assert page.exists() is is_edited
+
+
 def test_a_pass_that_changes_nothing_says_so_and_moves_no_stamp(workspace):
     note(workspace, 1, PIN)
     before = {path: path.read_bytes() for path in workspace.home("velma").rglob("*") if path.is_file()}
