@@ -135,8 +135,20 @@ class Corrections:
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
         if echo := _echo_of(entry, target, was_shown=was_shown):
             return self._echo_result(echo, entry.pattern, secrets)
-        extra = (RELAPSED,) if was_shown else ()
         session, session_error = self._session(session)
+        page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
+        if entry_id:
+            self._count_now(session_error)
+        return self._result(target, page, entry.pattern, secrets, entry_id)
+
+    def _append(
+        self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]
+    ) -> tuple[bytes, str]:
+        """Append an entry to the log with the record that counts it; return the log before, and the entry's id.
+
+        The id is "" where no record could be written, which a warning explains: then it counts as an entry written by
+        hand does, once an agent may count here.
+        """
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
         with self._workspace.log_lock(self._agent):
@@ -151,16 +163,11 @@ class Corrections:
             entry_id = draft.id_in(page) if stamp else ""
             block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
             if writer is not None and stamp:
-                record = Record(entry_id, target.id, writer.name, stamp, session, extra)
-                block += f"{record.render()}\n"
+                block += f"{Record(entry_id, target.id, writer.name, stamp, session, extra).render()}\n"
             self._workspace.files.append(path, block.encode())
-        if error:  # it counts as an entry written by hand does, once an agent may count here
+        if error:
             self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {error}")
-            return self._result(target, page, entry.pattern, secrets, "")
-        if session_error:
-            self._workspace.warn(f"the correction is logged without a session: {session_error}")
-        self._count_now()
-        return self._result(target, page, entry.pattern, secrets, entry_id)
+        return page, entry_id
 
     def state(
         self,
@@ -216,9 +223,7 @@ class Corrections:
             record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
-        if session_error:
-            self._workspace.warn(f"the correction is logged without a session: {session_error}")
-        self._count_now()
+        self._count_now(session_error)
         return self._result(target, page, text, secrets_in([lesson, right_way, step]), signal.id)
 
     def _target(self, lesson: str, same: str) -> _Target:
@@ -353,8 +358,10 @@ class Corrections:
                 "with the next `fleet correct` or `fleet sync`"
             )
 
-    def _count_now(self) -> None:
+    def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""
+        if session_error:
+            self._workspace.warn(f"the correction is logged without a session: {session_error}")
         try:
             with self._workspace.writing(self._agent, WAIT_S) as writer:
                 reconcile(writer)
