@@ -3,9 +3,9 @@
 Counters have no times, so those of exposures and relapses are known for this machine alone.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from fleet.text.screening import counted, shortened
 SHOWN_MIN = 20
 """Showings from which on a lesson may be called failing."""
 
-_DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 _FIRST_MS = 946_684_800_000  # 2000: an earlier stamp is no date
 _WEEKS_SHOWN = 16
@@ -213,27 +212,18 @@ def _dated(ms: int | None) -> int | None:
 
 def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
     """Return every week from the first correction to the last, the empty ones too."""
-    counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    made, again = Counter[date](), Counter[date]()
     for _, at_ms, is_relapse in happened:
-        monday = _monday(at_ms)
-        counts[monday][0] += 1
-        counts[monday][1] += is_relapse
-    if not counts:
+        day = datetime.fromtimestamp(at_ms / 1000, UTC).date()
+        monday = day - timedelta(days=day.weekday())
+        made[monday] += 1
+        again[monday] += is_relapse
+    if not made:
         return []
-    last = max(counts)
-    first = max(min(counts), last - _WEEKS_MAX * 7 + 7)
-    return [(_week(day), *counts[day]) if day in counts else (_week(day), 0, 0) for day in range(first, last + 1, 7)]  # type: ignore[misc]
-
-
-def _monday(ms: int) -> int:
-    """Return the first day of the week of a time, counted from 1970, which began on a Thursday."""
-    day = ms // _DAY_MS
-    return day - (day + 3) % 7
-
-
-def _week(day: int) -> str:
-    year, week, _ = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).isocalendar()
-    return f"{year}-W{week:02d}"
+    last = max(made)
+    first = max(min(made), last - timedelta(weeks=_WEEKS_MAX - 1))
+    mondays = (first + timedelta(days=days) for days in range(0, (last - first).days + 1, 7))
+    return [(f"{each:%G-W%V}", made[each], again[each]) for each in mondays]
 
 
 # --- for a terminal: plain text and blocks, no colour ---------------------------------------------------------------
