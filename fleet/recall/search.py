@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from crdt import clock
 from fleet.model import names
+from fleet.model.discovery import Discovery
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
@@ -153,47 +154,34 @@ def search(
     terms = _terms(query)
     if not terms:
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
-    sources: list[_Source] = []
-    if PATTERN in kinds:
-        sources.append(_Lessons(workspace, everything=everything, query=query))
-    if DISCOVERY in kinds:
-        sources.append(_Discoveries(workspace))
     sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
-    with closing(_Passages((page.kind, section.head, section.body) for page, section in sections)) as texts:
-        sources += [_Pages(workspace, kind, sections, texts) for kind in (CORRECTION, JOURNAL) if kind in kinds]
-        with workspace.snapshot():  # else each lookup of a hit would refresh the database first
-            return _answer(sources, terms, limit)
+    # Within a snapshot: else each lookup of a hit would refresh the database first.
+    with closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything)) as sources:
+        with workspace.snapshot():
+            all_terms, any_term = _expressions(terms)
+            full = [sources.hits(kind, all_terms) for kind in KINDS if kind in kinds]
+            near = [sources.hits(kind, any_term, query) for kind in KINDS if kind in kinds]
+    hits = _deduplicated([*_interleaved(full), *_interleaved(near)])
+    shown = tuple(_displayed(hit, [term.text for term in terms]) for hit in hits[:limit])
+    return Answer(shown, len(hits) > limit, bool(hits) and not any(full))
 
 
-def _answer(sources: "Sequence[_Source]", terms: list[_Term], limit: int) -> Answer:
-    all_terms, any_term = _expressions(terms)
-    count = max(2 * limit, _POOL_MIN)
-    full = [source.matching(all_terms, count) for source in sources]
-    near = [source.nearest(any_term, count) for source in sources]
-    keys = _deduplicated(sources, [*_interleaved(full), *_interleaved(near)])
-    words = [term.text for term in terms]
-    hits = tuple(_displayed(sources[number].hit(key), words) for number, key in keys[:limit])
-    return Answer(hits, len(keys) > limit, bool(hits) and not any(full))
+_Found = tuple[str, _Hit]
+"""A hit, behind the id of its lesson or discovery, or the place of a section without a lesson."""
 
 
-_Key = tuple[int, str]
-"""Number of a source, and the key of a hit in it."""
+def _interleaved(hits: Sequence[Sequence[_Found]]) -> list[_Found]:
+    """Return the hits of all kinds in the order of their ranks: bm25 of two tables cannot be compared."""
+    return [found for found in chain.from_iterable(zip_longest(*hits)) if found is not None]
 
 
-def _interleaved(keys: Sequence[Sequence[str]]) -> list[_Key]:
-    """Return the keys of all sources in the order of their ranks: bm25 of two tables cannot be compared."""
-    ranks = zip_longest(*([(number, key) for key in of_source] for number, of_source in enumerate(keys)))
-    return [key for key in chain.from_iterable(ranks) if key is not None]
-
-
-def _deduplicated(sources: "Sequence[_Source]", keys: Sequence[_Key]) -> list[_Key]:
-    """Return the keys without page sections whose lesson is among them: one row a lesson."""
-    lessons = {key for number, key in keys if sources[number].kind == PATTERN}
-    unique: dict[str, _Key] = {}
-    for number, key in keys:
-        lesson = sources[number].lesson(key)
-        if sources[number].kind == PATTERN or lesson not in lessons:
-            unique.setdefault(lesson or f"{number} {key}", (number, key))
+def _deduplicated(hits: Sequence[_Found]) -> list[_Hit]:
+    """Return the hits without page sections whose lesson is among them: one row a lesson."""
+    lessons = {id_ for id_, hit in hits if hit.kind == PATTERN}
+    unique: dict[str, _Hit] = {}
+    for id_, hit in hits:
+        if hit.kind == PATTERN or id_ not in lessons:
+            unique.setdefault(id_, hit)
     return list(unique.values())
 
 
@@ -247,138 +235,76 @@ def _expression(term: _Term, *, is_whole: bool = False) -> str:
 # --- the sources ----------------------------------------------------------------------------------------------------
 
 
-class _Source:
-    """Source of hits of one kind; each hit has a key."""
+class _Sources:
+    """Records, and the sections of pages in a full-text table in memory; at most ``count`` hits of a kind are found."""
 
-    kind: str
-
-    def matching(self, expression: str, count: int) -> list[str]:
-        """Return the keys of the hits of an expression, "" for none, best first."""
-        raise NotImplementedError
-
-    def nearest(self, expression: str, count: int) -> list[str]:
-        """Return the keys of the hits of an expression, and of records of similar meaning, best first."""
-        return self.matching(expression, count)
-
-    def lesson(self, key: str) -> str:  # noqa: ARG002 - a discovery has none
-        """Return the id of the lesson of a hit, "" for none."""
-        return ""
-
-    def hit(self, key: str) -> _Hit:
-        """Return a hit, not screened yet."""
-        raise NotImplementedError
-
-
-class _Lessons(_Source):
-    """Lessons of the clan, and the private ones of the agents here; merged records as one."""
-
-    kind = PATTERN
-
-    def __init__(self, workspace: Workspace, *, everything: bool, query: str) -> None:
-        self._workspace = workspace
-        self._everything = everything
-        self._query = query
-        private = [workspace.notes(agent) for agent in workspace.agents_with_notes()]
-        self._stores: list[Patterns] = [workspace.patterns, *private]
+    def __init__(
+        self, workspace: Workspace, sections: Sequence[tuple[Page, Section]], count: int, *, everything: bool
+    ) -> None:
+        self._workspace, self._sections, self._count, self._everything = workspace, sections, count, everything
+        # The clan's lessons, and the private ones of the agents here.
+        self._stores = [workspace.patterns, *map(workspace.notes, workspace.agents_with_notes())]
         self._grouped = workspace.patterns.groups()
-        self._patterns: dict[str, Pattern] = {}
-
-    def matching(self, expression: str, count: int) -> list[str]:
-        ranks: dict[str, float] = {}
-        for store in self._stores if expression else ():
-            for id_, bm25 in store.matching(expression, count, retired=self._everything):
-                if pattern := self._pattern(store, id_):
-                    ranks[pattern.id] = min(bm25, ranks.get(pattern.id, 0.0))
-        return sorted(ranks, key=lambda id_: ranks[id_])
-
-    def nearest(self, expression: str, count: int) -> list[str]:
-        by_meaning = [
-            pattern.id
-            for id_, _ in Embeddings(self._workspace).nearest(self._query, count, _COSINE_MIN)
-            if (pattern := self._pattern(self._workspace.patterns, id_)) and (pattern.is_listed or self._everything)
-        ]
-        return similarity.fused(self.matching(expression, count), by_meaning)
-
-    def _pattern(self, store: Patterns, id_: str) -> Pattern | None:
-        pattern = store.lesson(id_) if id_ in self._grouped else store.get(id_)
-        if pattern is not None:
-            self._patterns[pattern.id] = pattern
-        return pattern
-
-    def lesson(self, key: str) -> str:
-        return key
-
-    def hit(self, key: str) -> _Hit:
-        lesson = self._patterns[key]
-        details = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
-        who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
-        return _Hit(PATTERN, key, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
-
-
-class _Discoveries(_Source):
-    """Discoveries of the clan."""
-
-    kind = DISCOVERY
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._discoveries = workspace.discoveries
-
-    def matching(self, expression: str, count: int) -> list[str]:
-        return [id_ for id_, _ in self._discoveries.matching(expression, count)] if expression else []
-
-    def hit(self, key: str) -> _Hit:
-        entry = self._discoveries.get(key)
-        if entry is None:
-            return _Hit(DISCOVERY, key, "", "", "", "", "")  # it was retracted after the match
-        details = _PART.join(filter(None, (entry.solution, entry.context, entry.type, *entry.tags)))
-        return _Hit(DISCOVERY, key, "", entry.problem, details, names.agent_of(entry.by), entry.at)
-
-
-class _Passages:
-    """Full-text table in memory for texts that have no row in a database: the pages of agents, during one search.
-
-    Args:
-        passages: kind, head and body of each; they are numbered from 0.
-    """
-
-    def __init__(self, passages: Iterable[tuple[str, str, str]]) -> None:
-        self._connection = sqlite3.connect(":memory:")
-        self._connection.execute(
+        self._texts = sqlite3.connect(":memory:")
+        self._texts.execute(
             f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{similarity.TOKENIZER}')"
         )
-        rows = ((kind, *(similarity.Words(text).indexed() for text in texts)) for kind, *texts in passages)
-        self._connection.executemany("INSERT INTO passage VALUES (?, ?, ?)", rows)
-
-    def matching(self, kind: str, expression: str, count: int) -> list[int]:
-        """Return the numbers of the passages of a kind that an FTS5 expression finds, best first."""
-        query = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
-        return [row[0] - 1 for row in self._connection.execute(query, (expression, kind, count))]
+        texts = ((page.kind, section.head, section.body) for page, section in sections)
+        rows = ((kind, *(similarity.Words(text).indexed() for text in of_section)) for kind, *of_section in texts)
+        self._texts.executemany("INSERT INTO passage VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
         """Close the table, which drops it."""
-        self._connection.close()
+        self._texts.close()
 
+    def hits(self, kind: str, expression: str, query: str = "") -> list[_Found]:
+        """Return the hits of an expression, "" for none, best first; with ``query`` lessons of similar meaning, too."""
+        if kind == PATTERN:
+            return self._lessons(expression, query)
+        if kind == DISCOVERY:
+            found = self._workspace.discoveries.matching(expression, self._count) if expression else []
+            entries = (self._workspace.discoveries.get(id_) for id_, _ in found)
+            return [(entry.id, _discovery(entry)) for entry in entries if entry is not None]
+        sql = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
+        rows = self._texts.execute(sql, (expression, kind, self._count)) if expression else ()
+        return [self._section(*self._sections[number - 1]) for (number,) in rows]
 
-class _Pages(_Source):
-    """Sections of all pages of one kind."""
+    def _lessons(self, expression: str, query: str) -> list[_Found]:
+        """Return the hits among the lessons, merged records as one; both rankings are fused."""
+        lessons: dict[str, Pattern] = {}
+        ranks: dict[str, float] = {}
+        for store in self._stores if expression else ():
+            for id_, bm25 in store.matching(expression, self._count, retired=self._everything):
+                if lesson := self._lesson(store, id_):
+                    lessons[lesson.id] = lesson
+                    ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
+        near = list[str]()
+        for id_, _ in Embeddings(self._workspace).nearest(query, self._count, _COSINE_MIN) if query else ():
+            lesson = self._lesson(self._workspace.patterns, id_)
+            if lesson is not None and (lesson.is_listed or self._everything):
+                lessons.setdefault(lesson.id, lesson)
+                near.append(lesson.id)
+        ranked = sorted(ranks, key=lambda id_: ranks[id_])
+        return [(id_, _lesson(lessons[id_])) for id_ in (similarity.fused(ranked, near) if query else ranked)]
 
-    def __init__(self, workspace: Workspace, kind: str, sections: list[tuple[Page, Section]], texts: _Passages) -> None:
-        self.kind = kind
-        self._workspace = workspace
-        self._sections = sections
-        self._texts = texts
+    def _lesson(self, store: Patterns, id_: str) -> Pattern | None:
+        return store.lesson(id_) if id_ in self._grouped else store.get(id_)
 
-    def matching(self, expression: str, count: int) -> list[str]:
-        return [str(number) for number in self._texts.matching(self.kind, expression, count)] if expression else []
-
-    def lesson(self, key: str) -> str:
-        text = self._sections[int(key)][1].lesson
-        return self._workspace.patterns.same_text(text) if text else ""
-
-    def hit(self, key: str) -> _Hit:
-        page, section = self._sections[int(key)]
+    def _section(self, page: Page, section: Section) -> _Found:
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
-        return _Hit(self.kind, "", where, section.head, section.body, page.agent, section.when)
+        lesson = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
+        return lesson or where, _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when)
+
+
+def _lesson(lesson: Pattern) -> _Hit:
+    details = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
+    who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
+    return _Hit(PATTERN, lesson.id, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
+
+
+def _discovery(entry: Discovery) -> _Hit:
+    details = _PART.join(filter(None, (entry.solution, entry.context, entry.type, *entry.tags)))
+    return _Hit(DISCOVERY, entry.id, "", entry.problem, details, names.agent_of(entry.by), entry.at)
 
 
 def _bytes(path: Path) -> bytes:
