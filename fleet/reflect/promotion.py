@@ -143,14 +143,9 @@ class AgentMemory:
 
     def take_out_retired(self, lessons: Lessons) -> dict[str, str]:
         """Take the retired lessons out of the memory; return their texts by id. The caller holds the write lock."""
-        retired: dict[str, str] = {}
-
-        def without(memory: Memory) -> Memory:
-            nonlocal retired
-            retired = {each: readable(one.text) for each in memory.lessons() for one in lessons.retired([each])}
-            return memory.released(list(retired)) if retired else memory
-
-        self.rewrite(without)
+        retired = {each: readable(one.text) for each in self.rows() for one in lessons.retired([each])}
+        if retired:
+            self.rewrite(lessons.without_retired)
         return retired
 
     def rewrite(self, change: Callable[[Memory], Memory]) -> None:
