@@ -116,28 +116,18 @@ class LocalFolder:
             os.close(handle)
 
     def _opened(self, names: tuple[str, ...], flags: int) -> int:
-        path = self.path_of(*names)
-        if not self._has_folders(names[:-1]):
-            self._make_folders(names[:-1])
-        return os.open(path, flags, 0o600)
+        self._make_folders(names[:-1])
+        return os.open(self.path_of(*names), flags, 0o600)
 
     def _make_folders(self, names: tuple[str, ...]) -> None:
         """Make the folders down to a file, but never the workspace: somebody may have deleted it."""
         for depth in range(len(names) + 1):
-            try:  # noqa: SIM105 - a hook that has nothing to do imports no contextlib
-                os.mkdir(self.path_of(*names[:depth]), 0o777 if depth else 0o700)
-            except FileExistsError:
-                pass
-
-    def _has_folders(self, names: tuple[str, ...]) -> bool:
-        for depth in range(len(names) + 1):
+            path = self.path_of(*names[:depth])
             try:
-                mode = os.lstat(self.path_of(*names[:depth])).st_mode
-            except FileNotFoundError:
-                return False
-            if not stat.S_ISDIR(mode):
-                raise NotADirectoryError("a link or a file where a folder belongs")
-        return True
+                os.mkdir(path, 0o777 if depth else 0o700)
+            except FileExistsError:
+                if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    raise NotADirectoryError("a link or a file where a folder belongs") from None
 
     def names(self, folder: str) -> list[str]:
         """Return the files of a folder, none where it is not there, or a link."""

@@ -20,15 +20,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from crdt import clock
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
+from fleet.text import dates
 from fleet.text.screening import inert, texts_in
 
 ANSWER_CHARS_MAX = 512 * 1024
@@ -180,8 +181,9 @@ def _broken_off(text: str) -> dict[str, Any] | None:
 
 def _validated(fields: dict[str, Any]) -> Reflection:
     """Return an object as a normalised reflection; raise ValueError where it is none."""
+    next_ms = dates.to_ms(fields.get("next_check_at"))
     normalised = {
-        "next_check_at": _moment(fields.get("next_check_at")),
+        "next_check_at": f"{clock.pack(next_ms)[:19]}Z" if next_ms else None,
         "lessons": list(_lessons(fields.get("lessons"))),
     }
     reflection = msgspec.convert(_tidied(fields) | normalised, Reflection)
@@ -201,15 +203,6 @@ def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
         members = {_clean(key): _tidied(each, depth - 1) for key, each in value.items()}
         return {key: tidied for key, tidied in members.items() if key and tidied not in ("", None, [])}
     return value
-
-
-def _moment(value: Any) -> str | None:
-    """Return a time in ISO 8601, UTC; None for a value that is none."""
-    try:
-        moment = datetime.fromisoformat(value.strip())
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, AttributeError):
-        return None
 
 
 def _lessons(value: Any) -> Iterator[Lesson]:
