@@ -9,12 +9,12 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crdt import clock
 from fleet.text import dates, screening
 from fleet.text.markdown import Row
 
@@ -50,7 +50,7 @@ class Whose(NamedTuple):
     @classmethod
     def of(cls, agent: str, session: str, at_ms: int = 0) -> "Whose":
         """Return the name of a session by its agent and its id, with a time to the second."""
-        at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
+        at = f"{clock.pack(at_ms)[:19]}Z" if at_ms else ""
         return cls(agent, _session_mark(session), at)
 
     @classmethod
@@ -131,7 +131,7 @@ def _session_mark(session: str) -> str:
 
 def minute(at_ms: int) -> str:
     """Return a time to the minute, in the form of an observation."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    return f"{clock.pack(at_ms)[:16]}Z"
 
 
 def clean(text: str) -> str:

@@ -24,7 +24,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -216,10 +216,12 @@ class _Sidecar:
             async for batch in changes:
                 self._log_how("watching")
                 # The first time in any case: a watcher reports only what changed since it began.
-                is_first, has_begun = not has_begun, True
-                if is_first or any(_concerns(self.root, path) for _, path in batch):
+                if batch or not has_begun:
                     self._news.set()
-                if time.monotonic() >= until or ((is_first or batch) and _folders(Path(self.root)) != watched):
+                    if _folders(Path(self.root)) != watched:
+                        return
+                has_begun = True
+                if time.monotonic() >= until:
                     return
 
     # --- this machine -----------------------------------------------------------------------------------------------
@@ -357,19 +359,6 @@ def _folders(root: Path) -> list[str]:
     with suppress(OSError):
         wanted += [path for path in (root / home).iterdir() if names.is_agent(path.name)]
     return sorted(str(path) for path in wanted if path.is_dir() and not path.is_symlink())
-
-
-def _concerns(root: str, path: str) -> bool:
-    """Return True where a path of the watcher may be one of ours; a temporary file, before its rename, is not."""
-    relative = os.path.relpath(path, root)
-    name = Path(path).name
-    if name.startswith(".") and name.endswith(".tmp"):
-        return False
-    place = Path(relative)
-    above = PurePath(homes.Homes(root).current())
-    return (
-        relative == "fleet.toml" or place in above.parents or place.is_relative_to(above) or place.is_relative_to(CLAN)
-    )
 
 
 # --- a task that dies starts again ------------------------------------------------------------------------------------

@@ -140,22 +140,6 @@ def test_looks_tell_every_change_of_a_log_and_what_holds_lines(tmp_path):
     assert [sidecar._has_lines(sidecar._changed(a, b)) for a, b in itertools.pairwise(seen)] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("path", "concerns"),
-    [
-        ("agents/ann/corrections.md", True),
-        ("clan-learnings/patterns.d", True),
-        ("fleet.toml", True),
-        ("clan-learnings/.patterns.md.77.tmp", False),
-        (".fleet/state.db", False),
-        ("src/agents.py", False),
-        ("agents-old", False),
-    ],
-)
-def test_only_what_is_ours_is_heard(tmp_path, path, concerns):
-    assert sidecar._concerns(str(tmp_path), str(tmp_path / path)) is concerns
-
-
 # --- one tick ---------------------------------------------------------------------------------------------------------
 
 
