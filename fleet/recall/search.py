@@ -155,12 +155,11 @@ def search(
     if not terms:
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
     sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
-    # Within a snapshot: else each lookup of a hit would refresh the database first.
-    with closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything)) as sources:
-        with workspace.snapshot():
-            all_terms, any_term = _expressions(terms)
-            full = [sources.hits(kind, all_terms) for kind in KINDS if kind in kinds]
-            near = [sources.hits(kind, any_term, query) for kind in KINDS if kind in kinds]
+    all_terms, any_term = _expressions(terms)
+    searched = closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything))
+    with searched as sources, workspace.snapshot():  # else each lookup of a hit would refresh the database first
+        full = [sources.hits(kind, all_terms) for kind in KINDS if kind in kinds]
+        near = [sources.hits(kind, any_term, query) for kind in KINDS if kind in kinds]
     hits = _deduplicated([*_interleaved(full), *_interleaved(near)])
     shown = tuple(_displayed(hit, [term.text for term in terms]) for hit in hits[:limit])
     return Answer(shown, len(hits) > limit, bool(hits) and not any(full))
