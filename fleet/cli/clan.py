@@ -10,7 +10,7 @@ import typer
 from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, Synced
 from fleet.cli import output
-from fleet.cli.output import EXIT_REFUSED, echo, note
+from fleet.cli.output import EXIT_REFUSED, echo, flag, note
 from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
@@ -22,7 +22,7 @@ app = output.commands()
 
 @app.command("sync")
 def _sync(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print every outgoing line; send nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Print every outgoing line; send nothing.")] = False,
     yes: output.Confirmed = False,
 ) -> None:
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""

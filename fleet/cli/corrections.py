@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from fleet.app import learning
 from fleet.cli import output
+from fleet.cli.output import argument, flag, option
 from fleet.learn.corrections import Correction, Corrections, Logged
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Text
@@ -20,11 +20,8 @@ from fleet.text.screening import counted
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
 
-_Type = Annotated[
-    str,
-    typer.Option("--type", metavar="TYPE", help="discovery, gotcha, tip or workaround.", autocompletion=lambda: TYPES),
-]
-_Confidence = Annotated[str, typer.Option("--confidence", metavar="LEVEL", help="low, medium or high.")]
+_Type = Annotated[str, option("--type", "TYPE", "discovery, gotcha, tip or workaround.", autocompletion=lambda: TYPES)]
+_Confidence = Annotated[str, option("--confidence", "LEVEL", "low, medium or high.")]
 _AS_GUEST = (
     f"nobody is named here, so this is logged as {names.GUEST}'s: it stays on this machine, and counts and is shown "
     "once `fleet init --agent NAME` names an agent, who takes it over"
@@ -38,32 +35,25 @@ _ASK_FOR_MORE = (
 
 app = output.commands()
 
-Pattern = Annotated[str, typer.Option("--pattern", help="The lesson, worded so that it helps elsewhere.")]
-Right = Annotated[str, typer.Option("--right", help="The correct approach.")]
-Same = Annotated[
-    str, typer.Option("--same", metavar="ID", help="Count it as this lesson.", autocompletion=output.COMPLETE_IDS)
-]
+Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
+Right = Annotated[str, option("--right", "TEXT", "The correct approach.")]
+Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE_IDS)]
 Trigger = Annotated[
-    str,
-    typer.Option(
-        "--trigger", metavar="STEP", help="The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'."
-    ),
+    str, option("--trigger", "STEP", "The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'.")
 ]
-Tag = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")]
+Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.")]
 
 
 @app.command("correct")
 def _correct(
-    wrong: Annotated[str, typer.Option("--wrong", help="What went wrong.")],
+    wrong: Annotated[str, option("--wrong", "TEXT", "What went wrong.")],
     right: Right,
     pattern: Pattern = "",
-    title: Annotated[str, typer.Option("--title", help="A heading; else the beginning of --wrong.")] = "",
-    source: Annotated[
-        str, typer.Option("--source", help="Who or what corrected you: a person, a build, yourself.")
-    ] = "",
-    corrected_by: Annotated[str, typer.Option("--from", metavar="AGENT", help="The agent that corrected you.")] = "",
+    title: Annotated[str, option("--title", "TEXT", "A heading; else the beginning of --wrong.")] = "",
+    source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
+    corrected_by: Annotated[str, option("--from", "AGENT", "The agent that corrected you.")] = "",
     same: Same = "",
-    category: Annotated[str, typer.Option("--category", help="Its subject, in one or two words.")] = "",
+    category: Annotated[str, option("--category", "TEXT", "Its subject, in one or two words.")] = "",
     tag: Tag = None,
     trigger: Trigger = "",
 ) -> None:
@@ -81,12 +71,12 @@ def _correct(
 
 @app.command("discover")
 def _discover(
-    problem: Annotated[str, typer.Option("--problem", help="What was found.")],
-    solution: Annotated[str, typer.Option("--solution", help="What to do about it.")],
-    context: Annotated[str, typer.Option("--context", help="Where it holds.")] = "",
+    problem: Annotated[str, option("--problem", "TEXT", "What was found.")],
+    solution: Annotated[str, option("--solution", "TEXT", "What to do about it.")],
+    context: Annotated[str, option("--context", "TEXT", "Where it holds.")] = "",
     type_: _Type = "discovery",
     confidence: _Confidence = "medium",
-    minutes: Annotated[int | None, typer.Option("--minutes", help="What it cost; a workaround needs over 15.")] = None,
+    minutes: Annotated[int | None, option("--minutes", "INTEGER", "What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
@@ -104,9 +94,9 @@ def _discover(
 def _learn(
     correction: Annotated[
         str,
-        typer.Argument(
-            metavar="[ID]",
-            help="A correction's id, c-...; a unique beginning is enough.",
+        argument(
+            "[ID]",
+            "A correction's id, c-...; a unique beginning is enough.",
             autocompletion=output.completing(lambda workspace, _: _unstated(workspace)),
         ),
     ] = "",
@@ -114,10 +104,10 @@ def _learn(
     right: Right = "",
     trigger: Trigger = "",
     same: Same = "",
-    waiting: Annotated[bool, typer.Option("--waiting", help="List what waits for its lesson.")] = False,
-    dismiss: Annotated[bool, typer.Option("--dismiss", help="Stop asking for its lesson; the entry stays.")] = False,
+    waiting: Annotated[bool, flag("--waiting", "List what waits for its lesson.")] = False,
+    dismiss: Annotated[bool, flag("--dismiss", "Stop asking for its lesson; the entry stays.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="With --dismiss: all that wait. With --waiting: whatever has no lesson.")
+        bool, flag("--all", "With --dismiss: all that wait. With --waiting: whatever has no lesson.")
     ] = False,
 ) -> None:
     """State the lesson of a logged signal: from then on it counts like any correction."""

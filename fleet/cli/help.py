@@ -14,6 +14,7 @@ import typer
 from fleet import __version__
 from fleet.cli import output
 from fleet.cli.commands import ALL, GROUPS, MODULES
+from fleet.cli.output import argument
 from fleet.model.errors import UsageError
 
 app = output.commands()
@@ -27,9 +28,9 @@ def _help(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[COMMAND|TOPIC|all]",
-            help="A command, a group of them, a page of the documentation, or all commands.",
+        argument(
+            "[COMMAND|TOPIC|all]",
+            "A command, a group of them, a page of the documentation, or all commands.",
             autocompletion=lambda: ["all", *MODULES, *GROUPS, *topics()],
         ),
     ] = None,

@@ -14,6 +14,7 @@ from fleet.app import inbox, reviewing
 from fleet.app.inbox import Listing
 from fleet.app.reviewing import Changes, Pair, Question
 from fleet.cli import output
+from fleet.cli.output import argument, flag, option
 from fleet.model.errors import FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
 from fleet.store.workspace import Workspace
@@ -37,17 +38,17 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 def _inbox(
     action: Annotated[
         str,
-        typer.Argument(
-            metavar="[approve|reject]",
-            help="Without it: ask about each item that waits.",
+        argument(
+            "[approve|reject]",
+            "Without it: ask about each item that waits.",
             autocompletion=lambda: [_APPROVE, _REJECT],
         ),
     ] = "",
     ids: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[ID...]",
-            help="Ids of items, i-...",
+        argument(
+            "[ID...]",
+            "Ids of items, i-...",
             autocompletion=output.completing(
                 lambda workspace, _: [(each.item.id, each.item.title) for each in Inboxes(workspace).waiting()]
             ),
@@ -55,15 +56,12 @@ def _inbox(
     ] = None,
     kind: Annotated[
         str,
-        typer.Option(
-            "--all",
-            metavar="KIND",
-            help="All items of a kind; 'every': of every kind.",
-            autocompletion=lambda: ["every", *KINDS],
+        option(
+            "--all", "KIND", "All items of a kind; 'every': of every kind.", autocompletion=lambda: ["every", *KINDS]
         ),
     ] = "",
-    why: Annotated[str, typer.Option("--why", help="Why it is rejected; shown to whoever proposes it again.")] = "",
-    answer: Annotated[str, typer.Option("--answer", help="Which lesson of a contradiction holds: first, second.")] = "",
+    why: Annotated[str, option("--why", "TEXT", "Why it is rejected; shown to whoever proposes it again.")] = "",
+    answer: Annotated[str, option("--answer", "TEXT", "Which lesson of a contradiction holds: first, second.")] = "",
 ) -> None:
     """Decide what needs your yes: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
@@ -202,10 +200,10 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
 def _review(
     answers: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--answer",
-            metavar="PAIR=ANSWER",
-            help="same or different; of a contradiction first, second or both; of what others did take, leave "
+            "PAIR=ANSWER",
+            "same or different; of a contradiction first, second or both; of what others did take, leave "
             "or ask again. May be repeated.",
         ),
     ] = None,
@@ -271,18 +269,16 @@ def _list(pairs: list[Pair]) -> None:
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
 
-Name = Annotated[str, typer.Argument(metavar="AGENT|REPLICA", help="An agent, or one replica: <agent>.<8 hex digits>.")]
+Name = Annotated[str, argument("AGENT|REPLICA", "An agent, or one replica: <agent>.<8 hex digits>.")]
 
 
 @app.command("block")
 def _block(
     name: Name,
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="What the branch held before still counts: 2026-11-20.")
-    ] = "",
+    since: Annotated[str, option("--since", "TIME", "What the branch held before still counts: 2026-11-20.")] = "",
     dry_run: output.DryRun = False,
     retire: Annotated[
-        bool, typer.Option("--retire", help="Retire for the whole clan, too, what that writer alone had said.")
+        bool, flag("--retire", "Retire for the whole clan, too, what that writer alone had said.")
     ] = False,
 ) -> None:
     """Leave a writer's lessons, counts, edits and removes out here. Memories and pages follow at once.

@@ -8,6 +8,7 @@ import typer
 from fleet.app import observing, searching
 from fleet.app.searching import Answer
 from fleet.cli import output
+from fleet.cli.output import argument, flag, option
 from fleet.learn.journal import Declared, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
@@ -21,27 +22,21 @@ app = output.commands()
 def _search(
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="WORDS...",
-            help='All of them are searched for; "in quotes" as a phrase. Put -- before a word like -n.',
-        ),
+        argument("WORDS...", 'All of them are searched for; "in quotes" as a phrase. Put -- before a word like -n.'),
     ],
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="The most to show.")] = 20,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--kind",
-            metavar="KIND",
-            help="Only pattern, discovery, correction or journal. May be repeated.",
+            "KIND",
+            "Only pattern, discovery, correction or journal. May be repeated.",
             autocompletion=lambda: ["pattern", "discovery", "correction", "journal"],
         ),
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option("--agent", metavar="NAME", help="Only what this agent wrote."),
-    ] = "",
-    since: Annotated[str, typer.Option("--since", metavar="DATE", help="Only entries of this day or later.")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="Retired lessons too.")] = False,
+    by: Annotated[str, option("--agent", "NAME", "Only what this agent wrote.")] = "",
+    since: Annotated[str, option("--since", "DATE", "Only entries of this day or later.")] = "",
+    everything: Annotated[bool, flag("--all", "Retired lessons too.")] = False,
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
     query = " ".join(words)
@@ -82,13 +77,13 @@ def _show_hits(answer: Answer, query: str, count: int) -> None:
 
 @app.command("mutate")
 def _mutate(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="M1 to M8, or a name; --list shows them.")] = "",
-    failed: Annotated[str, typer.Option("--failed", metavar="T", help="What did not work.")] = "",
-    switch: Annotated[str, typer.Option("--switch", metavar="T", help="What you do instead.")] = "",
-    why: Annotated[str, typer.Option("--why", metavar="T", help="Why that should work.")] = "",
-    listed: Annotated[bool, typer.Option("--list", help="Show the eight strategies.")] = False,
-    proposed: Annotated[bool, typer.Option("--proposed", help="Show what worked and is no lesson yet.")] = False,
-    worked: Annotated[bool, typer.Option("--worked", help="The last declared one has worked.")] = False,
+    code: Annotated[str, argument("CODE", "M1 to M8, or a name; --list shows them.")] = "",
+    failed: Annotated[str, option("--failed", "T", "What did not work.")] = "",
+    switch: Annotated[str, option("--switch", "T", "What you do instead.")] = "",
+    why: Annotated[str, option("--why", "T", "Why that should work.")] = "",
+    listed: Annotated[bool, flag("--list", "Show the eight strategies.")] = False,
+    proposed: Annotated[bool, flag("--proposed", "Show what worked and is no lesson yet.")] = False,
+    worked: Annotated[bool, flag("--worked", "The last declared one has worked.")] = False,
 ) -> None:
     """Declare another strategy when stuck: it goes into the journal, and allows a stopped command one more try."""
     if sum((bool(code), listed, proposed, worked)) != 1:
@@ -135,15 +130,13 @@ def _show_proposals(proposals: list[Proposal]) -> None:
 
 @app.command("journal")
 def _journal(
-    title: Annotated[str, typer.Option("--title", metavar="T", help="What you worked on.")],
-    intent: Annotated[str, typer.Option("--intent", metavar="T", help="What it is for.")] = "",
-    approach: Annotated[str, typer.Option("--approach", metavar="T", help="How you went about it.")] = "",
-    failed: Annotated[list[str] | None, typer.Option("--failed", metavar="T", help="What failed; repeats.")] = None,
-    after: Annotated[
-        list[str] | None, typer.Option("--next", metavar="T", help="What was done then, or is next; repeats.")
-    ] = None,
-    ok: Annotated[list[str] | None, typer.Option("--ok", metavar="T", help="What worked; repeats.")] = None,
-    state: Annotated[str, typer.Option("--state", metavar="T", help="The state now.")] = "",
+    title: Annotated[str, option("--title", "T", "What you worked on.")],
+    intent: Annotated[str, option("--intent", "T", "What it is for.")] = "",
+    approach: Annotated[str, option("--approach", "T", "How you went about it.")] = "",
+    failed: Annotated[list[str] | None, option("--failed", "T", "What failed; repeats.")] = None,
+    after: Annotated[list[str] | None, option("--next", "T", "What was done then, or is next; repeats.")] = None,
+    ok: Annotated[list[str] | None, option("--ok", "T", "What worked; repeats.")] = None,
+    state: Annotated[str, option("--state", "T", "The state now.")] = "",
 ) -> None:
     """Add an entry to this branch's journal. It is on the disk when the command ends."""
     with output.acting(or_guest=True) as (workspace, who):
@@ -184,13 +177,13 @@ def _failed_row(attempt: dict[str, Any]) -> str:
 def _observe(
     kind: Annotated[
         str,
-        typer.Argument(
-            metavar="KIND",
-            help="commit, fix, reuse, dead-end or workaround.",
+        argument(
+            "KIND",
+            "commit, fix, reuse, dead-end or workaround.",
             autocompletion=lambda: ["commit", "fix", "reuse", "dead-end", "workaround"],
         ),
     ],
-    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What happened, in one line.")],
+    text: Annotated[list[str], argument("TEXT...", "What happened, in one line.")],
 ) -> None:
     """Note an event of this session as a line of .agents.local.md: durable before this returns."""
     if kind.casefold() == "dead" and text[:1] and text[0].casefold() == "end":

@@ -10,6 +10,7 @@ import typer
 
 from fleet.app import finding, learning, lessons, reflecting, reviewing, starting
 from fleet.cli import output
+from fleet.cli.output import argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -23,13 +24,11 @@ _WIDTH_PIPED = 100
 _UNKNOWN = "at an unknown time"
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
-_Category = Annotated[str, typer.Option("--category", metavar="NAME", help="Only those of this category.")]
-_Type = Annotated[
-    str, typer.Option("--type", metavar="TYPE", help="Only those of this type.", autocompletion=lambda: TYPES)
-]
-_Tag = Annotated[str, typer.Option("--tag", metavar="WORD", help="Only those with this tag.")]
-_By = Annotated[str, typer.Option("--agent", metavar="NAME", help="Only those that this agent logged.")]
-_Since = Annotated[str, typer.Option("--since", metavar="DATE", help="Only those seen since that day.")]
+_Category = Annotated[str, option("--category", "NAME", "Only those of this category.")]
+_Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
+_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.")]
+_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.")]
+_Since = Annotated[str, option("--since", "DATE", "Only those seen since that day.")]
 
 app = output.commands()
 
@@ -59,7 +58,7 @@ def _gossip(
 
 @app.command("patterns")
 def _patterns(
-    everything: Annotated[bool, typer.Option("--all", help="Retired ones and each merged record, too.")] = False,
+    everything: Annotated[bool, flag("--all", "Retired ones and each merged record, too.")] = False,
     count: Annotated[
         int | None, typer.Option("-n", "--count", min=1, help=f"The most to list; on a terminal {_ON_A_TERMINAL}.")
     ] = None,
@@ -213,13 +212,9 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False) -> None:
 @app.command("restore")
 def _restore(
     pattern: Annotated[str, output.id_of("[ID]")] = "",
-    everything: Annotated[bool, typer.Option("--all", help="All that one writer removed; with --removed-by.")] = False,
-    removed_by: Annotated[
-        str, typer.Option("--removed-by", metavar="AGENT|REPLICA", help="Whose removes are taken back.")
-    ] = "",
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only those that the branch did not hold then: 2026-11-20.")
-    ] = "",
+    everything: Annotated[bool, flag("--all", "All that one writer removed; with --removed-by.")] = False,
+    removed_by: Annotated[str, option("--removed-by", "AGENT|REPLICA", "Whose removes are taken back.")] = "",
+    since: Annotated[str, option("--since", "TIME", "Only those that the branch did not hold then: 2026-11-20.")] = "",
 ) -> None:
     """Bring a retired lesson back, with its history; or all lessons that one writer removed."""
     if everything != bool(removed_by) or everything == bool(pattern) or (since and not everything):
@@ -246,10 +241,7 @@ def _also(others: list[str]) -> str:
 def _edit(
     pattern: output.PatternId,
     assignments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="FIELD=VALUE", help="A field and its value; may be repeated. Lists: tags=ci,git."
-        ),
+        list[str] | None, option("--set", "FIELD=VALUE", "A field and its value; may be repeated. Lists: tags=ci,git.")
     ] = None,
 ) -> None:
     """Set fields of a lesson. Without --set: show who set what, and when."""
@@ -282,9 +274,7 @@ def _show_history(pattern: str, fields: dict[str, Any]) -> None:
 def _merge(
     one: Annotated[str, output.id_of("A")],
     other: Annotated[str, output.id_of("B", "The id of the same lesson in other words.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Merge even if the two texts seem to differ in meaning.")
-    ] = False,
+    force: Annotated[bool, flag("--force", "Merge even if the two texts seem to differ in meaning.")] = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.acting() as (workspace, who):
@@ -308,8 +298,8 @@ def _unmerge(pattern: output.PatternId) -> None:
 @app.command("feedback")
 def _feedback(
     pattern: output.PatternId,
-    helped: Annotated[bool, typer.Option("--helped", help="The lesson kept you from a mistake.")] = False,
-    hurt: Annotated[bool, typer.Option("--hurt", help="The lesson led you astray.")] = False,
+    helped: Annotated[bool, flag("--helped", "The lesson kept you from a mistake.")] = False,
+    hurt: Annotated[bool, flag("--hurt", "The lesson led you astray.")] = False,
 ) -> None:
     """Count that a lesson helped, or hurt. One that hurts more often than it helps is shown as not working."""
     if helped == hurt:
@@ -328,8 +318,8 @@ def _feedback(
 @app.command("guard")
 def _guard(
     pattern: Annotated[str, output.id_of("[ID]", "A lesson's id; none: list the guards.")] = "",
-    decision: Annotated[str, typer.Argument(metavar="ask|deny|off", help="The decision at its step from now on.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="DATE", help="The last day of the guard, YYYY-MM-DD.")] = "",
+    decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
+    until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
     """Have a lesson stop its step, or ask a person first. A guard holds on this machine alone."""
     with output.opened() as workspace:
@@ -364,8 +354,7 @@ def _start() -> None:
 def _promote(
     pattern: output.PatternId,
     instead_of: Annotated[
-        list[str] | None,
-        typer.Option("--instead-of", metavar="ID", help="A lesson that leaves the memory for it; may be repeated."),
+        list[str] | None, option("--instead-of", "ID", "A lesson that leaves the memory for it; may be repeated.")
     ] = None,
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""

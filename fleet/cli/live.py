@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import echo, note
+from fleet.cli.output import argument, echo, note, option
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
@@ -36,16 +36,15 @@ def _live() -> None:
 
 @live_app.command("serve")
 def _serve(
-    host: Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, a token and TLS.")] = (
+    host: Annotated[str, option("--host", "TEXT", "Where to listen; beyond this machine, a token and TLS.")] = (
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = limits.LIVE_PORT,
-    token_file: Annotated[str, typer.Option("--token-file", metavar="FILE", help="The token of all clients.")] = "",
-    tls_cert: Annotated[str, typer.Option("--tls-cert", metavar="FILE", help="The certificate, with its chain.")] = "",
-    tls_key: Annotated[str, typer.Option("--tls-key", metavar="FILE", help="Its private key.")] = "",
+    token_file: Annotated[str, option("--token-file", "FILE", "The token of all clients.")] = "",
+    tls_cert: Annotated[str, option("--tls-cert", "FILE", "The certificate, with its chain.")] = "",
+    tls_key: Annotated[str, option("--tls-key", "FILE", "Its private key.")] = "",
     origin: Annotated[
-        list[str] | None,
-        typer.Option("--origin", metavar="URL", help="Origin of a web page that may connect; may be repeated."),
+        list[str] | None, option("--origin", "URL", "Origin of a web page that may connect; may be repeated.")
     ] = None,
 ) -> None:
     """Serve live rooms until interrupted. Nothing is kept: clients bring what they have."""
@@ -57,13 +56,9 @@ def _serve(
 
 @live_app.command("join")
 def _join(
-    url: Annotated[
-        str, typer.Argument(metavar="[URL]", help="wss://HOST, or ws:// here; none: fleet.toml's, or your own server.")
-    ] = "",
-    room: Annotated[str, typer.Option("--room", metavar="NAME", help="The clan's room there; 'clan'.")] = "",
-    token_env: Annotated[
-        str, typer.Option("--token-env", metavar="NAME", help="The variable FLEET_* with its token.")
-    ] = "",
+    url: Annotated[str, argument("[URL]", "wss://HOST, or ws:// here; none: fleet.toml's, or your own server.")] = "",
+    room: Annotated[str, option("--room", "NAME", "The clan's room there; 'clan'.")] = "",
+    token_env: Annotated[str, option("--token-env", "NAME", "The variable FLEET_* with its token.")] = "",
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
@@ -137,7 +132,7 @@ app.add_typer(live_app)
 
 @app.command("who")
 def _who(
-    on: Annotated[str | None, typer.Option("--on", metavar="TEXT", help="Show others what you work on.")] = None,
+    on: Annotated[str | None, option("--on", "TEXT", "Show others what you work on.")] = None,
 ) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:

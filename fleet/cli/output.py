@@ -79,17 +79,32 @@ COMPLETE_IDS = completing(_offer_ids)
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
+
+def option(name: str, metavar: str, what: str, **more: Any) -> Any:
+    """Return an option of a command that takes a value; ``more``: as typer has it."""
+    return typer.Option(name, metavar=metavar, help=what, **more)
+
+
+def flag(*names_and_what: str) -> Any:
+    """Return an option of a command that takes none: its names, and its help."""
+    *names, what = names_and_what
+    return typer.Option(*names, help=what)
+
+
+def argument(metavar: str, what: str, **more: Any) -> Any:
+    """Return an argument of a command; ``more``: as typer has it."""
+    return typer.Argument(metavar=metavar, help=what, **more)
 
 
 def id_of(metavar: str = "ID", what: str = "A pattern's id; a unique beginning is enough.") -> Any:
     """Return the argument of a command that is an id."""
-    return typer.Argument(metavar=metavar, help=what, autocompletion=COMPLETE_IDS)
+    return argument(metavar, what, autocompletion=COMPLETE_IDS)
 
 
 PatternId = Annotated[str, id_of()]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Confirmed = Annotated[bool, typer.Option("--yes", "-y", help="Confirm a remote that was guessed.")]
+DryRun = Annotated[bool, flag("--dry-run", "Show what would change; change nothing.")]
+Yes = Annotated[bool, flag("--yes", "-y", "Do not ask.")]
+Confirmed = Annotated[bool, flag("--yes", "-y", "Confirm a remote that was guessed.")]
 
 _UNSAFE_IN_JSON = "[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e0fff]"
 

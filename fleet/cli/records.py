@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fleet.app import session_end, undoing
 from fleet.app.undoing import Undone
 from fleet.cli import output
+from fleet.cli.output import argument, flag, option
 from fleet.model.errors import NoError, UsageError
 from fleet.reflect.records import Pass, Record, Records
 from fleet.store.runs import Run
@@ -24,9 +23,9 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?")
 
 @app.command("records")
 def _records(
-    action: Annotated[str, typer.Argument(metavar="[show]", help="Show one pass; without it: list the newest.")] = "",
-    number: Annotated[int, typer.Argument(metavar="[N]", help="Its number in the list.")] = 0,
-    since: Annotated[str, typer.Option("--since", metavar="DATE", help="From this day on, YYYY-MM-DD.")] = "",
+    action: Annotated[str, argument("[show]", "Show one pass; without it: list the newest.")] = "",
+    number: Annotated[int, argument("[N]", "Its number in the list.")] = 0,
+    since: Annotated[str, option("--since", "DATE", "From this day on, YYYY-MM-DD.")] = "",
 ) -> None:
     """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
     if since and not _DAY.fullmatch(since):
@@ -96,16 +95,16 @@ def _show(pass_: Pass) -> None:
 def _undo(
     run: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="A run's id; none: the last command here.",
+        argument(
+            "[RUN]",
+            "A run's id; none: the last command here.",
             autocompletion=output.completing(
                 lambda workspace, _: [(each.id, each.summary) for each, _ in undoing.listed(workspace)]
             ),
         ),
     ] = None,
-    is_listing: Annotated[bool, typer.Option("--list", help="List the runs that can be taken back.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="With --list: all of them.")] = False,
+    is_listing: Annotated[bool, flag("--list", "List the runs that can be taken back.")] = False,
+    everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
     if is_listing and run is not None:

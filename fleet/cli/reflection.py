@@ -14,7 +14,7 @@ from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import Tidied
 from fleet.app.writing import Plan
 from fleet.cli import output, serve
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, flag, note, option
 from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import READY
@@ -31,22 +31,17 @@ _ROWS = 40
 _REPORT_CHARS_MAX = 256 * 1024
 
 Reflector = Annotated[
-    str,
-    typer.Option(
-        "--use", metavar="NAME", help="Reflector on this machine from now on: claude, codex, gemini, or rules."
-    ),
+    str, option("--use", "NAME", "Reflector on this machine from now on: claude, codex, gemini, or rules.")
 ]
-Agree = Annotated[bool, typer.Option("--agree", help="Agree that the reflector of fleet.toml may be asked.")]
+Agree = Annotated[bool, flag("--agree", "Agree that the reflector of fleet.toml may be asked.")]
 
 
 @app.command("reflect")
 def _reflect(
-    transcript: Annotated[Path | None, typer.Option("--transcript", help="Of the session, of any host.")] = None,
-    last: Annotated[bool, typer.Option("--last", help="The newest session of this project.")] = False,
-    since: Annotated[str, typer.Option("--all-since", metavar="DAYS", help="All sessions of the last days: 7d.")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be read and written, and what it may cost.")
-    ] = False,
+    transcript: Annotated[Path | None, option("--transcript", "PATH", "Of the session, of any host.")] = None,
+    last: Annotated[bool, flag("--last", "The newest session of this project.")] = False,
+    since: Annotated[str, option("--all-since", "DAYS", "All sessions of the last days: 7d.")] = "",
+    dry_run: Annotated[bool, flag("--dry-run", "Show what would be read and written, and what it may cost.")] = False,
     use: Reflector = "",
     agrees: Agree = False,
 ) -> None:
@@ -185,17 +180,12 @@ def _as_json(reflected: Reflected) -> dict[str, object]:
 @app.command("tidy")
 def _tidy(
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="coordinated: when there is enough to do; always: now.")
+        str, option("--mode", "MODE", "coordinated: when there is enough to do; always: now.")
     ] = Mode.COORDINATED.value,
     dry_run: output.DryRun = False,
     report: Annotated[
         typer.FileText | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            errors="replace",
-            help="The host's own organization report; - reads it from stdin.",
-        ),
+        option("--report", "FILE", "The host's own organization report; - reads it from stdin.", errors="replace"),
     ] = None,
 ) -> None:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
@@ -244,13 +234,11 @@ def _tidied_rows(tidied: Tidied, *, is_trial: bool) -> list[str]:
 @app.command("sleep")
 def _sleep(
     dry_run: output.DryRun = False,
-    only: Annotated[
-        str, typer.Option("--only", metavar="PHASE", help=f"One phase: {', '.join(sleeping.PHASES)}.")
-    ] = "",
+    only: Annotated[str, option("--only", "PHASE", f"One phase: {', '.join(sleeping.PHASES)}.")] = "",
     install_timer: Annotated[
-        bool, typer.Option("--install-timer", help="Let systemd sleep once a day; with --dry-run, show the units.")
+        bool, flag("--install-timer", "Let systemd sleep once a day; with --dry-run, show the units.")
     ] = False,
-    remove_timer: Annotated[bool, typer.Option("--remove-timer", help="Remove that timer.")] = False,
+    remove_timer: Annotated[bool, flag("--remove-timer", "Remove that timer.")] = False,
 ) -> None:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
     with output.acting() as (workspace, who):
@@ -291,14 +279,10 @@ def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
 
 @app.command("consolidate")
 def _consolidate(
-    check: Annotated[bool, typer.Option("--check", help="Only show whether the gates are open: exit 0, or 1.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Pass the gates of time and sessions; never a live lock.")
-    ] = False,
+    check: Annotated[bool, flag("--check", "Only show whether the gates are open: exit 0, or 1.")] = False,
+    force: Annotated[bool, flag("--force", "Pass the gates of time and sessions; never a live lock.")] = False,
     dry_run: output.DryRun = False,
-    days: Annotated[
-        int | None, typer.Option("--days", metavar="N", min=1, max=366, help="Days of logs to read.")
-    ] = None,
+    days: Annotated[int | None, option("--days", "N", "Days of logs to read.", min=1, max=366)] = None,
 ) -> None:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
@@ -350,7 +334,7 @@ def _show_consolidated(result: Consolidated, *, dry_run: bool) -> None:
 def _migrate(
     dry_run: output.DryRun = False,
     agents_md: Annotated[
-        bool, typer.Option("--agents-md", help="Name the daily log in AGENTS.md, too, where it names the old file.")
+        bool, flag("--agents-md", "Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""

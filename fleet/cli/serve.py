@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, echo, note
+from fleet.cli.output import EXIT_NO, echo, flag, note
 from fleet.model.errors import UsageError
 from fleet.serve import schedule, units
 from fleet.serve.units import Service
@@ -26,7 +26,7 @@ app = output.commands()
 
 @app.command("poll")
 def _poll(
-    local: Annotated[bool, typer.Option("--local", help="Only what concerns this machine; no sync.")] = False,
+    local: Annotated[bool, flag("--local", "Only what concerns this machine; no sync.")] = False,
 ) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.acting() as (workspace, who):

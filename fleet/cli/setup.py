@@ -14,7 +14,7 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 from fleet import hook
 from fleet.app import finding, moving, session_end, setup, sharing, starting
 from fleet.cli import output
-from fleet.cli.output import echo, note
+from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
 from fleet.hosts.install import Changed, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
@@ -30,11 +30,9 @@ from fleet.text.screening import counted
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[
-    str, typer.Argument(metavar="HOST", help=f"The agent host: {CLAUDE_CODE}.", autocompletion=lambda: [CLAUDE_CODE])
-]
-Project = Annotated[bool, typer.Option("--project", help="This workspace's .claude/settings.json; the default.")]
-User = Annotated[bool, typer.Option("--user", help="Your own settings.json: every project that is a workspace.")]
+Host = Annotated[str, argument("HOST", f"The agent host: {CLAUDE_CODE}.", autocompletion=lambda: [CLAUDE_CODE])]
+Project = Annotated[bool, flag("--project", "This workspace's .claude/settings.json; the default.")]
+User = Annotated[bool, flag("--user", "Your own settings.json: every project that is a workspace.")]
 
 app = output.commands()
 
@@ -45,27 +43,17 @@ _VALUE_CHARS_MAX = 100
 
 @app.command("init")
 def _init(
-    remote: Annotated[
-        str, typer.Option("--remote", metavar="URL", help="The clan's git remote; 'origin': this project's own.")
-    ] = "",
-    branch: Annotated[str, typer.Option("--branch", help="The remote's branch; 'fleet' by default.")] = "",
-    author: Annotated[
-        str, typer.Option("--author", metavar="WHO", help="Who commits there: git, none, or 'Name <address>'.")
-    ] = "",
+    remote: Annotated[str, option("--remote", "URL", "The clan's git remote; 'origin': this project's own.")] = "",
+    branch: Annotated[str, option("--branch", "TEXT", "The remote's branch; 'fleet' by default.")] = "",
+    author: Annotated[str, option("--author", "WHO", "Who commits there: git, none, or 'Name <address>'.")] = "",
     take_in: Annotated[
-        bool | None, typer.Option("--take-in/--no-take-in", help="Take in CLAUDE.md, lessons.md and their like here.")
+        bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
-    host: Annotated[
-        str, typer.Option("--install", metavar="HOST", help="Install an agent host too: claude-code, or none.")
-    ] = "",
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Answer yes to all but --author, --take-in and --install.")
-    ] = False,
-    home: Annotated[
-        str, typer.Option("--home", metavar="FOLDER", help="Folder of the agents' own files; 'agents' by default.")
-    ] = "",
+    host: Annotated[str, option("--install", "HOST", "Install an agent host too: claude-code, or none.")] = "",
+    yes: Annotated[bool, flag("--yes", "-y", "Answer yes to all but --author, --take-in and --install.")] = False,
+    home: Annotated[str, option("--home", "FOLDER", "Folder of the agents' own files; 'agents' by default.")] = "",
     ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="For a short-lived job: reads, or writes as FLEET_REPLICA.")
+        bool, flag("--ephemeral", "For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
 ) -> None:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
@@ -277,7 +265,7 @@ def _install(
     user: User = False,
     dry_run: output.DryRun = False,
     plugin_dir: Annotated[
-        bool, typer.Option("--plugin-dir", help="Print where the plugin lies, for hosts that load one; change nothing.")
+        bool, flag("--plugin-dir", "Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
 ) -> None:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
@@ -318,14 +306,14 @@ def _uninstall(
 
 
 @app.command("hook")
-def _hook(event: Annotated[str, typer.Argument(metavar="EVENT", help="SessionStart, PreToolUse, ...")]) -> None:
+def _hook(event: Annotated[str, argument("EVENT", "SessionStart, PreToolUse, ...")]) -> None:
     """Answer a host's hook: its payload on stdin. Hosts call this; exits 0 whatever happens, or 2 to block a tool."""
     raise typer.Exit(hook.main([event]))
 
 
 @app.command("completion")
 def _completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.", autocompletion=lambda: SHELLS)],
+    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.", autocompletion=lambda: SHELLS)],
 ) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.
@@ -384,20 +372,16 @@ def _show_changes(done: Sequence[Changed], new: str, old: str, *, dry_run: bool)
 
 @app.command("config")
 def _config(
-    action: Annotated[
-        str, typer.Argument(metavar="[get|set]", help="None: list all.", autocompletion=lambda: ["get", "set"])
-    ] = "",
+    action: Annotated[str, argument("[get|set]", "None: list all.", autocompletion=lambda: ["get", "set"])] = "",
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="[KEY]",
-            help="A setting, section.key; or, to get, a section.",
+        argument(
+            "[KEY]",
+            "A setting, section.key; or, to get, a section.",
             autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
         ),
     ] = "",
-    value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", help='Text, or TOML: 3, true, ["a", "b"]; "" is empty.')
-    ] = None,
+    value: Annotated[str | None, argument("[VALUE]", 'Text, or TOML: 3, true, ["a", "b"]; "" is empty.')] = None,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
     if (action, bool(name), value is None) not in {("", False, True), ("get", True, True), ("set", True, False)}:

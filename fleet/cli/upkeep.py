@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, note
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -29,18 +29,14 @@ app = output.commands()
 
 @app.command("import")
 def _import(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="PATH...", exists=True, help="Files, or folders of them.")
-    ] = None,
+    paths: Annotated[list[Path] | None, argument("PATH...", "Files, or folders of them.", exists=True)] = None,
     from_transcripts: Annotated[
-        bool, typer.Option("--transcripts", help="Propose lessons from this project's past sessions, or those in PATH.")
+        bool, flag("--transcripts", "Propose lessons from this project's past sessions, or those in PATH.")
     ] = False,
     days: Annotated[float, typer.Option("--days", min=0, help="Days that --transcripts looks back.")] = 30,
-    accepted: Annotated[
-        str, typer.Option("--accept", metavar="N[,N]|all", help="Log these proposals, by number or id.")
-    ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be taken, and what not.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every piece left out, and why.")] = False,
+    accepted: Annotated[str, option("--accept", "N[,N]|all", "Log these proposals, by number or id.")] = "",
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would be taken, and what not.")] = False,
+    verbose: Annotated[bool, flag("--verbose", "-v", "Name every piece left out, and why.")] = False,
 ) -> None:
     """Take in what people and other tools wrote: lessons.md, LEARNINGS.md, CLAUDE.md, .cursorrules, JSON lines.
 
@@ -162,7 +158,7 @@ def _note_refused(refused: list[str], what: str, hint: str) -> None:
 
 @app.command("export")
 def _export(
-    as_page: Annotated[bool, typer.Option("--md", help="One Markdown page for people.")] = False,
+    as_page: Annotated[bool, flag("--md", "One Markdown page for people.")] = False,
 ) -> None:
     """Print everything this machine knows: all lessons, retired ones too, and all discoveries; JSON without --md."""
     if output.chosen.as_json and as_page:
@@ -189,8 +185,8 @@ def _one_part(value: Any) -> str:
 
 @app.command("backup")
 def _backup(
-    target: Annotated[Path, typer.Argument(metavar="FILE", help="A .tar.gz file to write.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Replace a file that is there.")] = False,
+    target: Annotated[Path, argument("FILE", "A .tar.gz file to write.")],
+    yes: Annotated[bool, flag("--yes", "-y", "Replace a file that is there.")] = False,
 ) -> None:
     """Write a backup file. It holds all that can neither be fetched nor computed again."""
     with output.opened() as workspace:
@@ -205,7 +201,7 @@ def _backup(
 
 @app.command("restore-backup")
 def _restore_backup(
-    source: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Made by fleet backup.")],
+    source: Annotated[Path, argument("FILE", "Made by fleet backup.", exists=True, dir_okay=False)],
     yes: output.Yes = False,
 ) -> None:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
@@ -351,7 +347,7 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 
 @app.command("doctor")
 def _doctor(
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended without losing anything.")] = False,
+    fix: Annotated[bool, flag("--fix", "Mend what can be mended without losing anything.")] = False,
 ) -> None:
     """Check this workspace. Shows each fault, what it means and what to do; exits with 1 if there is one."""
     with output.opened() as workspace:
