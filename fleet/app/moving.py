@@ -35,7 +35,7 @@ from fleet.text.prompts import Session
 
 EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
-NO_REMOTE = "no remote is named"
+_NO_REMOTE = "no remote is named"
 _PLACES_SHOWN_MAX = 40
 _TRIES_MAX = 5  # conversions of the branch, each after another machine pushed meanwhile
 
@@ -223,6 +223,11 @@ class _Purged(NamedTuple):
     why_not: str
     remains: list[tuple[str, int]]
 
+    @property
+    def is_refused(self) -> bool:
+        """True where there is a remote, and its newest tree still has it."""
+        return self.why_not not in ("", _NO_REMOTE)
+
     def advice(self, workspace: Workspace) -> list[str]:
         """Return what a person has to do now, the most urgent first (``data/purge.txt``)."""
         text = Path(__file__).with_name("data").joinpath("purge.txt").read_text("utf-8").removesuffix("\n")
@@ -302,7 +307,7 @@ def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
     if pause := workspace.state.paused(workspace.wall()):
         return f"sharing is paused {pause}"
     try:
-        return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else NO_REMOTE
+        return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else _NO_REMOTE
     except FleetError as why:
         return str(why)
 

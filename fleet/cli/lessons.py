@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import finding, learning, lessons, reflecting, reviewing, starting
 from fleet.cli import output
-from fleet.cli.output import argument, flag, option
+from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
 from fleet.model.pattern import Pattern
@@ -21,9 +21,11 @@ _ON_A_TERMINAL = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
 _WIDTH_PIPED = 100
+_A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 _SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
+_Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE_IDS)]
 _Category = Annotated[str, option("--category", "NAME", "Only those of this category.")]
 _Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
 _Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.")]
@@ -121,7 +123,12 @@ def _row(lesson: Pattern, into: str) -> output.Row:
 @app.command("show")
 def _show(
     pattern: Annotated[
-        str, output.id_of("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.")
+        str,
+        argument(
+            "ID",
+            "The id of a lesson, discovery or correction; a unique beginning is enough.",
+            autocompletion=COMPLETE_IDS,
+        ),
     ],
 ) -> None:
     """Show everything about one lesson, one discovery (d-...), or one logged correction (c-...)."""
@@ -190,7 +197,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
 
 
 @app.command("retire")
-def _retire(pattern: output.PatternId, yes: output.Yes = False) -> None:
+def _retire(pattern: _Lesson, yes: output.Yes = False) -> None:
     """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
@@ -211,7 +218,7 @@ def _retire(pattern: output.PatternId, yes: output.Yes = False) -> None:
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[str, output.id_of("[ID]")] = "",
+    pattern: Annotated[str, argument("[ID]", _A_LESSON, autocompletion=COMPLETE_IDS)] = "",
     everything: Annotated[bool, flag("--all", "All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[str, option("--removed-by", "AGENT|REPLICA", "Whose removes are taken back.")] = "",
     since: Annotated[str, option("--since", "TIME", "Only those that the branch did not hold then: 2026-11-20.")] = "",
@@ -239,7 +246,7 @@ def _also(others: list[str]) -> str:
 
 @app.command("edit")
 def _edit(
-    pattern: output.PatternId,
+    pattern: _Lesson,
     assignments: Annotated[
         list[str] | None, option("--set", "FIELD=VALUE", "A field and its value; may be repeated. Lists: tags=ci,git.")
     ] = None,
@@ -272,8 +279,8 @@ def _show_history(pattern: str, fields: dict[str, Any]) -> None:
 
 @app.command("merge")
 def _merge(
-    one: Annotated[str, output.id_of("A")],
-    other: Annotated[str, output.id_of("B", "The id of the same lesson in other words.")],
+    one: Annotated[str, argument("A", _A_LESSON, autocompletion=COMPLETE_IDS)],
+    other: Annotated[str, argument("B", "The id of the same lesson in other words.", autocompletion=COMPLETE_IDS)],
     force: Annotated[bool, flag("--force", "Merge even if the two texts seem to differ in meaning.")] = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
@@ -285,7 +292,7 @@ def _merge(
 
 
 @app.command("unmerge")
-def _unmerge(pattern: output.PatternId) -> None:
+def _unmerge(pattern: _Lesson) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
@@ -297,7 +304,7 @@ def _unmerge(pattern: output.PatternId) -> None:
 
 @app.command("feedback")
 def _feedback(
-    pattern: output.PatternId,
+    pattern: _Lesson,
     helped: Annotated[bool, flag("--helped", "The lesson kept you from a mistake.")] = False,
     hurt: Annotated[bool, flag("--hurt", "The lesson led you astray.")] = False,
 ) -> None:
@@ -317,7 +324,9 @@ def _feedback(
 
 @app.command("guard")
 def _guard(
-    pattern: Annotated[str, output.id_of("[ID]", "A lesson's id; none: list the guards.")] = "",
+    pattern: Annotated[
+        str, argument("[ID]", "A lesson's id; none: list the guards.", autocompletion=COMPLETE_IDS)
+    ] = "",
     decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
     until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
@@ -352,7 +361,7 @@ def _start() -> None:
 
 @app.command("promote")
 def _promote(
-    pattern: output.PatternId,
+    pattern: _Lesson,
     instead_of: Annotated[
         list[str] | None, option("--instead-of", "ID", "A lesson that leaves the memory for it; may be repeated.")
     ] = None,
@@ -368,7 +377,7 @@ def _promote(
 
 
 @app.command("demote")
-def _demote(pattern: output.PatternId) -> None:
+def _demote(pattern: _Lesson) -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
     with output.acting() as (workspace, who):
         demoted = reflecting.demote(workspace, who, pattern)

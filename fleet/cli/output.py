@@ -96,12 +96,6 @@ def argument(metavar: str, what: str, **more: Any) -> Any:
     return typer.Argument(metavar=metavar, help=what, **more)
 
 
-def id_of(metavar: str = "ID", what: str = "A pattern's id; a unique beginning is enough.") -> Any:
-    """Return the argument of a command that is an id."""
-    return argument(metavar, what, autocompletion=COMPLETE_IDS)
-
-
-PatternId = Annotated[str, id_of()]
 DryRun = Annotated[bool, flag("--dry-run", "Show what would change; change nothing.")]
 Yes = Annotated[bool, flag("--yes", "-y", "Do not ask.")]
 Confirmed = Annotated[bool, flag("--yes", "-y", "Confirm a remote that was guessed.")]

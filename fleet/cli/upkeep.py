@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
+from fleet.cli.output import COMPLETE_IDS, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
 from fleet.learn.importer import Imported, Piece
 from fleet.model.errors import UsageError
@@ -230,7 +230,9 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 
 @app.command("purge")
 def _purge(
-    wanted: Annotated[str, output.id_of("ID", "Of a lesson or a discovery; a beginning is enough.")],
+    wanted: Annotated[
+        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE_IDS)
+    ],
     yes: output.Yes = False,
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
@@ -242,7 +244,7 @@ def _purge(
         document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
         output.show(document, [head, *purged.advice(workspace)])
-        if purged.why_not not in ("", moving.NO_REMOTE):
+        if purged.is_refused:
             raise typer.Exit(EXIT_REFUSED)
 
 
