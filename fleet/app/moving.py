@@ -245,22 +245,19 @@ class _Purged(NamedTuple):
         ]
 
 
-def id_to_purge(workspace: Workspace, prefix: str) -> str:
-    """Return the id of the lesson or discovery that begins with ``prefix``.
-
-    Raises:
-        NoError: there is none, or several.
-    """
-    return discoveries.find(workspace, prefix).id if prefix.startswith("d-") else find(workspace, prefix).id
-
-
-def purge(workspace: Workspace, agent: str, prefix: str, *, yes: bool) -> _Purged:
+def purge(
+    workspace: Workspace, agent: str, prefix: str, agree: Callable[[str], object] = bool, *, yes: bool
+) -> _Purged:
     """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
+
+    ``agree`` is called with the id before anything is changed; ``yes`` confirms a remote that was guessed.
 
     Raises:
         NoError: there is no such id.
         DiskError: nothing was acknowledged.
     """
+    prefix = discoveries.find(workspace, prefix).id if prefix.startswith("d-") else find(workspace, prefix).id
+    agree(prefix)
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
         sharing.fetch_if_agreed(
             workspace, agent

@@ -237,9 +237,11 @@ def _purge(
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
     with output.opened() as workspace:
-        wanted = moving.id_to_purge(workspace, wanted)
-        output.confirm(f"Overwrite every text of {wanted} for the whole clan? This cannot be undone.", yes=yes)
-        purged = moving.purge(workspace, output.agent_in(workspace), wanted, yes=yes)
+
+        def agree(id_: str) -> None:
+            output.confirm(f"Overwrite every text of {id_} for the whole clan? This cannot be undone.", yes=yes)
+
+        purged = moving.purge(workspace, output.agent_in(workspace), wanted, agree, yes=yes)
         places = [{"path": path, "line": line} for path, line in purged.remains]
         document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
