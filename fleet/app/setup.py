@@ -64,6 +64,10 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     if is_new:
         Files(root).replace(path, _with_values(config.render("", "fleet"), values).encode())
         messages.append(f"made a workspace in {root}")
+        if str(root) == os.environ.get("HOME"):
+            messages.append(
+                "this is your home folder: each project below it without a workspace of its own uses this one"
+            )
     else:
         messages.append(f"{root} is a workspace already")
     workspace = Workspace(root)

@@ -178,11 +178,12 @@ def _when(at_ms: int) -> str:
 
 
 def _status_rows(status: dict[str, Any]) -> list[str]:
-    runs = f"runs as process {status['pid']}, since {status['since']}" if status["running"] else "does not run"
+    since = output.when(status["since"])
+    runs = f"runs as process {status['pid']}, since {since}" if status["running"] else "does not run"
     rows = [
         f"sidecar     {status['agent']}: {runs}",
-        f"last sync   {status['last_sync'] or 'never'}",
-        f"next sync   {status['next_sync'] or 'as soon as it runs'}",
+        f"last sync   {output.when(status['last_sync']) or 'never'}",
+        f"next sync   {output.when(status['next_sync']) or 'as soon as it runs'}",
         f"service     {status['unit'] or 'none: `fleet sidecar install` makes one'}",
     ]
     if status["last_error"]:

@@ -150,6 +150,12 @@ def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
     assert "a name has 1 to 32" in on_a_terminal(shell, "velma", names + others)
 
 
+def test_a_workspace_in_the_home_folder_is_said_to_reach_every_project_below(shell: Shell):
+    done = shell.run("velma", "init", "--agent", "velma", HOME=str(shell.folder / "velma"))
+    assert "each project below" in done.stdout
+    assert "each project below" not in shell.run("tank", "init", "--agent", "tank").stdout
+
+
 def test_who_comes_second_is_told_how_to_act_as_themselves(shell: Shell):
     shell.run("w", "init", "--agent", "velma")
     assert "`--agent tank` or FLEET_AGENT=tank" in shell.run("w", "init", "--agent", "tank").stdout
