@@ -95,7 +95,7 @@ class Words:
 
 def is_stop(word: str) -> bool:
     """Return whether a word is a stop word: in most lessons, or without a meaning of its own."""
-    return word.casefold() in _lists().stop
+    return word.casefold() in _words("stop")
 
 
 def _tokens(text: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -196,7 +196,8 @@ class _Word(msgspec.Struct, frozen=True):
     stem: str
     clause: int
     is_exact: bool
-    is_negated: bool
+    is_negator: bool
+    is_negated: bool = False
 
 
 class ParsedText:
@@ -209,9 +210,9 @@ class ParsedText:
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
-        stop, words = _lists().stop, [word for clause in clauses for word in clause]
+        stop, words = _words("stop"), [word for clause in clauses for word in clause]
         self._clauses = clauses
-        self.stems = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or _is_negator(w)))
+        self.stems = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
         self.sequence = [w.stem for w in words if w.stem in self.stems]
         self.numbers = numbers
 
@@ -219,7 +220,8 @@ class ParsedText:
     def of(cls, texts: Sequence[str]) -> "list[ParsedText]":
         """Parse texts, all at once, since one query returns all their stems."""
         lexemes = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
-        stems = _stems({lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")})
+        words = {lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")}
+        stems = _stems(words | _words("negative_verbs"))
         return [_parsed(pieces, stems) for pieces in lexemes]
 
     def score(self, other: "ParsedText", least: float = 0.0) -> float:
@@ -285,47 +287,43 @@ class ParsedText:
         return list(_relations(self.words, self.stems))
 
 
-class _Lists(msgspec.Struct, frozen=True):
-    """Word lists of ``data/words.txt``; ``poles`` has of a stem the pairs of opposites, and its side in each."""
-
-    stop: frozenset[str]
-    negators: frozenset[str]
-    negative_verbs: frozenset[str]
-    clauses: frozenset[str]
-    names: frozenset[str]
-    numbers: Mapping[str, int]
-    poles: Mapping[str, frozenset[tuple[int, int]]]
-    unspaced: tuple[tuple[list[str], list[str]], ...]
-    negators_unspaced: str
+@cache
+def _lists() -> dict[str, list[str]]:
+    """Return the rows of each list in ``data/words.txt``."""
+    return sections("words.txt")
 
 
 @cache
-def _lists() -> _Lists:
-    lists = sections("words.txt")
-    words = {name: " ".join(rows).split() for name, rows in lists.items()}
-    spaced, unspaced = (
-        [[pole.split() for pole in row.split(" / ")] for row in lists[name]]
-        for name in ("opposites", "opposites_unspaced")
-    )
-    verbs = words["negative_verbs"]
-    stems = _stems([*verbs, *(word for poles in spaced for pole in poles for word in pole)])
-    poles: dict[str, set[tuple[int, int]]] = {}
-    for axis, pair in enumerate(spaced):
-        for sign, pole in enumerate(pair):
-            for word in pole:
-                poles.setdefault(stems[word], set()).add((axis, sign))
-    stop, negators, clauses, names = (frozenset(words[name]) for name in ("stop", "negators", "clauses", "names"))
-    return _Lists(
-        stop=stop,
-        negators=negators,
-        negative_verbs=frozenset(stems[verb] for verb in verbs),
-        clauses=clauses,
-        names=names,
-        numbers={name: int(value) for name, value in map(str.split, lists["numbers"])},
-        poles={stem: frozenset(sides) for stem, sides in poles.items()},
-        unspaced=tuple((one, other) for one, other in unspaced),
-        negators_unspaced="|".join(sorted(words["negators_unspaced"], key=len, reverse=True)),
-    )
+def _words(name: str) -> frozenset[str]:
+    """Return the words of a list."""
+    return frozenset(" ".join(_lists()[name]).split())
+
+
+@cache
+def _numbers() -> dict[str, str]:
+    """Return the figures of number words."""
+    return dict(row.split() for row in _lists()["numbers"])
+
+
+@cache
+def _pairs(name: str) -> list[list[list[str]]]:
+    """Return the pairs of opposites in a list, each pole with all its words."""
+    return [[pole.split() for pole in row.split(" / ")] for row in _lists()[name]]
+
+
+@cache
+def _poles() -> dict[str, set[tuple[int, int]]]:
+    """Return of a stem the pairs of opposites, and its side in each."""
+    sides = [
+        (word, axis, sign)
+        for axis, pair in enumerate(_pairs("opposites"))
+        for sign, pole in enumerate(pair)
+        for word in pole
+    ]
+    stems, poles = _stems(word for word, *_ in sides), dict[str, set[tuple[int, int]]]()
+    for word, axis, sign in sides:
+        poles.setdefault(stems[word], set()).add((axis, sign))
+    return poles
 
 
 def _stems(words: Iterable[str]) -> dict[str, str]:
@@ -388,42 +386,44 @@ def _cjk(run: str) -> Iterator[tuple[str, str]]:
         yield "number", match[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):
         yield "word", "then"
-    bare, negators = re.subn(_lists().negators_unspaced, "", run)
+    longest_first = sorted(_words("negators_unspaced"), key=len, reverse=True)
+    bare, negators = re.subn("|".join(longest_first), "", run)
     if negators % 2:
         yield "word", "not"
     yield from (("cjk", bare[start : start + 2]) for start in range(max(len(bare) - 1, 1)) if bare)
 
 
 def _parsed(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> ParsedText:
-    lists = _lists()
+    negators, negative_verbs = _words("negators"), {stems[verb] for verb in _words("negative_verbs")}
     numbers: set[tuple[str, str]] = set()
     clause: list[_Word] = []
     clauses = [clause]
     number = 0
     for index, (kind, lexeme) in enumerate(pieces):
         folded = lexeme.casefold()
-        if kind == "mark" or (kind == "word" and folded in lists.clauses):
+        if kind == "mark" or (kind == "word" and folded in _words("clauses")):
             number, clause = number + 1, []
             if folded == "then":  # a word of ``_FIRST``, too
-                clauses.append([_Word(folded, folded, number, is_exact=False, is_negated=False)])
+                clauses.append([_Word(folded, folded, number, is_exact=False, is_negator=False)])
             clauses.append(clause)
             continue
         following, after = pieces[index + 1] if index + 1 < len(pieces) else ("", "")
-        if kind == "number" or (kind == "word" and folded in lists.numbers):
-            value = str(lists.numbers.get(folded, lexeme)).rstrip("% ").replace(",", "")
+        if kind == "number" or (kind == "word" and folded in _numbers()):
+            value = _numbers().get(folded, lexeme).rstrip("% ").replace(",", "")
             unit = stems.get(after.casefold(), "") if following == "word" else ""
             numbers.add((value, "%" if lexeme.endswith("%") else unit))
             continue
-        is_exact = kind in ("code", "flag", "path", "name") or folded in lists.names
+        is_exact = kind in ("code", "flag", "path", "name") or folded in _words("names")
         is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # `continue` is a word for others
         stem = stems.get(folded, folded) if is_word else lexeme
-        clause.append(_Word(folded if kind == "word" else lexeme, stem, number, is_exact, is_negated=False))
+        text = folded if kind == "word" else lexeme
+        clause.append(_Word(text, stem, number, is_exact, is_negator=text in negators or stem in negative_verbs))
     return ParsedText(clauses, frozenset(numbers))
 
 
 def _with_negation(clause: list[_Word]) -> list[_Word]:
     """Return the words of a clause, negated in the scope of a negator: those that follow it, else those before it."""
-    stop = _lists().stop
+    stop = _words("stop")
     negated = [False] * len(clause)
     for index, word in enumerate(clause):
         if not _negates(clause, index):
@@ -441,11 +441,7 @@ def _negates(clause: list[_Word], index: int) -> bool:
     word, following = clause[index].text, clause[index + 1].text if index + 1 < len(clause) else ""
     if word in ("over", "to"):
         return word == "over" or any(before.text == "prefer" for before in clause[:index])
-    return _is_negator(clause[index]) or (word, following) in (("instead", "of"), ("rather", "than"))
-
-
-def _is_negator(word: _Word) -> bool:
-    return word.text in _lists().negators or word.stem in _lists().negative_verbs
+    return clause[index].is_negator or (word, following) in (("instead", "of"), ("rather", "than"))
 
 
 def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str, str]]) -> bool:
@@ -473,16 +469,15 @@ def _denied_first(wording: ParsedText) -> set[str]:
 
 
 def _is_opposed(mine: ParsedText, theirs: ParsedText) -> bool:
-    lists = _lists()
     only = [mine.plain - theirs.plain, theirs.plain - mine.plain]
-    poles = [{pole for stem in stems for pole in lists.poles.get(stem, ())} for stems in only]
+    poles = [{pole for stem in stems for pole in _poles().get(stem, ())} for stems in only]
     if any((axis, 1 - sign) in poles[1] for axis, sign in poles[0]):
         return True
     if any(_negated(stem) & only[1 - n] for n in (0, 1) for stem in only[n]):
         return True
     runs = ["".join(word.text[0] for word in wording.words if not word.text.isascii()) for wording in (mine, theirs)]
     return all(runs) and any(
-        _has(a, one) and _has(b, other) for a, b in (runs, runs[::-1]) for one, other in lists.unspaced
+        _has(a, one) and _has(b, other) for a, b in (runs, runs[::-1]) for one, other in _pairs("opposites_unspaced")
     )
 
 
