@@ -48,8 +48,8 @@ _SPACED = (
     r"\u0559\u0560-\u0588\u1e00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc]"
 )
 _WORD = re.compile(rf"{_SPACED}+|[^\W_]")
-# The first symbol is matched as no letter, and then as no blank: so `re` skips words at once.
-_SYMBOLS = re.compile(rf"(?P<run>[\W_](?<!\s)(?:[^\w\s]|_)*)(?P<after>{_SPACED}*)")
+# The first symbol is matched as no ASCII letter or blank, and only then as a symbol: so `re` skips words at once.
+_SYMBOLS = re.compile(rf"(?P<run>[^\0-\x200-9A-Za-z](?<=[\W_])(?<!\s)(?:[^\w\s]|_)*)(?P<after>{_SPACED}*)")
 _PUNCTUATION = re.compile(r"[,;!?…()\[\]{}\"'`“”‘’«»。，、；！？（）「」—–]+")
 _JOINERS = frozenset("-_./:@'’")
 """Symbols that make a phrase of the words around them: ``pre-commit``, ``state.db``."""
