@@ -405,11 +405,11 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
     A decoder keeps the last of two equal keys, where another reader may keep the first: only a line that encodes to the
     same bytes is accepted here. Lines with empty maps, purge marks or unknown names are decoded strictly.
     """
-    if len(raw) > bytes_max or b"{}" in raw or b'"purge":' in raw or b'"unknown":' in raw:
+    if len(raw) > bytes_max or b"{}" in raw:
         return None
     try:
         line = _decoder.decode(raw)
-        if _encoder.encode(line) != raw:
+        if _encoder.encode(line) != raw or any(column.purge or column.unknown for column in line.w.values()):
             return None
         _check(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, BadLineError):
