@@ -211,8 +211,8 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def without_indexes(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold a new database without its indexes while the block fills it; then they are made, each in one go.
+def without_indexes(connection: sqlite3.Connection, *, are_made: bool) -> Iterator[None]:
+    """Hold a new database without its indexes while the block fills it; then, if ``are_made``, each is made in one go.
 
     Row by row, an index of what comes in no order costs more than all else that SQLite does.
     """
@@ -221,7 +221,7 @@ def without_indexes(connection: sqlite3.Connection) -> Iterator[None]:
     for name, _ in indexes:
         connection.execute(f"DROP INDEX {name}")
     yield
-    for _, sql in indexes:
+    for _, sql in indexes if are_made else ():
         connection.execute(sql)
 
 

@@ -319,7 +319,7 @@ class Ingest:
         fresh.delete()
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
-            with fresh.transaction() as connection, without_indexes(connection):
+            with fresh.transaction() as connection, without_indexes(connection, are_made=is_searched):
                 self._fold_all(connection, self._sources(), is_searched=is_searched)
             yield fresh
         finally:
