@@ -229,13 +229,14 @@ def _show_remote(workspace: Workspace) -> int:
 
 def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     embeddings = Embeddings(workspace)
-    state = embeddings.state
+    state, endpoint = embeddings.state, embeddings.hint
     if state == "missing" and is_new:
         echo("optional: with the extra `semantic`, lessons are found by what they mean, too: `fleet doctor` says how")
-    question = f"Send the clan's lessons to {embeddings.hint}, so that they are found by what they mean?"
+    question = f"Send the clan's lessons to {endpoint}, so that they are found by what they mean?"
     if state == "unagreed" and _is_agreed(question, yes=yes):
         embeddings.agree()
-        echo(f"lessons are embedded by {embeddings.hint}")
+        missing = f", once the extra `semantic` is here: {embeddings.hint}" if embeddings.hint else ""
+        echo(f"lessons are embedded by {endpoint}{missing}")
 
 
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:

@@ -86,6 +86,14 @@ def test_a_yes_that_came_with_the_repository_is_none(stage):
     assert "nobody has agreed" in stage.run("tank", "sync", expect=2).stderr
 
 
+def test_a_yes_to_an_embedding_endpoint_names_it(stage):
+    stage.join("tank")
+    toml, url = stage.folder / "tank/fleet.toml", "https://embed.example.org/v1"
+    toml.write_text(toml.read_text().replace("[semantic]\n", f'[semantic]\nurl = "{url}"\n'))
+    assert f"lessons are embedded by {url}" in stage.run("tank", "init", "--yes").stdout
+    assert "lessons are embedded" not in stage.run("tank", "init", "--yes").stdout
+
+
 @pytest.mark.parametrize("login", ["tank:hunter2hunter2@", "hunter2hunter2@"])
 def test_a_login_in_an_address_stays_on_this_machine(stage, login: str):
     url = f"https://{login}127.0.0.1:9/clan.git?token=hunter2hunter2"
