@@ -20,10 +20,11 @@ from typing import NamedTuple
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import Recurrence, alike
-from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, fitting, has_phrase
+from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, has_phrase
 from fleet.store import homes
 from fleet.text import dates
 from fleet.text.markdown import Page, Part, rows
+from fleet.text.screening import shortened
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
@@ -280,7 +281,7 @@ def _free_path(title: str, taken: Collection[str]) -> str:
 def _title_of(text: str) -> str:
     """Return the first clause of a text as a title."""
     first = re.split(r"\s[—–]\s|;\s", text, maxsplit=1)[0].strip().rstrip(".")
-    return fitting(first[:1].upper() + first[1:] if "`" not in first[:2] else first, _TITLE_CHARS_MAX)
+    return shortened(first[:1].upper() + first[1:] if "`" not in first[:2] else first, _TITLE_CHARS_MAX)
 
 
 def _type_of(recurrence: Recurrence) -> str:
@@ -365,7 +366,7 @@ def _pointer(topic: Topic) -> str:
     if hook.casefold().startswith(start.casefold()):
         hook = hook[len(start) :].lstrip(" —–-;:,.")
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
-    summary = fitting(hook, room) if hook and room > 15 else topic.type or "topic"
+    summary = shortened(hook, room) if hook and room > 15 else topic.type or "topic"
     return " ".join(filter(None, (head, "—", summary, topic.seen)))
 
 

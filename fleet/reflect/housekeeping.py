@@ -27,10 +27,9 @@ from crdt import clock
 from fleet.model.pattern import Pattern
 from fleet.reflect.clusters import PARTNERS_MAX, Alike, alike
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.observations import fitting
 from fleet.store.workspace import Workspace
 from fleet.text import dates
-from fleet.text.screening import counted
+from fleet.text.screening import counted, shortened
 from fleet.text.similarity import CHARS_MAX, CONTENTLESS, Words
 
 COORDINATED_HOURS_MIN = 24
@@ -293,7 +292,7 @@ class Plan(NamedTuple):
             if change.field == "text":
                 lines += [f"{change.sweep} {change.id}", f"- {change.before}", f"+ {change.after}"]
             elif change.field == STAGE:
-                text = fitting(self.texts.get(change.id, ""), _SAID_CHARS)
+                text = shortened(self.texts.get(change.id, ""), _SAID_CHARS)
                 lines.append(f"{change.sweep} {change.id} {change.before} -> {change.after}: {text} ({change.why})")
         return lines
 

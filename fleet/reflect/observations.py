@@ -75,7 +75,7 @@ class Whose(NamedTuple):
         words = _labelled(kind, words)
         head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
         room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
-        short = fitting(words, room)
+        short = screening.shortened(words, room)
         return f"{head}{short}{tail}", short != words
 
 
@@ -138,15 +138,6 @@ def clean(text: str) -> str:
     """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
     line = screening.readable(text[:_WORDS_CHARS_MAX])
     return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
-
-
-def fitting(text: str, chars_max: int) -> str:
-    """Return a text of at most so many characters, cut behind a word where it is longer."""
-    if len(text) <= chars_max:
-        return text
-    head = text[: max(chars_max - 1, 1)]
-    cut = head.rfind(" ")
-    return f"{(head[:cut] if cut > chars_max // 2 else head).rstrip(' ,;:—-')}…"
 
 
 def _labelled(kind: str, text: str) -> str:
