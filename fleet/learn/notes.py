@@ -105,7 +105,7 @@ _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
 
-_pattern = partial(pattern, Path(__file__).with_name("data") / "pages.toml")
+_pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
 
 
 def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:

@@ -167,7 +167,7 @@ _NOTE_SHARE_MIN = 0.5
 _READ_SHARE_MAX = 0.6
 """Share of a statement's words from which on it may be copied from a text that was only read."""
 _WINDOW_WORDS = 60
-_pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
+_pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|<([a-z]+[-_][\w-]{0,40})\b[^<>]{0,400}>.*?(?:</\1>|\Z)|<([a-z]\w{0,40})\b[^<>]{0,400}>.*?</\2>",
     re.DOTALL | re.IGNORECASE,

@@ -6,16 +6,15 @@ the agent and the mark of its session, which is short and always the same for on
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crdt import clock
-from fleet.text import dates, screening
+from fleet.text import dates, screening, tables
 from fleet.text.markdown import Row
 
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
@@ -215,14 +214,11 @@ def _lower(text: str) -> str:
 
 
 def _words(table: str) -> Mapping[str, list[str]]:
-    return _tables()[table]
+    lists: Mapping[str, list[str]] = _tables()[table]
+    return lists
 
 
-@cache
-def _tables() -> dict[str, dict[str, list[str]]]:
-    with Path(__file__).with_name("data").joinpath("observed.toml").open("rb") as file:
-        tables: dict[str, Any] = tomllib.load(file)
-    return tables
+_tables = cache(partial(tables, str(Path(__file__).with_name("data") / "observed.toml")))
 
 
 _SIGNS = {r"\ \~\ ": r" (?:[^\s.]{1,40} ){0,4}?", r"\*": r"\w{0,20}"}

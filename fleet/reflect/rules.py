@@ -31,7 +31,7 @@ _ERROR_WORDS_MIN = 4
 _WORDS_MIN, _WORDS_MAX = 5, 50
 _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure": 3, "missing": 3, "standing": 3}
 
-_pattern = partial(pattern, Path(__file__).with_name("data") / "rules.toml")
+_pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _POINTING_WORDS_MAX = 8
 """A remark that points at something and has fewer words is no rule."""
 _PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")

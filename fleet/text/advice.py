@@ -4,12 +4,12 @@ Pure. Its words, in six languages, are in ``data/notes.toml``.
 """
 
 import re
-import tomllib
 import unicodedata
 from functools import cache, cached_property
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from fleet.text import tables
 
 
 class Field(NamedTuple):
@@ -21,12 +21,8 @@ class Field(NamedTuple):
     value: str
 
 
-_NOTES = Path(__file__).with_name("data").joinpath("notes.toml")
-
-
-@cache
-def _page(page: Path) -> dict[str, Any]:
-    return tomllib.loads(page.read_text("utf-8"))
+_NOTES = "notes.toml"
+_page = cache(tables)
 
 
 @cache
@@ -55,7 +51,7 @@ def _words() -> dict[str, frozenset[str]]:
 
 
 @cache
-def pattern(page: Path, name: str) -> re.Pattern[str]:
+def pattern(page: str, name: str) -> re.Pattern[str]:
     """Return an expression of a TOML file: its lines are joined, and case does not matter."""
     return re.compile("".join(_page(page)[name].split("\n")), re.IGNORECASE)
 

@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
-from fleet.text import markdown
+from fleet.text import markdown, tables
 
 _NUMBER = r"(?a)\d{9,16}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -341,10 +340,7 @@ def _shifted(moment: datetime, unit: str, by: int) -> str:
 
 @cache
 def _language() -> _Language:
-    import tomllib  # 2 ms, which a hook that logs a failure need not take
-
-    with Path(__file__).with_name("data").joinpath("dates.toml").open("rb") as file:
-        raw = tomllib.load(file)["en"]
+    raw = tables("dates.toml")["en"]
     numbers = {word: int(value) for word, _, value in (phrase.partition("=") for phrase in raw["numbers"].split())}
     units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
     weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}

@@ -21,11 +21,11 @@ Phrases are matched as plain text: time is linear in the message, whatever phras
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from fleet.text import tables
 from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
@@ -182,13 +182,7 @@ def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
 # The table.
 
 
-@cache
-def _phrase_lists() -> dict[str, Any]:
-    """Return the content of ``data/phrases.toml``."""
-    import tomllib  # 2 ms, which a hook that logs a failure need not take
-
-    with Path(__file__).with_name("data").joinpath("phrases.toml").open("rb") as file:
-        return tomllib.load(file)
+_phrase_lists = cache(partial(tables, "phrases.toml"))
 
 
 def _table_of(settings: _Settings | None) -> _Table:
