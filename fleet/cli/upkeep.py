@@ -78,7 +78,8 @@ def _show_import(imported: Imported, named: list[Path], *, is_dry: bool, is_verb
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
-    _note_refused([] if is_dry else refused, "bad line", "the others are in")
+    others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
+    _note_refused([] if is_dry else refused, "bad line", others)
     if empty or not imported.files:
         note(
             f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "

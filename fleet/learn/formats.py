@@ -148,6 +148,10 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     clean = _CONFLICT.sub(b"", data)
     if _is_page(base, clean):
         yield from _read_page(name, data)
+    elif (
+        not base.endswith((*_LINES, ".json")) and _records_of(clean.strip()) is None and not _OBJECT_LINE.search(clean)
+    ):
+        yield Bad(1, "neither Markdown nor JSON", b"")
     else:
         yield from _read_objects(_raws(clean), is_discoveries=base.startswith("discover"))
 

@@ -370,3 +370,14 @@ def test_json_lines_of_other_tools_are_read_plain_and_as_a_string_of_json(bench,
     done = take_in(bench, w, path)
     assert set(bench.seen(w)) == {text}
     assert done["skipped"] == {"an issue of a tracker, and no lesson": 1}
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x7fELF\x02\x01\n\x00\xff" * 99, b"[project]\nname = 'x'\n" * 99, b"import os\n" * 99]
+)
+def test_a_file_that_is_neither_markdown_nor_json_is_one_refusal(bench, w, tmp_path, content):
+    (tmp_path / "other.x").write_bytes(content)
+    done = bench.run(w, "import", str(tmp_path / "other.x"), expect=3)
+    assert "neither Markdown nor JSON" in done.stderr
+    assert "nothing was taken" in done.stderr
+    assert len(json.loads(bench.run(w, "status", "--json").stdout)["quarantined"]) == 1
