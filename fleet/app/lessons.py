@@ -13,7 +13,7 @@ from fleet.learn.inputs import KNOWN, Change
 from fleet.model import edits
 from fleet.model.errors import NoError
 from fleet.model.line import Line
-from fleet.model.names import normalise, pattern_id
+from fleet.model.names import pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
@@ -51,7 +51,6 @@ class _Edited(NamedTuple):
         fields: each field's value, and when and by whom it was set.
         changed: the fields that changed, sorted.
         secrets: kinds of secrets that were removed.
-        twins: ids of other lessons that read like the new text.
         is_private: it was made private.
         is_in_memory: the agent's memory has the text, or the right way, as it was before.
     """
@@ -60,7 +59,6 @@ class _Edited(NamedTuple):
     fields: dict[str, dict[str, Any]]
     changed: list[str]
     secrets: tuple[str, ...]
-    twins: list[str]
     is_private: bool
     is_in_memory: bool
 
@@ -219,7 +217,6 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
         _history(after),
         sorted({each.field for each in changed}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
-        _twins(workspace, after.id, changes),
         any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
         any(each.field in ("text", "correct") for each in changed)
         and after.id in AgentMemory(workspace, agent).standing().lessons,
@@ -235,16 +232,6 @@ def _apply(writer: Writer, lesson: Pattern, changes: Sequence[Change]) -> None:
     fields = [each for each in changes if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(lesson.id), writer.tick()
     writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in fields])
-
-
-def _twins(workspace: Workspace, pattern: str, changes: Sequence[Change]) -> list[str]:
-    """Return the ids of other lessons that read like the new text, for a person to merge."""
-    text = next((str(change.value) for change in changes if change.field == "text"), "")
-    if not text:
-        return []
-    alike = {pattern_id(text), workspace.patterns.same_text(text)} - {pattern}
-    twins = workspace.patterns.some(sorted(alike))
-    return [each.id for each in twins if each.is_present and normalise(each.text) == normalise(text)]
 
 
 def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _Changed:

@@ -29,7 +29,7 @@ _PROMISING = 100
 class _Decided(NamedTuple):
     """Result of a person's decision about a lesson of a memory, and the memory's new state.
 
-    ``text``, ``reason``, ``evidence``: of a lesson that entered; ``left``: ids of those that left the memory for it.
+    ``text``, ``reason``, ``evidence``: of a lesson that entered.
     """
 
     id: str
@@ -37,7 +37,6 @@ class _Decided(NamedTuple):
     text: str = ""
     reason: str = ""
     evidence: str = ""
-    left: tuple[str, ...] = ()
 
 
 def records_of(workspace: Workspace, agent: str) -> Lessons:
@@ -69,25 +68,23 @@ def _compared(workspace: Workspace, agent: str) -> Lessons:
     return Lessons(sources(workspace, agent), current_clusters(workspace))
 
 
-def promote(workspace: Workspace, agent: str, prefix: str, *, instead_of: Sequence[str] = ()) -> _Decided:
-    """Promote a lesson into an agent's memory, instead of others, by a person's decision; ids by their beginnings.
+def promote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
+    """Promote a lesson into an agent's memory by a person's decision; ``prefix``: the beginning of its id.
 
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
     """
     counting.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
     with workspace.writing(agent) as writer:
-        inside = AgentMemory(workspace, agent).standing().lessons
-        leaving = tuple(_in_memory(each, inside) for each in instead_of)
         lessons, record = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(record.id) or record
         with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).path]) as draft:
-            due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, instead_of=leaving)
+            due = Promotions(writer, lessons).enter(lesson, right=lesson.correct)
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted")
     memory = AgentMemory(workspace, agent).standing()
-    return _Decided(due.id, memory, due.text, due.reason, due.evidence, leaving)
+    return _Decided(due.id, memory, due.text, due.reason, due.evidence)
 
 
 def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:

@@ -260,8 +260,6 @@ def _edit(
         text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"
         output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
         output.note_secrets(edited.secrets)
-        if edited.twins:
-            output.note(f"reads like {', '.join(edited.twins[:5])} now; `fleet merge` makes them one")
         if edited.is_in_memory:
             output.note(f"the memory has it as it was: fleet demote {edited.id} && fleet promote {edited.id}")
         if edited.is_private:
@@ -362,17 +360,13 @@ def _start() -> None:
 @app.command("promote")
 def _promote(
     pattern: _Lesson,
-    instead_of: Annotated[
-        list[str] | None, option("--instead-of", "ID", "A lesson that leaves the memory for it; may be repeated.")
-    ] = None,
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
     with output.acting() as (workspace, who):
-        promoted = reflecting.promote(workspace, who, pattern, instead_of=instead_of or [])
+        promoted = reflecting.promote(workspace, who, pattern)
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
-        document |= {"instead_of": list(promoted.left), "memory": promoted.memory.as_json()}
+        document |= {"memory": promoted.memory.as_json()}
         rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}"]
-        rows += [f"instead of {', '.join(promoted.left)}"] if promoted.left else []
         output.show(document, [*rows, f"`fleet demote {promoted.id}` takes it out again"])
 
 

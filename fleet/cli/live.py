@@ -136,15 +136,10 @@ def _who(
 ) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
-        here = {replica.name: replica.agent for replica in workspace.replicas().replicas}
-        topic, own = "", set[str]()
-        if on is not None:
-            who = output.agent_in(workspace)
-            topic, own = _note_topic(workspace, who, on), {name for name, agent in here.items() if agent == who}
+        if on is not None:  # the sidecar publishes it in a moment
+            _note_topic(workspace, output.agent_in(workspace), on)
+        here = {replica.name for replica in workspace.replicas().replicas}
         online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
-        for member in online:  # our own sidecar publishes it in a moment
-            if member["replica"] in own:
-                member["on"] = topic
         output.show({"online": online}, list(map(_row, online)) or "nobody is online. `fleet sidecar` joins the room")
 
 
@@ -153,11 +148,10 @@ def _row(member: dict[str, Any]) -> str:
     return f"{member['agent']:<16} since {output.when(member['since'])}  {member['on'] or '-'}{here}"
 
 
-def _note_topic(workspace: Workspace, agent: str, text: str) -> str:
-    """Note what an agent is on, for its sidecar to publish; return it as it will be published."""
+def _note_topic(workspace: Workspace, agent: str, text: str) -> None:
+    """Note what an agent is on, for its sidecar to publish."""
     topic = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
     workspace.state.put(**{f"on:{agent}": topic})
-    return topic
 
 
 def _online(workspace: Workspace) -> list[Online]:

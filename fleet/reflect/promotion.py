@@ -301,13 +301,11 @@ class Promotions:
             return ""
         return (
             f"{FILE_NAME} would have {memory.size():,} of at most {self._settings.hot_chars:,} characters; shorten "
-            f"your notes, or `fleet promote {pattern_id} --instead-of ID`"
+            f"your notes, or `fleet demote ID` of another lesson, and then `fleet promote {pattern_id}`"
         )
 
-    def enter(self, pattern: Pattern, *, right: str = "", instead_of: Sequence[str] = ()) -> Due:
+    def enter(self, pattern: Pattern, *, right: str = "") -> Due:
         """Bring one lesson into the memory by a person's decision.
-
-        ``instead_of``: ids that leave the memory for it.
 
         Raises:
             NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -316,16 +314,15 @@ class Promotions:
         due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
 
         def with_lesson(memory: Memory) -> Memory:
-            _check_place(_without_trouble(memory), pattern, self._lessons.kin([pattern]), instead_of)
-            less = memory.without(instead_of, agent) if instead_of else memory
-            more = less.with_lesson(self._row(pattern, right, due), agent)
+            _check_place(_without_trouble(memory), pattern, self._lessons.kin([pattern]))
+            more = memory.with_lesson(self._row(pattern, right, due), agent)
             if why := self._no_room(more, pattern.id):
                 raise NoError(f"{why}. Nothing was changed")
             self._publish([pattern])
             return more
 
         self._memory.rewrite(with_lesson)
-        self._memory.note_waiting([], [pattern.id, *instead_of], ())
+        self._memory.note_waiting([], [pattern.id], ())
         return due
 
     def leave(self, ids: Sequence[str]) -> None:
@@ -368,14 +365,12 @@ class _Plan(NamedTuple):
     waiting: list[Waiting]
 
 
-def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str], instead_of: Sequence[str]) -> None:
+def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str]) -> None:
     if inside := [each for each in memory.lessons() if each in parts]:
         raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
     if not Evidence.admits(pattern):
         why = "has no words that can be shown" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
         raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
-    if unknown := [each for each in instead_of if each not in memory.lessons()]:
-        raise NoError(f"{unknown[0]} is not in {FILE_NAME}, so nothing can stand there instead; nothing changed")
 
 
 def _without_trouble(memory: Memory) -> Memory:

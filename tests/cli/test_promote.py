@@ -101,11 +101,10 @@ def test_a_full_memory_asks_who_goes(stage):
     stage.run("velma", "promote", first)
     refused = stage.run("velma", "promote", second, expect=1).stderr
     assert "190 characters" in refused
-    assert f"fleet promote {second} --instead-of ID" in refused
+    assert f"`fleet demote ID` of another lesson, and then `fleet promote {second}`" in refused
     assert OTHER not in memory(stage, "velma")
-    assert first in stage.run("velma", "promote", second, "--instead-of", "p-0000", expect=1).stderr  # who is in
-    done = json.loads(stage.run("velma", "promote", second, "--instead-of", first[:8], "--json").stdout)
-    assert done["instead_of"] == [first]
+    stage.run("velma", "demote", first[:8])
+    stage.run("velma", "promote", second)
     assert LESSON not in memory(stage, "velma")
     assert OTHER in memory(stage, "velma")
 

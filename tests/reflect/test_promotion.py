@@ -194,7 +194,7 @@ def test_beyond_its_limit_a_memory_waits_for_a_choice(w):
     assert state(w) == ""
     [waits] = done.waiting
     assert "of at most 4,000 characters" in waits.why
-    assert f"fleet promote {pattern_id(LESSON)} --instead-of ID" in waits.why
+    assert f"`fleet demote ID` of another lesson, and then `fleet promote {pattern_id(LESSON)}`" in waits.why
     assert AgentMemory(w, "velma").standing().waiting == done.waiting
     assert AgentMemory(w, "slash").standing().waiting == ()
     with pytest.raises(NoError, match="of at most 4,000"):
@@ -219,9 +219,8 @@ def test_one_lesson_gives_its_place_to_another(w):
     assert [each.text for each in first.promoted] == [LESSON, "Quote every path"]
     tell(w, line({"velma.00000007": 3}, "Check the version of a tool before its flags"))
     [waits] = promote(w).waiting
-    with pytest.raises(NoError, match="not in memory"):
-        by_hand(w, "velma", waits.id, instead_of=[pattern_id("never heard of")])
-    by_hand(w, "velma", waits.id, instead_of=[pattern_id("Quote every path")])
+    demote(w, "velma", pattern_id("Quote every path"))
+    by_hand(w, "velma", waits.id)
     assert "Quote every path" not in memory(w)
     assert "Check the version" in memory(w)
     assert len(hot(memory(w))) <= 180
