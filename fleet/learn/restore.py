@@ -26,12 +26,14 @@ from fleet.model.pattern import PRIVATE
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, Read
+from fleet.store.runs import Runs
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _RENDERED = frozenset({"clan-learnings/patterns.md", "clan-learnings/.gitattributes"})
+_ENTRY_ID = rb"\bc-[0-9a-f]{16}\b"
 _ORIGIN = rb"<!-- fleet (?:flagged )?(c-[0-9a-f]{16}) (?:p-\S+ )?((?:replica=\S+ )?at=\S+) (?![^>]* (?:part|stated)=)"
 _BRING_WAIT_S = 0.5
 _FORMAT = "clan-learnings/.fleet-format"
@@ -100,6 +102,10 @@ def take_over(workspace: Workspace, agent: str) -> int:
     files = workspace.files_of(home)
     if files:
         with workspace.log_lock(agent):
+            logs = [workspace.home(each) / corrections_md.FILE_NAME for each in (agent, names.GUEST)]
+            log, data = map(workspace.files.read, logs)
+            # First: once the log is moved, nothing tells which ids its entries had.
+            Runs(workspace).hand_over(names.GUEST, agent, _ids_here(log, _in_the_name_of(agent, data)))
             _move(workspace, agent, home, files)
     register = workspace.replicas()
     mine = [each for each in register.replicas if each.agent == names.GUEST]
@@ -240,8 +246,8 @@ class _Restore:
         if not log:
             self.place(path, data)
             return
-        data = _with_own_ids(log, data)
-        mine = parse(log)
+        ids, mine = _ids_here(log, data), parse(log)
+        data = re.sub(_ENTRY_ID, lambda each: ids.get(each[0].decode(), each[0].decode()).encode(), data)
         pieces = list(_missing_entries(mine, parse(data), data))
         added = ("\n" + "\n\n".join(piece.strip("\n") for piece in pieces) + "\n") if pieces else ""
         known = {*_marks(log), *_marks(added.encode())}
@@ -298,8 +304,8 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
         workspace.files.replace(file, joined.render())
 
 
-def _with_own_ids(log: bytes, data: bytes) -> bytes:
-    """Return a log with the ids that its entries have in another one, or get where they are appended to it.
+def _ids_here(log: bytes, data: bytes) -> dict[str, str]:
+    """Return the ids that the entries of a log (``data``) have in another one, or get where they are appended to it.
 
     Two entries of one minute and wording have one id, each in its own log. They are one entry only if they were made at
     one place and time.
@@ -316,7 +322,7 @@ def _with_own_ids(log: bytes, data: bytes) -> bytes:
         else:
             ids[entry] = entry
         taken.add(ids[entry])
-    return re.sub(rb"\bc-[0-9a-f]{16}\b", lambda match: ids.get(match[0].decode(), match[0].decode()).encode(), data)
+    return ids
 
 
 def _origins(data: bytes) -> dict[str, set[bytes]]:

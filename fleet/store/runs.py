@@ -12,7 +12,7 @@ Append-only records such as ``reflections.jsonl`` are no part of a run: their li
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -244,6 +244,13 @@ class Runs:
             contents += [run.summary.encode(), *(msgspec.json.encode(field) for field in run.fields)]
             if any(needle in data for needle in needles for data in contents):
                 self._files.remove(self._path(run.id))
+
+    def hand_over(self, old: str, agent: str, ids: Mapping[str, str]) -> None:
+        """Give an agent another's runs, whose entries have other ids in its log."""
+        for run in (run for run in self.listed() if run.agent == old):
+            fields = tuple(msgspec.structs.replace(field, id=ids.get(field.id, field.id)) for field in run.fields)
+            fresh = msgspec.structs.replace(run, agent=agent, fields=fields)
+            self._files.replace(self._path(run.id), msgspec.json.encode(fresh))
 
     def listed(self) -> list[Run]:
         """Return the runs that were applied here, the newest first."""

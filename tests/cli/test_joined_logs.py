@@ -1,5 +1,6 @@
 """Two logs that become one: each acknowledged correction counts once, even two of one minute in one wording."""
 
+import json
 import shutil
 import threading
 import time
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from fleet.learn.corrections_md import Log
 from fleet.store.workspace import Workspace
 from tests.cli.conftest import Stage
 
@@ -33,7 +35,7 @@ def counted(stage: Stage, where: str = "w") -> int:
     """Return how often the lesson was seen, once the log is counted."""
     stage.now_ms += 1_000
     stage.correct(where, "Anything else")
-    return stage.seen(where)[LESSON]
+    return stage.seen(where).get(LESSON, 0)
 
 
 def as_guest(stage: Stage, number: int = 1) -> None:
@@ -75,6 +77,21 @@ def test_what_a_guest_took_back_stays_so_and_the_agents_own_stands(minute: Stage
     minute.run("w", *WORDS, "--agent", "velma")
     minute.run("w", "init", "--agent", "velma")
     assert counted(minute) == 1
+
+
+@pytest.mark.parametrize("has_own", [False, True])
+def test_a_guests_correction_is_taken_back_after_it_was_taken_over_and_no_other(minute: Stage, has_own):
+    as_guest(minute)
+    (run,) = json.loads(minute.run("w", "undo", "--list", "--json").stdout)["runs"]
+    for _ in range(has_own):
+        minute.now_ms += 1_000
+        minute.run("w", *WORDS, "--agent", "velma")
+    minute.run("w", "init", "--agent", "velma")
+    assert "counts as it did" not in minute.run("w", "undo", run["id"]).stdout
+    assert counted(minute) == has_own
+    log = Log.parse((minute.folder / "w/agents/velma/corrections.md").read_bytes())
+    assert [each.is_undone for each in log.entries if each.pattern == LESSON] == [False, True][not has_own :]
+    assert "guest" not in (minute.folder / "w/.fleet/replica.toml").read_text()
 
 
 def test_two_copies_that_log_the_same_within_a_minute_count_both_once_one_restores_the_other(minute: Stage):
