@@ -13,8 +13,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.learn.inputs import Text
-from fleet.text.advice import CONTENT_ROLES, Field, Label, Passage, fields, pattern
-from fleet.text.markdown import BLOCK_CHARS_MAX, WHEN, Block, Page, Section, outline
+from fleet.text.advice import (
+    BLOCK_CHARS_MAX,
+    CONTENT_ROLES,
+    Block,
+    Field,
+    Label,
+    Passage,
+    Section,
+    fields,
+    outline,
+    pattern,
+)
+from fleet.text.markdown import WHEN, Page
 
 
 class Note(NamedTuple):

@@ -1,25 +1,16 @@
-"""Parser of Markdown pages that people, tools and git have all written into: as rows, as a page, and as an outline.
+"""Parser of Markdown pages that people, tools and git have all written into: as rows, and as a page.
 
 Rows are lines with their comments, for pages in fleet's own format. Lines of a code fence are literal, HTML comments
 are taken out, and conflict markers of git are skipped. Each broken form (a fence or a comment that never closes, half a
 conflict) affects its own line and no other. Linear in the size of the page. A ``Page`` is the rows and their sections;
 its text can be edited by lines: every other line stays as it is.
-
-The outline of any other page is its sections, and in each the paragraphs, list items and tables, with their lines:
-CommonMark with tables, parsed by markdown-it. In hand-written paragraphs, a line with a date, a label, a symbol or a
-bullet of another kind begins a block of its own.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.token import Token
+from typing import NamedTuple
 
 WHEN = (
     r"(?ai:(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?!\d)"
@@ -323,190 +314,22 @@ class Page(NamedTuple):
         tail = [""] if index < len(self.lines) and self.lines[index].lstrip().startswith("#") else []
         return self.with_lines(index, [*gap, *new, *tail])
 
+    @staticmethod
+    def content_lines(text: str, chars_max: int) -> list[str]:
+        """Return the lines of a page, those blank that are no content, so that each keeps its number.
+
+        They are front matter, lines of more than ``chars_max``, marks of a conflict, and fences that never close: one
+        of these hides no more than itself.
+        """
+        lines = text.split("\n")
+        for index in range(Page.front_matter(text).count("\n")):
+            lines[index] = ""
+        lines = ["" if len(line) > chars_max or _is_conflict_marker(line) else line for line in lines]
+        for index in _open_fences(lines):
+            lines[index] = ""
+        return lines
+
 
 def _key(title: str) -> str:
     words = re.sub(r"[^a-z0-9]+", " ", title.casefold()).strip()
     return words.removesuffix(" auto").removesuffix("s")
-
-
-# --- the outline ----------------------------------------------------------------------------------------------------
-
-BlockKind = Literal["paragraph", "item", "table", "quote"]
-
-
-class Block:
-    """Block of a section.
-
-    Attributes:
-        kind: paragraph, item of a list, table or quotation.
-        line: its first line, from 1.
-        end: its last line, that of the last item below an item.
-        lines: its text, line by line, without marks of lists and quotations; of a table the rows.
-        items: the items below an item.
-        is_task: an item with a checkbox.
-    """
-
-    def __init__(self, kind: BlockKind, line: int, *lines: str) -> None:
-        self.kind, self.line, self.end = kind, line, line + max(0, len(lines) - 1)
-        self.lines = list(lines)
-        self.items: list[Block] = []
-        self.is_task = False
-
-    @property
-    def text(self) -> str:
-        """Return its text on one line."""
-        return " ".join(" ".join(line.split()) for line in self.lines if line.strip())
-
-
-class Section:
-    """Heading with its blocks and subsections.
-
-    Attributes:
-        level: 1 to 6; 0 is the page itself.
-        title: of the heading, without marks.
-        line: of the heading; 0 for the page.
-        end: last line of its own blocks.
-        blocks: its own, without those of its subsections.
-        sections: its subsections.
-    """
-
-    def __init__(self, level: int, title: str, line: int) -> None:
-        self.level, self.title, self.line, self.end = level, title, line, line
-        self.blocks: list[Block] = []
-        self.sections: list[Section] = []
-
-    def walk(self) -> "Iterator[Section]":
-        """Yield this section and all below it, in order."""
-        yield self
-        for section in self.sections:
-            yield from section.walk()
-
-
-BLOCK_CHARS_MAX = 8_192
-"""Greatest length of a block: a longer one was not written by hand, and is cut; a line of half of it is left out."""
-# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
-_ITEM = r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
-_TASK = r"\[[ xX]\][ \t]+"
-_DATED_LINE = r"\W{0,4}\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b"
-_LABELLED_LINE = r"\s{0,3}(?:[^\w\s*]{1,3}\s*)?\*\*[^*\n]{1,40}?(?::\*\*|：\*\*|\*\*\s?[:：])"
-
-
-def outline(text: str) -> Section:
-    """Return the sections of a page. Never raises; linear in its size."""
-    lines = text.split("\n")
-    for index in range(Page.front_matter(text).count("\n")):
-        lines[index] = ""
-    # An ignored line keeps its number; a fence that never closes hides no more than itself.
-    lines = ["" if len(line) > BLOCK_CHARS_MAX // 2 or _is_conflict_marker(line) else line for line in lines]
-    for index in _open_fences(lines):
-        lines[index] = ""
-    page = Section(0, "", 0)
-    reader = _Reader(page, lines)
-    for token in _parser().parse("\n".join(lines)):
-        reader.take(token)
-    return page
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # 20 ms, which only a page costs
-
-    # Indented text is no code, and a line of dashes below a text no heading.
-    unwanted = ["code", "lheading", "reference", "inline", "text_join"]
-    return MarkdownIt("commonmark").enable("table").disable(unwanted)
-
-
-class _Reader:
-    """Builder of an outline from tokens."""
-
-    def __init__(self, page: Section, lines: list[str]) -> None:
-        self._sections, self._lines = [page], lines  # that stand open, the innermost last
-        self._items: list[Block] = []  # likewise
-        self._quotes = self._level = 0
-        self._is_table = False
-
-    def take(self, token: "Token") -> None:
-        """Take the next token of the page."""
-        first, last = token.map or (0, 0)
-        if token.type in ("blockquote_open", "blockquote_close"):
-            self._quotes += token.nesting
-        elif token.type in ("table_open", "table_close"):
-            self._is_table = token.nesting > 0
-            if self._is_table:
-                self._add(Block("table", first + 1, *self._lines[first:last]))
-        elif token.type == "list_item_open" and not self._quotes:
-            self._open_item(Block("item", first + 1))
-        elif token.type == "list_item_close" and not self._quotes:
-            self._items.pop()
-        elif token.type in ("heading_open", "heading_close"):
-            self._level = int(token.tag[1]) if token.nesting > 0 else 0
-        elif token.type == "inline" and not self._is_table:
-            self._text(token.content, first + 1)
-        elif token.type == "html_block" and not token.content.lstrip().startswith("<!--"):
-            self._text(token.content.rstrip("\n"), first + 1)
-        elif token.type == "fence":
-            self._extend_to(last)
-
-    def _extend_to(self, line: int) -> None:
-        for block in (*self._items, *self._sections[-1].blocks[-1:]):
-            block.end = line
-        self._sections[-1].end = line
-
-    def _add(self, block: Block) -> None:
-        self._sections[-1].blocks.append(block)
-        self._extend_to(block.end)
-
-    def _open_item(self, block: Block) -> None:
-        (self._items[-1].items if self._items else self._sections[-1].blocks).append(block)
-        self._items.append(block)
-
-    def _text(self, text: str, line: int) -> None:
-        lines = text.split("\n") if len(text) <= BLOCK_CHARS_MAX else text[:BLOCK_CHARS_MAX].split("\n")
-        if self._items and not self._quotes:
-            self._item_text(lines, line)
-        elif self._level and not self._quotes:
-            self._open_section(_unmarked(text), line)
-        else:
-            self._paragraph("quote" if self._quotes else "paragraph", lines, line)
-
-    def _open_section(self, title: str, line: int) -> None:
-        while self._sections[-1].level >= self._level:
-            self._sections.pop()
-        section = Section(self._level, title, line)
-        self._sections[-1].sections.append(section)
-        self._sections.append(section)
-
-    def _item_text(self, lines: list[str], line: int) -> None:
-        item = self._items[-1]
-        if not item.lines and (task := re.match(_TASK, lines[0])):
-            item.is_task, lines = True, [lines[0][task.end() :], *lines[1:]]
-        for number, text in enumerate(lines, line):
-            if (match := re.fullmatch(_ITEM, text)) and item.lines:
-                item.items.append(Block("item", number, match["text"]))
-            elif item.items and item.items[-1].line == number - 1:
-                item.items[-1].lines.append(text)
-            else:
-                item.lines.append(text)
-        self._extend_to(line + len(lines) - 1)
-
-    def _paragraph(self, kind: BlockKind, lines: list[str], line: int) -> None:
-        block: Block | None = None
-        for number, text in enumerate(lines, line):
-            if kind == "paragraph" and (match := re.fullmatch(_ITEM, text)):
-                block = Block("item", number, match["text"])
-                self._add(block)
-            elif block is None or re.match(_DATED_LINE, text) or re.match(_LABELLED_LINE, text):
-                block = Block(kind, number, text)
-                self._add(block)
-            else:
-                block.lines.append(text)
-                self._extend_to(number)
-
-
-def _unmarked(title: str) -> str:
-    """Return a heading without the marks around all of it."""
-    text = title.strip()
-    for mark in ("***", "**", "__", "*", "_"):
-        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark) and mark not in text[2:-2]:
-            return text[len(mark) : -len(mark)].strip()
-    return text
