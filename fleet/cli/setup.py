@@ -278,7 +278,8 @@ def _install(
     file = _file(project=project, user=user)
     _show_changes(
         file.install(dry_run=dry_run),
-        f"{file.path} calls fleet now, from the next session on; `fleet uninstall {host}` takes that out again",
+        f"{file.path} calls fleet now, from the next session on; "
+        f"`fleet uninstall {host}{' --user' * user}` takes that out again",
         f"{file.path} calls fleet already; nothing was changed",
         dry_run=dry_run,
     )

@@ -91,7 +91,8 @@ def check_host(host: str) -> None:
         UsageError: it is not.
     """
     if host != CLAUDE_CODE:
-        raise UsageError(f"{host[:40]!r} is no host that fleet can set up: {CLAUDE_CODE}. Nothing was changed")
+        others = "`fleet help hooks` shows how another host calls fleet"
+        raise UsageError(f"fleet can set up {CLAUDE_CODE}, and not {host[:40]!r}; {others}. Nothing was changed")
 
 
 class SettingsFile(NamedTuple):

@@ -154,7 +154,7 @@ class GitRemote:
         if not head:
             self.warnings.append(
                 f"{self.name}: the branch {self._branch} is gone; the next push brings it back. "
-                "Was it renamed, put the new name into fleet.toml: [share] branch"
+                "If it was renamed, put the new name into fleet.toml: [share] branch"
             )
         elif not self._copy.is_ancestor(since, head):
             self.warnings.append(f"{self.name}: the remote's history was rewritten; nothing that was read goes back")
@@ -290,10 +290,10 @@ class GitRemote:
         return why
 
     def _refused(self, reason: str) -> RemoteRefused:
-        then = "has put that right" if re.search(_SERVER_FAULT, reason) else "allows that"
-        hint = (
-            "" if self._author and self._author.identity else ". If it wants a person's name: fleet init --author git"
-        )
+        is_fault = re.search(_SERVER_FAULT, reason) is not None
+        then = "has put that right" if is_fault else "allows that"
+        is_settled = is_fault or bool(self._author and self._author.identity)
+        hint = "" if is_settled else ". If it wants a person's name: fleet init --author git"
         return RemoteRefused(f"{self.name} refused the push: {reason}; {_SAFE} once whoever runs it {then}{hint}")
 
 
