@@ -252,7 +252,6 @@ def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
 
 
 def _installed(settings: _Settings) -> set[str]:
-    """Return the events that call us."""
     hooks = settings.get("hooks", {})
     return {event for event in MATCHERS if _others(event, hooks.get(event, [])) != hooks.get(event, [])}
 

@@ -421,7 +421,6 @@ class Weighing:
         return self._cached()[0]
 
     def _cached(self) -> tuple[list[Any], str]:
-        """Return the key of the clusters now, and the cached ones."""
         keys = ("generation", EMBEDDED, _META)
         generation, embedded, cached = self._workspace.db.ask(lambda db: [get_meta(db, key) for key in keys])
         return [int(generation), embedded, sorted(self.decided())], cached

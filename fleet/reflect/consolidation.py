@@ -269,7 +269,6 @@ def _sessions(page: Page) -> list[str]:
 
 
 def _free_path(title: str, taken: Collection[str]) -> str:
-    """Return a free path for a new topic file."""
     words = re.sub(r"[^\w]+", "-", title.casefold()).strip("-_")
     name = words if len(words) <= _SLUG_CHARS_MAX else words[:_SLUG_CHARS_MAX].rpartition("-")[0] or words[:20]
     path, number = f"{FOLDER}/{name or 'topic'}.md", 2
@@ -285,7 +284,6 @@ def _title_of(text: str) -> str:
 
 
 def _type_of(recurrence: Recurrence) -> str:
-    """Return the type of a recurrence's topic."""
     kinds = {each.kind for each in recurrence.statements}
     likes = has_phrase(recurrence.text, "categories", "preference") and not kinds & {"failed", "dead-end", "fix"}
     if "decided" in kinds or likes:
@@ -357,7 +355,6 @@ def _pointed_to(line: str) -> tuple[str, str]:
 
 
 def _pointer(topic: Topic) -> str:
-    """Return the line of the index that points to a topic."""
     anchor = re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", topic.title.casefold().strip()))
     title = topic.title.replace("[", "(").replace("]", ")")
     head = f"- [{title}]({topic.path.removeprefix('.agents/')}#{anchor})"

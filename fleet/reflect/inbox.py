@@ -297,15 +297,13 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
     """Return the decision on an item when a run is taken back, or stands again; None for none."""
-    by, id_ = entry.decision, entry.item.id
-    is_its_own = by is not None and by.run == run
+    by, was = entry.decision, entry.was
+    if by is not None:  # one by the run falls with it, and its withdrawing falls when it stands again
+        is_due = by.run == run and (by.outcome == WITHDRAWN) is again
+        return Decision(id=entry.item.id, outcome="reopened") if is_due else None
     if not again:
-        if by is None:
-            return Decision(id=id_, outcome="withdrawn", run=run) if entry.item.run == run else None
-        return Decision(id=id_, outcome="reopened") if is_its_own and by.outcome != WITHDRAWN else None
-    if by is not None:
-        return Decision(id=id_, outcome="reopened") if is_its_own and by.outcome == WITHDRAWN else None
-    return entry.was if entry.was is not None and entry.was.run == run and entry.was.outcome != WITHDRAWN else None
+        return Decision(id=entry.item.id, outcome="withdrawn", run=run) if entry.item.run == run else None
+    return was if was is not None and was.run == run and was.outcome != WITHDRAWN else None
 
 
 def _why_known(entry: Entry | None) -> str:

@@ -137,8 +137,6 @@ class Memory(NamedTuple):
         if not head and not tail:
             head, tail = f"# Memory — {agent}{eol}{eol}", f"{eol}## Notes{eol}"
             return Memory(head, OPENING + eol, (), CLOSING + eol, tail, eol)
-        if head.strip(_BOM) and not head.endswith("\n"):
-            head += eol
         if head.strip(_BOM) and not head.endswith((f"{eol}{eol}", "\n\n")):
             head += eol
         gap = eol if tail.strip() and tail[:1] not in "\r\n" else ""
@@ -296,7 +294,6 @@ def _same(note: str, rows: Sequence[str]) -> str:
 
 
 def _noted(page: Page) -> list[Row]:
-    """Return the dated notes, in the order of the page."""
     inside = [row for section in page.named(_NOTES)[:1] for row in page.inside(section) if not row.is_code]
     return [row for row in inside if re.fullmatch(_NOTE, row.text.rstrip())]
 

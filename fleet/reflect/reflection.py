@@ -247,7 +247,6 @@ class Answer(NamedTuple):
 
 
 def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
-    """Return the prompt about a session."""
     listed = "\n".join(f"- {inert(each)}" for each in known)
     known_lessons = f"\n\nKnown already, say nothing of it anew:\n{listed}" if known else ""
     return f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
@@ -411,7 +410,6 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
 
 
 def _reached(settings: Reflect, key: str) -> dict[str, Any]:
-    """Return the arguments of a client for an endpoint."""
     return {"base_url": settings.url, "api_key": key or "none", "timeout": settings.wait_s, "max_retries": 1}
 
 

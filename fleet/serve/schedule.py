@@ -66,7 +66,7 @@ def _of_files(root: str, agents: Iterable[str]) -> Fingerprints:
     for log in LOGS:
         shards = f"{CLAN}/{log}.d"
         paths.update((f"{CLAN}/{log}.jsonl", shards))
-        paths.update(f"{shards}/{name}" for name in _names(Path(root) / shards) if name.endswith(".jsonl"))
+        paths.update(f"{shards}/{path.name}" for path in (Path(root) / shards).glob("*.jsonl"))
     return changes.Changes(root).fingerprints(sorted(paths))
 
 
@@ -74,13 +74,6 @@ def digest(files: Fingerprints) -> str:
     """Return one hash of all fingerprints."""
     text = json.dumps(files, sort_keys=True, separators=(",", ":")).encode()
     return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except OSError:
-        return []
 
 
 # --- what is due ----------------------------------------------------------------------------------------------------
@@ -306,13 +299,11 @@ class _Tick:
             self.done.slept = self.sleep()
 
     def _add(self, more: _Worked) -> None:
-        known = self.done.worked or _Worked()
-        self.done.worked = _Worked(
-            promoted=[*known.promoted, *more.promoted],
-            ready=sorted({*known.ready, *more.ready}),
-            page=known.page or more.page,
-            reflected=[*known.reflected, *more.reflected],
-        )
+        done = self.done.worked = self.done.worked or _Worked()
+        done.promoted += more.promoted
+        done.ready = sorted({*done.ready, *more.ready})
+        done.page |= more.page
+        done.reflected += more.reflected
 
     def _sync_if_due(self) -> None:
         if self.memory.read().sync_in_s(self._now(), self.settings):

@@ -525,7 +525,6 @@ async def _live(root: Path, agent: str, changed: _Signal, arrived: Callable[[], 
 
 
 async def _left(root: Path) -> None:
-    """Wait until the consent to the room is withdrawn."""
     state = Local(root / local.FOLDER / "local.db")
     try:
         while state.agreed(consent.LIVE):

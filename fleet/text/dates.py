@@ -272,7 +272,6 @@ def _is_past(words: Sequence[str]) -> bool:
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
-    """Return start and end of the sentence around a position."""
     first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
     ends = [match.end() for match in re.compile(_SENTENCE_END).finditer(text, first, position)]
     following = re.compile(_SENTENCE_END).search(text, position, last)

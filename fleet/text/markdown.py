@@ -81,7 +81,6 @@ def rows(text: str) -> Iterator[Row]:
 
 
 def _is_conflict_marker(line: str) -> bool:
-    """Return whether a line is a conflict marker of git."""
     return line[:7] in _CONFLICT_STARTS and re.fullmatch(_CONFLICT, line.rstrip()) is not None
 
 
@@ -91,7 +90,6 @@ def escape(text: str) -> str:
 
 
 def _unescape(text: str) -> str:
-    """Undo ``escape``."""
     return _CLOSING_ESCAPED.sub(r"--\1>", _OPENING_ESCAPED.sub(r"<\1!--", text))
 
 

@@ -414,7 +414,6 @@ def _opening(low: str) -> int:
 
 
 def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
-    """Return the bounds of the sentence around a phrase."""
     floor, roof = max(0, start - _SENTENCE_CHARS), min(len(low), end + _SENTENCE_CHARS)
     begin = max([floor, *(low.rfind(mark, floor, start) + 1 for mark in _ENDS)])
     over = min([roof, *(position for mark in _ENDS if (position := low.find(mark, end, roof)) >= 0)])
