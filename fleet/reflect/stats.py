@@ -248,15 +248,14 @@ def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]
 
 
 def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]) -> list[str]:
-    shown = [each for each in lessons if each.pattern.count("shown") or each.before.shown or each.after is not None]
-    if not shown:
+    if not lessons:
         return []
     rows = ["Relapses over exposures: all, then here before > after promotion"]
-    for lesson in shown[:_LESSONS_SHOWN]:
+    for lesson in lessons[:_LESSONS_SHOWN]:
         figures = str(lesson.before) + (f" > {lesson.after}" if lesson.after is not None else "")
         rows.append(f"  {lesson.whole!s:>9}   {figures:<19} {readable(lesson.pattern.text)}")
-    if len(shown) > _LESSONS_SHOWN:
-        rows.append(f"  and {len(shown) - _LESSONS_SHOWN:,} more: --json")
+    if len(lessons) > _LESSONS_SHOWN:
+        rows.append(f"  and {len(lessons) - _LESSONS_SHOWN:,} more: --json")
     return rows
 
 
