@@ -206,15 +206,15 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         A total is its writer's claim and never falls. So is the number of sessions, which is capped as well.
         """
-        sessions = self.totals.get("sessions", {})
+        sessions, weight = self.totals.get("sessions", {}), 0
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
-        totals = self.totals.get(name, {})
-        capped = [
-            min(total, each_max * min(sessions.get(writer) or 1, limits.WRITER_SESSIONS_MAX))
-            for writer, total in totals.items()
-        ]
-        parts = [min(count, limits.WRITER_SESSIONS_MAX) for count in self.parts.get(name, {}).values()]
-        return sum(capped) + min(sum(parts), each_max * limits.WRITER_SESSIONS_MAX)
+        writer_max = each_max * limits.WRITER_SESSIONS_MAX
+        for count in self.parts.get(name, {}).values():
+            weight += min(count, limits.WRITER_SESSIONS_MAX)
+        weight = min(weight, writer_max)
+        for writer, total in self.totals.get(name, {}).items():
+            weight += min(total, each_max * (sessions.get(writer) or 1), writer_max)
+        return weight
 
     def seen_by(self, agent: str) -> int:
         """Return how often an agent logged it in this folder, under any of its replicas here or by hand.
