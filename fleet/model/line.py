@@ -217,8 +217,8 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def wording_writers(self) -> dict[str, str]:
         """Return the writer of each field's winning first wording: the largest bytes, then who saw the lesson first."""
         winners: dict[str, str] = {}
-        worded = [writer for writer, column in self.w.items() if column.first]
-        for writer in sorted(worded, key=lambda writer: (self.w[writer].first_seen() or "~", writer)):
+        worded = [(column.first_seen() or "~", writer) for writer, column in self.w.items() if column.first]
+        for _, writer in sorted(worded):
             for field, value in self.w[writer].first.items():
                 if field not in winners or is_larger(value, self.w[winners[field]].first[field]):
                     winners[field] = writer

@@ -402,8 +402,12 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
     """Return the smallest (stamp, writer) of all writers' first sights of the lesson."""
-    seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
-    return min(seen, default=(clock.ZERO, ""))
+    first = ("~", "")
+    for writer, column in columns.items():
+        at = column.first_seen()
+        if at and (at, writer) < first:
+            first = at, writer
+    return first if first[1] else (clock.ZERO, "")
 
 
 def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
