@@ -287,6 +287,7 @@ def test_a_far_side_without_room_or_the_right_to_write_is_a_refusal_that_says_so
     finally:
         subprocess.run(["umount", "--lazy", bench.remote], check=True)
     assert "unpacker error" in done.stderr
+    assert "--author" not in done.stderr
     assert "nothing is lost" in done.stderr
     assert "once whoever runs it has put that right" in done.stderr
     assert bench.status("velma")["waiting"]["lines"] == 1

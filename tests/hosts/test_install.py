@@ -160,12 +160,12 @@ def test_a_dry_run_prints_the_difference_and_changes_nothing(place):
 
 
 def test_a_persons_own_settings_are_at_home_and_need_no_workspace(bare):
-    bare.fleet("install", "claude-code", "--user")
+    assert "`fleet uninstall claude-code --user`" in bare.fleet("install", "claude-code", "--user").stdout
     assert sorted(commands(json.loads((bare.home / ".claude" / "settings.json").read_text()))) == sorted(OURS.values())
     assert list(bare.folder.iterdir()) == []
     bare.fleet("install", "claude-code", expect=1)
     bare.fleet("install", "claude-code", "--user", "--project", expect=2)
-    bare.fleet("install", "emacs", expect=2)
+    assert "fleet help hooks" in bare.fleet("install", "emacs", expect=2).stderr
 
 
 def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare):
