@@ -33,7 +33,7 @@ def project(shell: Shell, where: str) -> None:
     shell.git("remote", "add", "origin", str(shell.remote), where=where)
 
 
-def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *words: str) -> str:
+def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *words: str, expect: int = 0) -> str:
     """Run ``fleet init`` on a terminal; type each answer once its question stands there. Return all that was shown."""
     pid, handle = pty.fork()
     if pid == 0:
@@ -58,7 +58,7 @@ def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *wor
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     os.close(handle)
-    assert os.waitstatus_to_exitcode(status) == 0, shown
+    assert os.waitstatus_to_exitcode(status) == expect, shown
     assert not answers, (answers, shown)
     return shown
 
@@ -148,6 +148,12 @@ def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
     names = [("Name of the agent", "Velma D!"), ("Name of the agent", "velma")]
     others = [("Git remote", ""), ("Keep what fleet writes", ""), ("Let Claude Code", "n")]
     assert "a name has 1 to 32" in on_a_terminal(shell, "velma", names + others)
+
+
+def test_ctrl_c_at_a_question_makes_nothing_and_ends_as_interrupted(shell: Shell):
+    (shell.folder / "velma").mkdir()
+    assert "interrupted" in on_a_terminal(shell, "velma", [("Name of the agent", "\x03")], expect=130)
+    assert not list((shell.folder / "velma").iterdir())
 
 
 def test_a_workspace_in_the_home_folder_is_said_to_reach_every_project_below(shell: Shell):
