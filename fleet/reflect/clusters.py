@@ -12,7 +12,6 @@ name them, those of one day are counted by the time between observations or by t
 more, and not at all on a day of a named session: the same session may have written both.
 """
 
-import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -209,7 +208,7 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
         for stem in sorted(stems, key=lambda stem: (len(postings[stem]), stem)):  # the rarest weigh most
             read += postings[stem][: _POSTINGS_MAX - len(read)]
         shared = (count * len(texts) - index for index, count in Counter(read).items() if count >= enough)
-        return [-rank % len(texts) for rank in heapq.nlargest(PARTNERS_MAX + 1, shared)]
+        return [-rank % len(texts) for rank in sorted(shared, reverse=True)[: PARTNERS_MAX + 1]]
 
     for index, stems in enumerate(texts):
         yield from islice((_pair(index, other) for other in closest(stems) if other != index), PARTNERS_MAX)
