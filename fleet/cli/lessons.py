@@ -23,7 +23,6 @@ _ON_A_TERMINAL = 100
 _WIDTH_PIPED = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
-_SHOWN_FIRST = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
 
 _Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE_IDS)]
 _Category = Annotated[str, option("--category", "NAME", "Only those of this category.")]
@@ -184,7 +183,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
-    for field in sorted(lesson.fields.keys() - _SHOWN_FIRST):
+    for field in sorted(lesson.fields.keys() - finding.FIELDS):
         if not field.startswith("agent."):
             yield field, str(lesson.fields[field])
     for field, (stamp, by) in sorted(lesson.edited.items()):

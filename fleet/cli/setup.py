@@ -284,7 +284,7 @@ def _install(
         dry_run=dry_run,
     )
     if not (dry_run or output.chosen.as_json):
-        _ask_to_reflect(host)
+        _ask_to_reflect()
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
 
@@ -330,11 +330,11 @@ def _file(*, project: bool, user: bool) -> SettingsFile:
     return SettingsFile.of(None if user else output.chosen.root())
 
 
-def _ask_to_reflect(host: str) -> None:
+def _ask_to_reflect() -> None:
     """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
-    client = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}.get(host, "")
+    client = "claude"  # of the one host that fleet installs
     with suppress(NoError), output.opened() as workspace:
-        if not client or not session_end.Choice(workspace).is_open:
+        if not session_end.Choice(workspace).is_open:
             return
         limits = session_end.Choice(workspace).settings
         offer = (
