@@ -17,7 +17,6 @@ from fleet.hosts.local import (
     AT_THE_END,
     AT_THE_START,
     GUEST,
-    Alarm,
     Call,
     LocalFolder,
     Reflog,
@@ -44,9 +43,6 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
 
 _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
-
-SOON_S = 10.0
-"""Time after which a session starts with the memory alone; the rest is made ready by a process of its own."""
 
 _OWN_COMMANDS = frozenset(
     ("correct", "discover", "feedback", "gossip", "journal", "learn", "mutate", "patterns", "search", "show", "start")
@@ -153,10 +149,10 @@ class _HostEvent:
         sinces = (note[6:] for note in session.all() if note.startswith("since "))
         since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
         is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
-        start, is_whole = None if is_lost else self._ready.start(), True
+        start = None if is_lost else self._ready.start()
         if start is None:
             with opened(call) as workspace:
-                start, is_whole = self._make_in_time(workspace, since if is_lost else None)
+                start = self._make(workspace, since if is_lost else None)
         # Checked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
@@ -164,7 +160,7 @@ class _HostEvent:
             session.add(f"since {self._ready.seen()}")
         if start.news and not call.subagent:
             self._ready.note_seen(start.generation)
-        if not is_whole or (call.event == "SessionStart" and self._may_ask()):
+        if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
         return self._reply_at_start(start, holds_the_rest=payload.source == "resume" and since is not None)
 
@@ -191,24 +187,19 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make_in_time(self, workspace: "Workspace", since: int | None) -> tuple[Start, bool]:
-        """Return the context of this session's start, and whether it is complete.
+    def _make(self, workspace: "Workspace", since: int | None) -> Start:
+        """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        A host gives up on a hook that takes too long, and then the agent starts with nothing: a part is better.
         ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
         """
         from fleet.app.starting import SessionStart
 
         start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
         try:
-            with Alarm(SOON_S):
-                return start.make(may_tidy=True, since=since, session=again), True
-        except TimeUpError:
-            why, is_whole = f"its lessons took longer than {SOON_S:g} s, and are made ready meanwhile", False
-        except Exception as fault:  # noqa: BLE001 - a memory alone is better than nothing
-            why, is_whole = explained(fault), True
-        self._call.log(f"this session starts with the memory alone: {why}")
-        return start.at_once(), is_whole
+            return start.make(may_tidy=True, since=since, session=again)
+        except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
+            self._call.log(f"this session starts with the memory alone: {explained(why)}")
+            return start.at_once()
 
     def _may_ask(self) -> bool:
         """Return whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""

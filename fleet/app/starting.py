@@ -48,10 +48,7 @@ from fleet.store.workspace import Workspace
 from fleet.text import mentions
 from fleet.text.screening import counted, readable
 
-_NOT_YET = (
-    "The clan's lessons and discoveries are being made ready, which takes a while in a large clan, once. "
-    "`fleet start` prints all of it as soon as it is; the next session starts with it."
-)
+_NOT_READ = "The clan's lessons and discoveries were not read, .fleet/log says why; `fleet start` prints all of it."
 _NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is not here: `fleet sync` asks."
 _NO_AGENT = (
     "The clan's remote was never asked yet, so what the clan knows is not here: `fleet init --agent NAME` names who "
@@ -210,7 +207,7 @@ class SessionStart:
             waiting=[each.in_one_line() for each in self._memory.waiting()],
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
-            note=_NOT_YET,
+            note=_NOT_READ,
             standing=STANDING,
         )
         return Start(text, ids=Start.ids_in(text))
