@@ -106,7 +106,8 @@ def upgrade(workspace: Workspace) -> list[str] | None:
         _keep_a_copy(workspace, done)
     if count:
         # Notes first, so that a private lesson is in some file at any moment.
-        for path, data in (_notes(workspace, private.values()) | _without_private(workspace, clan, private)).items():
+        shared = {workspace.clan / path: _without(data, private) for path, data in clan.items()}
+        for path, data in (_notes(workspace, private.values()) | shared).items():
             if data:
                 workspace.files.replace(path, data)
             else:
@@ -191,27 +192,10 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
     return notes
 
 
-def _without_private(workspace: Workspace, clan: Mapping[str, bytes], private: Mapping[str, Line]) -> dict[Path, bytes]:
-    """Return the clan's files without private lessons; parts that the clan already has go to the edition."""
-    if not private:
-        return {workspace.clan / path: data for path, data in clan.items()}
-    base = (source for source in clan_sources(workspace.local / "base") if source.kind is PATTERNS)
-    shared = _records(_converted_file(source.path, _read(source.file))[0] for source in base)
-    rest = [raw for id_ in sorted(shared.keys() & private.keys()) for raw in line.split(shared[id_])]
-    files = dict(clan) if "patterns.jsonl" in clan or not rest else {"patterns.jsonl": b"", **clan}
-    return {
-        workspace.clan / path: _without(data, private.keys(), [] if "/" in path else rest)
-        for path, data in files.items()
-    }
-
-
-def _without(data: bytes, private: Collection[str], shared: list[bytes]) -> bytes:
+def _without(data: bytes, private: Collection[str]) -> bytes:
+    """Return a file without private lessons. What the clan has of them comes back with its tree."""
     rows = [(raw, _line(raw)) for _, raw in lines.Read().raw_lines([data], "")]
-    rows = [(raw, entry) for raw, entry in rows if entry is None or entry.id not in private]
-    if shared:
-        rows += [(raw, _line(raw)) for raw in shared]
-        rows.sort(key=lambda row: row[1].id if row[1] is not None else "~")
-    return b"".join(raw + b"\n" for raw, _ in rows)
+    return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
 
 
 def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:

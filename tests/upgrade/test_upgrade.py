@@ -526,9 +526,9 @@ def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
     assert "found before the upgrade" in [each["problem"] for each in told]
 
 
-def test_a_session_that_starts_before_the_upgrade_names_it_and_leaves_nothing_behind(tmp_path, remote):
+def test_a_session_that_starts_before_the_upgrade_leaves_nothing_behind(tmp_path, remote):
     root = old_workspace(tmp_path / "velma", remote)
-    assert "fleet upgrade" in json.loads(hook(root, "SessionStart", source="startup"))["systemMessage"]
+    hook(root, "SessionStart", source="startup")
     hook(root, "UserPromptSubmit", prompt="no, don't use npm here, use pnpm")
     fleet(root, "upgrade")
     kept = json.loads(fleet(root, "status", "--json").stdout)["quarantined"]
