@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import time
 
 from fleet.store import changes, homes
@@ -405,7 +404,7 @@ def _declarations(root: Root, agent: str) -> dict[str, Event]:
         paths = []
     declarations: dict[str, Event] = {}
     for path in (os.path.join(home, "JOURNAL.md"), *paths):
-        data = _read_end(path, _JOURNAL_BYTES_MAX)
+        data = homes.read_end(path, _JOURNAL_BYTES_MAX)
         if b"MUTATION:" in data:
             for fields in _blocks_in(data.decode("utf-8", "replace"))[-_BLOCKS_MAX:]:
                 declarations[_hash(_words_of(fields))[:8]] = fields
@@ -463,21 +462,7 @@ def _file(agent: str) -> str:
 
 def _read(root: Root, agent: str) -> bytes:
     """Return the file's bytes, b"" when there is none, or a link or a device."""
-    return _read_end(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
-
-
-def _read_end(path: str, bytes_max: int) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        return os.pread(handle, bytes_max, max(status.st_size - bytes_max, 0))
-    finally:
-        os.close(handle)
+    return homes.read_end(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
 
 
 def _parsed(data: bytes) -> _State:

@@ -11,6 +11,7 @@ module imports little of the standard library, since hooks import it.
 from __future__ import annotations
 
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Homes:
 
     def known(self) -> list[str]:
         """Return the places of the homes on this machine in the order of use, the present one last."""
-        lines = _read(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
+        lines = read_end(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
         return [line for line in lines if not problem(line)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
@@ -108,7 +109,7 @@ class Homes:
 
     def _in_settings(self) -> str:
         """Return the place in ``fleet.toml``, if it is written as fleet writes it, else ""."""
-        data = _read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
+        data = read_end(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")
             place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
@@ -141,15 +142,17 @@ def ignores_at_the_root() -> tuple[str, ...]:
     )
 
 
-def _read(path: str, bytes_max: int) -> bytes:
+def read_end(path: str, bytes_max: int) -> bytes:
+    """Return the last bytes of a plain file; b"" for no file, and for a link or a device."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
     try:
-        return os.read(handle, min(bytes_max, os.fstat(handle).st_size))
-    except OSError:
-        return b""
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        return os.pread(handle, bytes_max, max(status.st_size - bytes_max, 0))
     finally:
         os.close(handle)
 
@@ -214,4 +217,4 @@ def _in_main_checkout(start: str) -> str:
 
 def _text(path: str) -> str:
     """Return the text of one of git's small files; "" for a folder or an unreadable file."""
-    return os.fsdecode(_read(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")
+    return os.fsdecode(read_end(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")
