@@ -273,8 +273,8 @@ class _Page:
         head = _heading(title)
         if section not in self._titles:
             category = head.kind or category if head.is_entry else head.title
-        context, as_fields = _Context(category, head, is_log), self._fields_below(section)
-        if as_fields or any(field.role in CONTENT_ROLES for block in section.blocks for field in _fields_of(block)[:1]):
+        context, as_fields = _Context(category, head, is_log), _fields_below(section)
+        if as_fields or any(map(_has_content, section.blocks)):
             self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, context)
@@ -283,12 +283,6 @@ class _Page:
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
-
-    def _fields_below(self, section: Section) -> list[Section]:
-        """Return the headings that name the fields of the entry above them."""
-        named = [each for each in section.sections if Label(each.title).role and not each.sections]
-        is_entry = section.level > 1 and any((Label(each.title).role or "")[0] in CONTENT_ROLES for each in named)
-        return named if is_entry else []
 
     def _leave_all(self, section: Section, reason: str) -> None:
         for each in section.walk():
@@ -318,18 +312,11 @@ class _Page:
             else:
                 rest.append(block)
         for each in as_fields:
-            form = self._take_section(form, each)
+            form.add(Field(*(Label(each.title).role or ("", 0)), Label(each.title).folded, ""), each.end)
+            for block in each.blocks:
+                form.extend(block)
         self._finish(form)
         self._read_blocks(section, rest, context)
-
-    def _take_section(self, form: _Form, section: Section) -> _Form:
-        """Add a heading that names a field, with the blocks under it; return the entry that it was added to."""
-        role, rank = Label(section.title).role or ("other", 0)
-        heading = Field(role, rank, Label(section.title).folded, "")
-        form.add(heading, section.end)
-        for block in section.blocks:
-            form.extend(block)
-        return form
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
         for index, field in enumerate(_fields_of(block)):
@@ -603,6 +590,18 @@ def _fields_of(block: Block) -> list[Field]:
             elif joined:
                 joined[-1] = joined[-1]._replace(value=f"{joined[-1].value} {field.value}".strip())
     return joined if any(field.role for field in joined) else []
+
+
+def _has_content(block: Block) -> bool:
+    """Return whether a block begins with a field that has the content of a lesson."""
+    return any(field.role in CONTENT_ROLES for field in _fields_of(block)[:1])
+
+
+def _fields_below(section: Section) -> list[Section]:
+    """Return the headings that name the fields of the entry above them."""
+    roles = {each.title: Label(each.title).role for each in section.sections if not each.sections}
+    has_content = any(role and role[0] in CONTENT_ROLES for role in roles.values())
+    return [each for each in section.sections if roles.get(each.title)] if has_content and section.level > 1 else []
 
 
 def _with_title(text: str, title: str) -> str:
