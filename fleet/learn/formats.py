@@ -30,7 +30,7 @@ class Lesson(msgspec.Struct, frozen=True):
         tags: at most ``limits.TAGS_MAX``.
         agent: its author in the record.
         at_ms: its time in milliseconds since 1970; None if unknown.
-        seen: occurrences, 1 to ``SEEN_MAX``.
+        seen: occurrences, 1 to 1,000,000.
         source: its source in the record.
         extra: other fields, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an entry
             of ``corrections.md`` that a fleet has already counted.
@@ -57,7 +57,7 @@ class Finding(msgspec.Struct, frozen=True):
     """A foreign record that becomes a discovery.
 
     Attributes:
-        type: one of ``FINDING_TYPES``.
+        type: discovery, gotcha, tip or workaround.
         context: where it was found; may be empty.
         problem: the problem, else the title.
         solution: the solution, else the insight; may be empty.
@@ -94,11 +94,11 @@ class Bad(NamedTuple):
 Item = Lesson | Finding | Bad | Skipped
 
 
-SEEN_MAX = 1_000_000
-MINUTES_MAX = 1_000_000
-FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
-LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
-LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
+_SEEN_MAX = 1_000_000
+_MINUTES_MAX = 1_000_000
+_FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
+_LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
+_LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
 """Keys under which a JSON document may hold its records."""
 
 _TO_BE_INFERRED = "its pattern is still to be inferred"
@@ -186,7 +186,9 @@ def _records_of(data: bytes) -> list[bytes] | None:
     document = _parsed(data, list[msgspec.Raw] | dict[str, msgspec.Raw])
     if not isinstance(document, dict):
         return None if document is None else list(map(bytes, document))
-    values = (_records_of(bytes(value)) for key, value in document.items() if key in LISTS and bytes(value)[:1] == b"[")
+    values = (
+        _records_of(bytes(value)) for key, value in document.items() if key in _LISTS and bytes(value)[:1] == b"["
+    )
     # A list without an object in it is a field like any other.
     lists = [records for records in values if records is not None and (not records or records[0][:1] == b"{")]
     return [raw for records in lists for raw in records] if lists else [data]
@@ -285,9 +287,9 @@ def _is_own(record: Mapping[str, Any]) -> bool:
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
     kind, id_ = _word(record, "type").casefold(), _word(record, "id")
-    if kind in LESSON_TYPES:
+    if kind in _LESSON_TYPES:
         return False
-    if kind in FINDING_TYPES or id_.startswith(("d-", "disc-")):
+    if kind in _FINDING_TYPES or id_.startswith(("d-", "disc-")):
         return True
     if is_discoveries and not id_.startswith(("p-", "pat-")):
         return not {"problem", "solution", "insight"}.isdisjoint(record)
@@ -361,13 +363,13 @@ def _finding(record: Mapping[str, Any]) -> Finding:
     at_ms = _time(record)
     kind = _word(record, "type").casefold()
     return Finding(
-        type=kind if kind in FINDING_TYPES else "discovery",
+        type=kind if kind in _FINDING_TYPES else "discovery",
         context=context,
         problem=problem,
         solution=solution,
         tags=_tags(record.get("tags")),
         confidence=_confidence(record.get("confidence")),
-        minutes=_whole(record.get("minutes"), 0, MINUTES_MAX),
+        minutes=_whole(record.get("minutes"), 0, _MINUTES_MAX),
         agent=_word(record, "agent"),
         at_ms=at_ms,
         identity=_identity("finding", problem, context, solution, at_ms=at_ms),
@@ -413,7 +415,7 @@ def _tags(value: object) -> tuple[str, ...]:
 
 
 def _seen(record: Mapping[str, Any]) -> int:
-    counts = (_whole(record.get(name), 1, SEEN_MAX) for name in _COUNTS)
+    counts = (_whole(record.get(name), 1, _SEEN_MAX) for name in _COUNTS)
     return next((count for count in counts if count is not None), 1)
 
 

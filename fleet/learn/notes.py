@@ -65,17 +65,17 @@ class Skipped(NamedTuple):
 # --- what is no lesson
 
 ABOUT = "it is about the page"
-LAYOUT = "it describes the project"
+_LAYOUT = "it describes the project"
 TEMPLATE = "it is a template"
 TASK = "it is a task to tick off"
 NO_SENTENCE = "it is no sentence that says something by itself"
-NO_ADVICE = "it describes, and says nothing to do or to heed"
-PROSE = "it is prose around the lessons"
-STRUCK = "it was struck out, or replaced by a later one"
-TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
+_NO_ADVICE = "it describes, and says nothing to do or to heed"
+_PROSE = "it is prose around the lessons"
+_STRUCK = "it was struck out, or replaced by a later one"
+_TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
 TWICE = "it stands here twice"
 TABLE = "no column of this table is known to hold lessons"
-NOTHING_LEARNED = "its fields say nothing that was learned"
+_NOTHING_LEARNED = "its fields say nothing that was learned"
 QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
 DONE = "it tells what was done, as a changelog does"
@@ -129,7 +129,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     top = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
-            yield Skipped(number, TOO_LONG, line[:_SHORT_SAMPLE])
+            yield Skipped(number, _TOO_LONG, line[:_SHORT_SAMPLE])
     is_log = not _pattern("rules").search(name) and any(
         map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
     )
@@ -139,7 +139,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
         if isinstance(item, Note) and (item.text in page.superseded or folded in seen):
-            yield Skipped(item.line, STRUCK if item.text in page.superseded else TWICE, item.text)
+            yield Skipped(item.line, _STRUCK if item.text in page.superseded else TWICE, item.text)
             continue
         if isinstance(item, Note):
             seen.add(folded)
@@ -268,7 +268,7 @@ class _Page:
                 return
             is_log = is_log or Label(title).is_of_lessons()
             if not is_log and Label(title).is_layout():
-                self._leave_all(section, LAYOUT)
+                self._leave_all(section, _LAYOUT)
                 return
         head = _heading(title)
         if section not in self._titles:
@@ -340,7 +340,7 @@ class _Page:
             self._add(note)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
-            self.items.append(Skipped(form.line, NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
+            self.items.append(Skipped(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -362,10 +362,10 @@ class _Page:
             elif block.kind == "table":
                 self._read_table(block, context)
             elif block.kind == "quote":
-                self._leave(block, PROSE)
+                self._leave(block, _PROSE)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
-                self._leave(block, PROSE)
+                self._leave(block, _PROSE)
             elif _is_lead(block):
                 self._read_item(block, context)
             else:
@@ -383,7 +383,7 @@ class _Page:
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
-                    self._leave(part, PROSE)
+                    self._leave(part, _PROSE)
             return
         title = context.head.title
         body = " ".join(Passage(block.text).plain for block in prose).rstrip(":： ")
@@ -401,7 +401,7 @@ class _Page:
         intro = context.intro
         if intro and (Label(intro).is_about() or Label(intro).is_layout()):
             for each in items:
-                self._leave(each, ABOUT if Label(intro).is_about() else LAYOUT)
+                self._leave(each, ABOUT if Label(intro).is_about() else _LAYOUT)
             return
         remaining = iter([*items, None])
         item = next(remaining)
@@ -431,7 +431,7 @@ class _Page:
             note = Note(item.line, item.end, Passage(match["new"]).plain, wrong=match["old"], category=context.category)
             self._add(note)
         elif _GONE.match(raw):
-            self._leave(item, STRUCK)
+            self._leave(item, _STRUCK)
         elif match := _WRONG_RIGHT.match(raw):
             self._add_pair(item.line, item.end, match["wrong"], match["right"], context)
         elif any(field.role in CONTENT_ROLES for field in labelled):
@@ -443,7 +443,7 @@ class _Page:
                     form.extend(each)
             self._finish(form)
         elif any(field.role for field in labelled[:1]):
-            self._leave(item, NOTHING_LEARNED if context.is_log else NO_ADVICE)
+            self._leave(item, _NOTHING_LEARNED if context.is_log else _NO_ADVICE)
         else:
             self._read_plain_item(item, context)
 
@@ -464,7 +464,7 @@ class _Page:
             for each in subs:
                 self._read_item(each, context._replace(head=_Heading(text, when), intro=text))
         elif _only_describes(raw, text, is_log=context.is_log):
-            self._leave(item, NO_ADVICE)
+            self._leave(item, _NO_ADVICE)
         else:
             self._read_statement(item, text, context)
 
@@ -527,7 +527,7 @@ def _fault(note: Note) -> str:
     if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
     if _GONE.match(text) or (note.title and _GONE.search(note.title)):
-        return STRUCK
+        return _STRUCK
     reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
     if reason or _is_strict(text):
         return reason
