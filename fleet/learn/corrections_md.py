@@ -290,6 +290,11 @@ class Log(NamedTuple):
             ]
         return cls(tuple(entries), tuple(records), stated, marks)
 
+    @staticmethod
+    def format_mark(entry: str, number: int, at: str) -> str:
+        """Return the comment of an entry that was undone, with an odd number, or stated again, with an even one."""
+        return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
+
     def is_undone(self, entry: str) -> bool:
         """Return whether an entry, by the id in its record, was undone."""
         return self.marks.get(entry, 0) % 2 == 1
@@ -508,11 +513,6 @@ def _read_mark(comment: str, marks: dict[str, int]) -> None:
     if match is None:
         return
     marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
-
-
-def format_mark(entry: str, number: int, at: str) -> str:
-    """Return the comment of an entry that was undone, with an odd number, or stated again, with an even one."""
-    return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
 
 
 def session_word(named: str) -> str:

@@ -104,7 +104,7 @@ class CountedLog:
             number = max(counted, self.read_log().marks.get(entry, 0))
             if number % 2 == is_undone:
                 return False
-            row = corrections_md.format_mark(entry, number + 1, self._workspace.wall())
+            row = Log.format_mark(entry, number + 1, self._workspace.wall())
             self._workspace.files.append(path, f"\n{row}\n".encode())
         return True
 
