@@ -77,23 +77,13 @@ _TAKEN_S = 2.0
 _LEFT_S = 2.0
 
 
-class _Signal:
-    """Event that resets itself: many set it, one waits for it. It stays set until the next wait."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def set(self) -> None:
-        """Let the next wait return."""
-        self._event.set()
-
-    async def wait(self) -> None:
-        """Return once it was set since the last wait."""
-        await self._event.wait()
-        self._event = anyio.Event()
+async def _next(event: asyncio.Event) -> None:
+    """Wait until an event is set, and reset it: many set it, and one waits for it."""
+    await event.wait()
+    event.clear()
 
 
-Background = Callable[[_Signal, Callable[[], None], anyio.Event], Awaitable[None]]
+Background = Callable[[asyncio.Event, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: it waits for changed local lines, calls when others arrived, and ends at the event."""
 
 
@@ -124,10 +114,10 @@ class _Sidecar:
         self._files: Fingerprints = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to change
-        self._news = _Signal()  # something may have changed
-        self._lines = _Signal()  # lines of the clan's have changed
-        self._todo = _Signal()  # work may be due
-        self._due = _Signal()  # the time of the next sync may have changed
+        self._news = asyncio.Event()  # something may have changed
+        self._lines = asyncio.Event()  # lines of the clan's have changed
+        self._todo = asyncio.Event()  # work may be due
+        self._due = asyncio.Event()  # the time of the next sync may have changed
         self._stop = anyio.Event()
         self._is_working = False
         self._how = ""  # watching or polling
@@ -230,7 +220,7 @@ class _Sidecar:
         """Take fingerprints whenever something may have changed, and at an interval, while the workspace is there."""
         while True:
             with anyio.move_on_after(SLICE_S):
-                await self._news.wait()
+                await _next(self._news)
             if not Path(self.root).is_dir():
                 self.log("gone", "the workspace is not there any more; there is nothing left to look after")
                 self.stop()
@@ -269,14 +259,14 @@ class _Sidecar:
 
     # --- ticks ------------------------------------------------------------------------------------------------------
 
-    async def _tick_when_due(self, due_in_s: Callable[[], float], maybe_due: _Signal, *, local: bool) -> None:
+    async def _tick_when_due(self, due_in_s: Callable[[], float], maybe_due: asyncio.Event, *, local: bool) -> None:
         """Do a tick whenever one is due; where it still is afterwards, there is a pause before the next."""
         repeated = 0
         while True:
             if (wait_s := due_in_s()) > 0:
                 repeated = 0
                 with anyio.move_on_after(min(wait_s, SLICE_S)):
-                    await maybe_due.wait()
+                    await _next(maybe_due)
                 continue
             await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
             if due_in_s() > 0:
@@ -498,7 +488,7 @@ def _background(workspace: Workspace, agent: str, log: Callable[[str, str], None
     return {"live": partial(_live, workspace.root, agent)}
 
 
-async def _live(root: Path, agent: str, changed: _Signal, arrived: Callable[[], None], stop: anyio.Event) -> None:
+async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callable[[], None], stop: anyio.Event) -> None:
     """Keep one agent connected to the live room until stopped; returns at once where ``[live]`` names no room.
 
     A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
@@ -512,7 +502,9 @@ async def _live(root: Path, agent: str, changed: _Signal, arrived: Callable[[], 
     if settings is None:
         return
     live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived)
-    parts = [stop.wait(), _left(root), live.run(changed.wait), *([_serve_live(settings)] if settings.serve else [])]
+    parts = [stop.wait(), _left(root), live.run(partial(_next, changed))]
+    if settings.serve:
+        parts.append(_serve_live(settings))
     tasks = [asyncio.ensure_future(part) for part in parts]  # no group: its error would hide the one of the task
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

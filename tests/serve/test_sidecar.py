@@ -1,5 +1,6 @@
 """The sidecar, in a process of its own: its faults, its end, and what it does by itself."""
 
+import asyncio
 import json
 import os
 import random
@@ -433,12 +434,12 @@ def test_work_that_is_due_when_it_ends_is_done_before(scene):
 
 def test_the_bell_is_heard_once_however_often_it_was_rung():
     async def story() -> list[bool]:
-        bell, heard = sidecar._Signal(), []
+        bell, heard = asyncio.Event(), []
         for _ in range(3):
             bell.set()
         for _ in range(2):
             with anyio.move_on_after(0.05) as limit:
-                await bell.wait()
+                await sidecar._next(bell)
             heard.append(not limit.cancelled_caught)
         return heard
 
