@@ -202,15 +202,16 @@ class Wanted(NamedTuple):
 
 
 def first_stamp(since: str) -> clock.Stamp:
-    """Return the first stamp of a day that a person typed; of "" the first of all.
+    """Return the first stamp of a day or a time that a person typed; of "" the first of all.
 
     Raises:
-        UsageError: ``since`` is no day.
+        UsageError: ``since`` is neither.
     """
     since_ms = dates.to_ms(since) if since else 0
     if since_ms is None:
-        raise UsageError(f"--since takes a day, YYYY-MM-DD, not {since[:40]!r}")
-    return clock.pack(since_ms)
+        example = "such as 2026-11-20 or 2026-11-20T14:30Z"
+        raise UsageError(f"--since takes a day or a time, {example}; not {since[:40]!r}. Nothing was changed")
+    return clock.nearest(since_ms)
 
 
 def counted(workspace: Workspace) -> int:

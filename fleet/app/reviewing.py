@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.app import pages, reflecting, starting
-from fleet.app.finding import find
+from fleet.app.finding import find, first_stamp
 from fleet.app.lessons import merge, retire
 from fleet.learn.counting import reconcile_all
 from fleet.model import edits, limits, names
@@ -27,7 +27,6 @@ from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Kind, Read
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
-from fleet.text import dates
 from fleet.text.screening import counted, readable
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
@@ -87,7 +86,7 @@ def block(
         NoError: it is a replica of this folder, or nothing here is of it.
     """
     _check_writer(workspace, name)
-    since_stamp = _stamp_of(since)
+    since_stamp = first_stamp(since) if since else ""
     if not dry_run and not workspace.is_read_only:
         reconcile_all(workspace)
     earlier = _as_of(workspace, since_stamp, name) if since_stamp else {}
@@ -137,16 +136,6 @@ def _check_writer(workspace: Workspace, name: str) -> None:
         )
     if any(is_blocked(mine, (name,)) for mine in workspace.mine()):
         raise NoError(f"{name} writes in this folder: block one of its other replicas by name. Nothing was changed")
-
-
-def _stamp_of(text: str) -> str:
-    """Return the stamp of a time, "" for none."""
-    if not text:
-        return ""
-    ms = dates.to_ms(text)
-    if ms is None:
-        raise UsageError(f"--since takes a day or a time, such as 2026-11-20 or 2026-11-20T14:30Z; not {text[:40]!r}")
-    return clock.nearest(ms)
 
 
 def _records_of(workspace: Workspace, name: str) -> Iterator[Line]:
@@ -234,7 +223,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
-    stamp = _stamp_of(since)
+    stamp = first_stamp(since) if since else ""
     reconcile_all(workspace)
     earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()

@@ -1,10 +1,9 @@
 """Commands about what was done here: ``fleet records`` shows passes that reflected, ``fleet undo`` takes a run back."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
-from fleet.app import session_end, undoing
+from fleet.app import finding, session_end, undoing
 from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
@@ -18,7 +17,6 @@ app = output.commands()
 _SHOW = "show"
 _LISTED = 20
 _SUBJECT_CHARS = 120
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}(?:-[0-9]{2})?")
 
 
 @app.command("records")
@@ -28,8 +26,7 @@ def _records(
     since: Annotated[str, option("--since", "DATE", "From this day on, YYYY-MM-DD.")] = "",
 ) -> None:
     """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
-    if since and not _DAY.fullmatch(since):
-        raise UsageError(f"--since takes a day, such as 2026-11-20, not {since[:40]!r}")
+    first = finding.first_stamp(since)
     if action not in ("", _SHOW) or (action == _SHOW) != (number > 0):
         raise UsageError("usage: `fleet records`, or `fleet records show N`")
     with output.acting(or_guest=True) as (workspace, who):
@@ -39,7 +36,7 @@ def _records(
                 raise NoError(f"{who} has no record {number}; `fleet records` lists them")
             _show(passes[number - 1])
             return
-        recent = [each for each in reversed(passes) if each.record.at >= since]
+        recent = [each for each in reversed(passes) if each.record.at >= first]
         deferred = Records(workspace, who).deferred()
         document = {
             "records": [_as_json(each) for each in recent],

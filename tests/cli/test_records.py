@@ -79,7 +79,7 @@ def test_a_record_tells_what_was_saved_and_what_it_cost_and_one_that_saved_nothi
 def test_records_are_filtered_by_day_and_bear_their_numbers(w):
     for number, day in enumerate(("2026-03-01", "2026-04-01", "2026-05-01"), 1):
         complete(w, run=f"r{number}", at=f"{day}T10:00:00.000Z-0000")
-    found = json.loads(w.run("w", "records", "--since", "2026-04", "--json").stdout)["records"]
+    found = json.loads(w.run("w", "records", "--since", "2026-04-01", "--json").stdout)["records"]
     assert [each["number"] for each in found] == [3, 2]
     assert w.run("w", "records", "--since", "yesterday", expect=2).stderr
 
