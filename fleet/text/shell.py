@@ -47,12 +47,13 @@ class _Wrapper(NamedTuple):
     needed: tuple[str, ...]
 
 
-def _wrappers(rows: Iterable[str]) -> dict[str, _Wrapper]:
-    wrappers = {}
+def _wrappers(rows: Iterable[str]) -> dict[str, list[_Wrapper]]:
+    wrappers: dict[str, list[_Wrapper]] = {}
     for row in rows:
         head, _, valued = row.partition(":")
         name, *words = head.split()
-        wrappers[name] = _Wrapper(words.count("+"), tuple(valued.split()), tuple(word for word in words if word != "+"))
+        needed = tuple(word for word in words if word != "+")
+        wrappers.setdefault(name, []).append(_Wrapper(words.count("+"), tuple(valued.split()), needed))
     return wrappers
 
 
@@ -101,8 +102,11 @@ class Command:
 
     @property
     def lines(self) -> list[str]:
-        """Each simple command in it as a line, without its path, its wrappers and the options before a subcommand."""
-        return [" ".join(_from_subcommand(words)) for words in self._programs]
+        """Each simple command in it as a line, without its path and the options before a subcommand.
+
+        Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs.
+        """
+        return [" ".join(_from_subcommand(words)) for words in _programs(self._line, with_wrappers=True)]
 
     @property
     def trigger(self) -> str:
@@ -179,17 +183,19 @@ def _sets(words: list[str], letter: str, option: str) -> bool:
     return short or option in words
 
 
-def _programs(command: str, depth: int = 0) -> Iterator[list[str]]:
-    """Yield the words of each simple command in a command line, the program first and without its wrappers."""
+def _programs(command: str, depth: int = 0, *, with_wrappers: bool = False) -> Iterator[list[str]]:
+    """Yield the words of each simple command in a command line, the program first, and its wrappers only if wanted."""
     before = ""
     for piece, operator in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
-        words = _unwrapped(piece)
-        if not words:
+        stages = _stages(piece)
+        if not stages:
             continue
+        yield from stages[:-1] if with_wrappers else ()
+        words = stages[-1]
         inner = (_inner(words) or before) if words[0] in _SHELLS else " ".join(words) if " " in words[0] else ""
         before = " ".join(words[1:]) if words[0] in _PRINTERS and operator == "|" else ""
         if inner and depth < _SHELL_DEPTH_MAX:
-            yield from _programs(inner, depth + 1)
+            yield from _programs(inner, depth + 1, with_wrappers=with_wrappers)
         else:
             yield words
             if words[0] in _FINDERS:
@@ -242,6 +248,12 @@ def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
 
 def _unwrapped(words: list[str]) -> list[str]:
     """Return the words without wrappers, and without the path of the program."""
+    return next(reversed(_stages(words)), [])
+
+
+def _stages(words: list[str]) -> list[list[str]]:
+    """Return the words without the path of the program, then without one wrapper after the other."""
+    stages: list[list[str]] = []
     while words:
         first = words[0].strip(_GROUPED)
         if not first or first in _KEYWORDS or _is_assignment(first):
@@ -250,18 +262,19 @@ def _unwrapped(words: list[str]) -> list[str]:
         program = first.rpartition("/")[2] or first
         program = _SAME.get(program, program)
         words = [program, *words[1:]]
+        stages.append(words)
         if program.rstrip("0123456789.") in _PYTHONS or program in _PYTHONS:
             module = _module(words)
             if not module:
-                return ["python", *words[1:]]
+                return [*stages[:-1], ["python", *words[1:]]]
             words = module
-        elif program in _WRAPPERS and (inner := _inside(words)) is not None:
+        elif inner := next(filter(None, (_inside(words, each) for each in _WRAPPERS.get(program, ()))), None):
             words = inner
             if " " in words[0]:  # a command line as one word, as ssh takes it
-                return words
+                return [*stages, words]
         else:
-            return words
-    return []
+            break
+    return stages
 
 
 def _is_assignment(word: str) -> bool:
@@ -279,9 +292,9 @@ def _module(words: list[str]) -> list[str]:
     return []
 
 
-def _inside(words: list[str]) -> list[str] | None:
+def _inside(words: list[str], wrapper: _Wrapper) -> list[str] | None:
     """Return the words of the command that a wrapper runs; None when it runs none."""
-    more, valued, required = _WRAPPERS[words[0]]
+    more, valued, required = wrapper
     index = 1
     missing = list(required)
     while index < len(words):

@@ -41,6 +41,11 @@ from tests.records import pattern
                 *("su -c 'rm x'", 'su - bob -c "rm x"', "env -S 'rm x'", "unlink x", "bash -euo pipefail -c 'rm x'"),
                 *("bash <<< 'rm x'", 'sh <<<"cd /; rm x"', "echo 'rm x' | sh", "printf 'cd y && rm x' | sudo bash"),
                 *("ssh host 'rm -rf /x'", "ssh -p 22 bob@host cd y '&&' rm x", "docker exec -it c rm x"),
+                *(
+                    "docker run --rm -v a:b img rm x",
+                    "docker compose exec -T web sh -c 'rm x'",
+                    "sudo ssh host 'rm /x'",
+                ),
                 *("kubectl exec -n a pod -- sh -c 'rm x'", "case $1 in\n  b) rm x;;\nesac", "function f { rm x; }; f"),
             )
         ),
@@ -53,6 +58,9 @@ from tests.records import pattern
             )
         ),
         ("Bash:git push*", "Bash", "git -C push status", "", False),
+        ("Bash:ssh prod *", "Bash", "A=b ssh prod uptime", "", True),
+        ("Bash:docker run *", "Bash", "sudo docker run --rm img ls", "", True),
+        ("Bash:uv run *", "Bash", "timeout 5 uv run pytest", "", True),
         *(
             ("Bash:rm *", "Bash", command, "", False)
             for command in (
