@@ -12,7 +12,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, Merges, Pattern, Policy, fold, merged
+from fleet.model.pattern import PRIVATE, SCOPE, Merges, Pattern, Policy, fold, merged
 from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
@@ -55,6 +55,8 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
     advice = next((text for kind, text in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
     none = f"no lesson has an id that begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
     id_ = names.only(ids, prefix, none)
+    if (private := _private(workspace, id_).get(id_)) is not None:
+        return private
     for store in stores:
         if (pattern := store.get(id_)) is not None:
             return pattern
@@ -224,13 +226,16 @@ def _count(patterns: Patterns, private: Mapping[str, Pattern]) -> int:
     return patterns.count() - both + sum(record.is_listed for record in private.values())
 
 
-def _private(workspace: Workspace) -> dict[str, Pattern]:
-    """Return the private lessons of the agents here, joined with what the clan knows of them."""
+def _private(workspace: Workspace, only: str = "") -> dict[str, Pattern]:
+    """Return the private lessons of the agents here, joined with what the clan knows of them; all, or one by its id."""
     lessons = {}
     for agent in workspace.agents_with_notes():
-        for record in workspace.notes(agent).records():
-            if record.scope == PRIVATE and (joined := workspace.record(agent, record.id)) is not None:
-                lessons[record.id] = fold(joined, workspace.policy())
+        notes = workspace.notes(agent)
+        for record in notes.some([only]) if only else notes.records():
+            if record.scope == PRIVATE and (private := notes.line(record.id)) is not None:
+                # What the clan says of its scope says nothing of the agent's own.
+                shared = (workspace.patterns.line(record.id) or codec.Line(record.id)).without_field(SCOPE)
+                lessons[record.id] = fold(codec.join(shared, private), workspace.policy())
     return lessons
 
 

@@ -215,3 +215,43 @@ def test_a_list_is_narrowed_by_category_tag_agent_and_day(stage):
     assert "no lesson is like that" in stage.run("velma", "patterns", "--tag", "none").stdout
     stage.run("velma", "patterns", "--since", "soon", expect=2)
     stage.run("velma", "patterns", "--tag", "nowhere", "--since", "soon", expect=2)
+
+
+# --- a private lesson that the clan has, too --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(stage) -> str:
+    """A lesson that was sent, by its id; velma's workspace is ``w``."""
+    stage.join("velma", "w")
+    lesson = stage.correct("w", "Read the log first")
+    stage.run("w", "edit", lesson, "--set", "scope=team")
+    stage.run("w", "edit", lesson, "--set", "scope=")
+    stage.run("w", "sync")
+    stage.run("w", "edit", lesson, "--set", "scope=private")
+    return lesson
+
+
+def is_private(stage, lesson: str) -> bool:
+    """Return whether what is logged of a lesson now stays here."""
+    stage.run("w", "edit", lesson, "--set", "title=whatever")
+    stage.run("w", "sync")
+    return "whatever" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
+
+
+def test_a_lesson_is_the_clans_again_though_the_clan_never_knew_that_it_was_private(stage, known):
+    assert "nothing was changed" not in stage.run("w", "edit", known, "--set", "scope=").stdout
+    assert not is_private(stage, known)
+
+
+def test_the_undo_of_making_a_lesson_private_makes_it_the_clans(stage, known):
+    stage.run("w", "undo")
+    assert not is_private(stage, known)
+
+
+def test_a_private_lesson_gets_the_clans_words_again_and_is_shown_with_its_own(stage, known):
+    stage.run("w", "edit", known, "--set", "text=Read it")
+    assert json.loads(stage.run("w", "show", known, "--json").stdout)["text"] == "Read it"
+    stage.run("w", "edit", known, "--set", "text=Read the log first")
+    assert json.loads(stage.run("w", "show", known, "--json").stdout)["text"] == "Read the log first"
+    assert is_private(stage, known)
