@@ -5,6 +5,7 @@ to look.
 """
 
 import os
+import shutil
 import subprocess
 import time
 import tomllib
@@ -38,6 +39,8 @@ _LEVELS = ("ok", "note", "warning", "error")
 
 _WIDE_BYTES = 256 * 1024
 """Size of a joined record from which on it costs time with every sync: very many have worded the lesson anew."""
+_FILES_MAX = 200_000
+_FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _CLIENT_S = 10.0
@@ -135,6 +138,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
         return "error", found  # any query makes a damaged database anew, and a check without --fix changes nothing
     for check in (
+        _access(workspace),
         _settings(workspace),
         _clock(workspace),
         _lines(workspace),
@@ -165,6 +169,10 @@ def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:
         yield from check
     except (FleetError, OSError) as why:
         yield _trouble("checkup", f"one check could not be made: {why}")
+
+
+def _named(workspace: Workspace, paths: list[Path]) -> str:
+    return _some([os.path.relpath(path, workspace.root) for path in paths])
 
 
 def _some(words: list[str]) -> str:
@@ -202,11 +210,44 @@ def _make_anew(workspace: Workspace) -> None:
         workspace.db.database.delete()
 
 
+def _files(workspace: Workspace) -> Iterator[Path]:
+    """Yield the files and links of the workspace but for fleet's own repository, which git checks."""
+    yield from [workspace.config_file] if os.path.lexists(workspace.config_file) else ()
+    for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
+        for folder, folders, names in os.walk(top):
+            if Path(folder) == workspace.local:
+                folders[:] = [name for name in folders if name != "git"]
+            yield from (Path(folder) / name for name in sorted(names))
+            yield from (Path(folder) / name for name in folders if (Path(folder) / name).is_symlink())
+
+
+def _access(workspace: Workspace) -> Iterator[_Finding]:
+    files = list(_files(workspace))[:_FILES_MAX]
+    links = [path for path in files if path.is_symlink()]
+    plain = [path for path in files if not path.is_symlink()]
+    folders = {path.parent for path in plain} | {workspace.root}
+    unread = [path for path in plain if not os.access(path, os.R_OK)]
+    tops = (workspace.clan, workspace.root / workspace.place, workspace.local)
+    unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
+    unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
+    if links:
+        yield _trouble("links", f"symbolic links: {_named(workspace, links)}")
+    if unread:
+        yield _trouble("unread", f"cannot be read: {_named(workspace, unread)}")
+    if unwritten:
+        yield _trouble("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
+    free = shutil.disk_usage(workspace.root).free
+    if free < _FREE_BYTES_MIN:
+        yield _trouble("full", f"{free:,} bytes are free where {workspace.root} lies")
+    if not unread and not unwritten:
+        yield _Finding("rights", "ok", f"{len(plain):,} files can be read and written")
+
+
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _trouble("config", problem)
     for _, _, files in workspace.files_in_old_homes():
-        shown = _some([os.path.relpath(path, workspace.root) for path in files])
+        shown = _named(workspace, files)
         yield _trouble("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
 
 
@@ -226,13 +267,18 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.larger_than(_WIDE_BYTES)[:_SHOWN_MAX]:
         yield _trouble("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
+    if withheld := Outbox(workspace).waiting().withheld:
+        many, first = counted(len(withheld), "line"), withheld[0]
+        yield _trouble("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+    if failed := workspace.state.get("sync_failed"):
+        yield _trouble("sync", f"the last one failed: {failed}")
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     """Make the database anew in a second file, and compare."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
-        return  # a command that writes names the file
+        return  # reported under "rights"
     if which("git") is None:
         return  # reported under "git": what the clan has cannot be read, and so not compared
     try:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -206,6 +207,18 @@ def test_a_folder_that_an_earlier_fleet_hid_from_git_is_not_hidden_any_more(sync
     assert set(staged) == {".gitignore", "agents/reviewer.py", "fleet.toml"}
 
 
+def test_withheld_lines_are_told(synced):
+    shard = json.loads(synced.run("velma", "status", "--json").stdout)["replica"]
+    path = clan(synced) / f"patterns.d/{shard}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as file:
+        column = {"first": {"text": f"use {TOKEN}"}}
+        file.write(json.dumps({"id": "p-3f9c1a2b7d4e5f60", "w": {shard: column}}) + "\n")
+    done = synced.run("velma", "doctor", "--json", expect=1)
+    assert "secret" in done.stdout
+    assert TOKEN not in done.stdout + done.stderr
+
+
 def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(stage):
     stage.join("velma")
     assert "`fleet doctor` says how" in stage.run("other", "init", "--agent", "tank").stdout
@@ -227,6 +240,26 @@ def test_without_git_the_doctor_still_works(synced):
     assert doctor(synced, expect=1, PATH="/nonexistent")["git"]["level"] == "error"
 
 
+def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
+    # Root may do everything, so the system's answer is held instead.
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")
+    workspace = Workspace(synced.folder / "velma")
+    found = {each.check: each for each in app_doctor._access(workspace)}
+    workspace.close()
+    assert found["rights"].level == "error"
+    assert "patterns.jsonl" in found["rights"].what
+
+
+def test_a_full_disk_is_told(synced, monkeypatch):
+    # No test can fill a disk, so the system's answer is held instead.
+    monkeypatch.setattr(app_doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9 - 4096, 4096))
+    workspace = Workspace(synced.folder / "velma")
+    found = {each.check: each for each in app_doctor._access(workspace)}
+    workspace.close()
+    assert found["space"].level == "error"
+    assert "4,096 bytes are free" in found["space"].what
+
+
 def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):
     workspace = Workspace(synced.folder / "velma")
     workspace.state.connection().execute("PRAGMA max_page_count = 1")
@@ -236,9 +269,31 @@ def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):
     assert "rename" not in str(told.value)
 
 
-def test_a_missing_configuration_is_told(synced):
+def test_a_sync_that_failed_is_told_until_one_succeeds(synced):
+    assert "sync" not in doctor(synced)
+    hook = synced.remote / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho protected >&2\nexit 1\n")
+    hook.chmod(0o755)
+    synced.correct("velma", "Pin the version of every action")
+    synced.run("velma", "sync", expect=3)
+    found = doctor(synced, expect=1)["sync"]
+    assert found["level"] == "warning"
+    assert "protected" in found["what"]
+    hook.unlink()
+    synced.run("velma", "sync")
+    assert "sync" not in doctor(synced)
+
+
+def test_a_missing_configuration_is_told_as_that_and_not_as_a_lack_of_rights(synced):
     (synced.folder / "velma/fleet.toml").unlink()
-    assert "fleet.toml is not there" in doctor(synced, expect=1)["config"]["what"]
+    found = doctor(synced, expect=1)
+    assert found["rights"]["level"] == "ok"
+    assert "fleet.toml is not there" in found["config"]["what"]
+
+
+def test_a_link_is_told(synced):
+    (clan(synced) / "members.toml").symlink_to("/etc/hostname")
+    assert "members.toml" in doctor(synced, expect=1)["links"]["what"]
 
 
 def test_no_advice_destroys_anything():
