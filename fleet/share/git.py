@@ -279,9 +279,7 @@ class GitRemote:
             # Its upload-pack then gets our limit too; without, it holds a blob of half a gigabyte in memory.
             settings.append(f"uploadpack=git -c {git.STREAMED} upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
-        return self._copy.run_remote(
-            [*named, *(() if is_checked else _UNCHECKED)], *arguments, is_near=self._url.is_local
-        )
+        return self._copy.run_remote([*named, *(() if is_checked else _UNCHECKED)], *arguments)
 
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
         advice = advice or f"`git ls-remote {self.name}` shows whether git reaches it"

@@ -682,14 +682,11 @@ class Bare:
             raise self.failure(done)
         return done.out
 
-    def run_remote(self, settings: Sequence[str], *arguments: str, is_near: bool = False) -> Done:
-        """Run a command that connects to a remote; ``is_near``: the remote is on this machine, so ssh is not used."""
-        if not is_near:
-            self._settle_ssh()
+    def run_remote(self, settings: Sequence[str], *arguments: str) -> Done:
+        """Run a command that connects to a remote."""
+        self._settle_ssh()
         command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
-        done = self._run(command, arguments, is_tied=True)
-        # The user's configuration may rewrite any address (url.<base>.insteadOf).
-        return self._run(command, arguments, is_tied=True) if done.code and self._settle_ssh() else done
+        return self._run(command, arguments, is_tied=True)
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""
@@ -706,15 +703,12 @@ class Bare:
             return False
         return self.git("fsck", "--no-dangling", "--no-progress").code != 0
 
-    def _settle_ssh(self) -> bool:
-        """Prefer an ssh command of the user's configuration to ours in the environment, which would win.
-
-        Returns whether there is one; True the first time alone.
-        """
-        if self._is_ssh_settled:
-            return False
-        self._is_ssh_settled = True
-        return self.git("config", "--get", "core.sshCommand").code == 0 and bool(self._env.pop("GIT_SSH_COMMAND", None))
+    def _settle_ssh(self) -> None:
+        """Prefer an ssh command of the user's configuration to ours in the environment, which would win."""
+        if not self._is_ssh_settled:
+            self._is_ssh_settled = True
+            if self.git("config", "--get", "core.sshCommand").code == 0:
+                self._env.pop("GIT_SSH_COMMAND", None)
 
     def _run(
         self,
