@@ -169,7 +169,7 @@ def absolute_dates(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape
 def tidy_notes(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
     """Plan the housekeeping of 10,000 private notes without embeddings: a tenth of them says what another one says."""
     workspace = _with_notes(cache)
-    return lambda: tidying.tidy(workspace, "velma", Mode.ALWAYS, is_trial=True)
+    return lambda: tidying.tidy(workspace, "velma", Mode.ALWAYS, dry_run=True)
 
 
 def sleep_idle(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all

@@ -54,7 +54,7 @@ class Reflected(NamedTuple):
     """Result of one reflection on a session, named by its host's id.
 
     Attributes:
-        record: as it is kept, or of a trial would be; None where nothing was done, for the reason in ``why``.
+        record: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
         plan: None where there was none.
         is_deferred: it waits for a later day.
     """
@@ -182,12 +182,10 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
 # --- one session ----------------------------------------------------------------------------------------------------
 
 
-def reflect(
-    workspace: Workspace, agent: str, path: Path, *, is_trial: bool = False, by_hand: bool = False
-) -> Reflected:
+def reflect(workspace: Workspace, agent: str, path: Path, *, dry_run: bool = False, by_hand: bool = False) -> Reflected:
     """Reflect on the session of a transcript.
 
-    A trial asks only the rules, and writes nothing. By hand it runs also where an earlier pass was skipped or undone.
+    A dry run asks only the rules, and writes nothing. By hand it runs also where an earlier pass was skipped or undone.
 
     Raises:
         NoError: what somebody named is no transcript.
@@ -198,7 +196,7 @@ def reflect(
     if by_hand and session.host == UNKNOWN and (session.lines or session.trouble):
         why = session.trouble or "no line of it is one of a host's that fleet knows"
         raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
-    if is_trial:
+    if dry_run:
         return _dry_run(workspace, agent, session)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
     with ExitStack() as stack:
@@ -272,7 +270,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
 
 
 def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
-    """Return the result of a trial: the digest's size, and the plan of the rules."""
+    """Return the result of a dry run: the digest's size, and the plan of the rules."""
     choice = Choice(workspace)
     read, record = _begin_record(workspace, session, "", choice.named)
     usd = 0.0 if choice.named == RULES else choice.settings.max_usd
@@ -280,7 +278,7 @@ def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
     if not session.events:
         return Reflected(session.id, record, why=record.why)
     result = rules.reflect(session)
-    plan = Writing(workspace, agent, session, result, "trial", is_trusted=True).plan()
+    plan = Writing(workspace, agent, session, result, "dry-run", is_trusted=True).plan()
     return Reflected(session.id, replace(record, outcome=result.outcome), plan)
 
 

@@ -37,7 +37,7 @@ _HOLDER = "sleeping"
 _DERIVED = frozenset({"review", "compaction", "pages"})
 """Phases that write only derived files: they are no reason for a record."""
 _UNSHOWN = frozenset({"observations", "compaction", "pages"})
-"""Phases that a trial passes over."""
+"""Phases that a dry run passes over."""
 _DIFF_ROWS = 200
 _LOCK_WAIT_S = 0.5
 _PROMOTED_CHARS_MAX = 120
@@ -48,7 +48,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         read: its input, in words.
-        changed: number of things that it changed, or in a trial would change.
+        changed: number of things that it changed, or in a dry run would change.
         summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.
         runs: ids of the runs that it left.
@@ -81,8 +81,8 @@ class Slept(NamedTuple):
         return sum(each.changed for each in self.phases)
 
 
-def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str = "") -> Slept:
-    """Run the phases, or one phase alone; a trial plans them, and changes nothing.
+def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str = "") -> Slept:
+    """Run the phases, or one phase alone; a dry run plans them, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.
@@ -91,8 +91,8 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
     if only and only not in PHASES:
         raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
     chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
-    if is_trial:
-        return Slept("", tuple(_run_phase(name, act, workspace, agent, is_trial=True) for name, act in chosen.items()))
+    if dry_run:
+        return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
     with _hold_lock(workspace, agent):
         Runs(workspace).recover()
         draft, phases = Draft(Runs(workspace).name(KIND)), list[Phase]()
@@ -100,7 +100,7 @@ def sleep(workspace: Workspace, agent: str, *, is_trial: bool = False, only: str
         workspace.state.put(**{_HOLDER: began})
         before = {each.id for each in Runs(workspace).listed()}
         for name, act in chosen.items():
-            phase = _run_phase(name, act, workspace, agent, is_trial=False)
+            phase = _run_phase(name, act, workspace, agent, dry_run=False)
             if phase.changed or phase.error:
                 listed = Runs(workspace).listed()
                 new = [each.id for each in reversed(listed) if each.kind in PARTS and each.id not in before]
@@ -134,11 +134,11 @@ def _summary(phases: Sequence[Phase]) -> str:
     return "; ".join(f"{each.name}: {each.summary}" for each in phases if each.changed) or "nothing to do"
 
 
-def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: str, *, is_trial: bool) -> Phase:
-    if is_trial and name in _UNSHOWN:
+def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: str, *, dry_run: bool) -> Phase:
+    if dry_run and name in _UNSHOWN:
         return Phase(name=name, left=("what it would do is told when it is done",))
     try:
-        phase = act(workspace, agent, is_trial)
+        phase = act(workspace, agent, dry_run)
     except FleetError as why:
         phase = Phase(error=str(why))
     return msgspec.structs.replace(phase, name=name, diff=phase.diff[:_DIFF_ROWS])
@@ -157,11 +157,11 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
 # --- phases -----------------------------------------------------------------------------------------------------
 
 
-def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _reflections(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Reflect on the sessions that have ended, deferred ones included."""
     deferred = Records(workspace, agent).deferred()
     read = counted(len(deferred), "session that was put off", "sessions that were put off")
-    if is_trial:
+    if dry_run:
         left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred)
         return Phase(read=read, left=left)
     results = session_end.reflect_due(workspace)
@@ -171,26 +171,26 @@ def _reflections(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     return Phase(read=read, changed=len(ran), summary=summary, left=left)
 
 
-def _observations(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+def _observations(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Suggest what came up in three separate sessions or more."""
     result = consolidating.suggest(workspace, agent)
     number = len(result.rows) + len(result.promoted) + result.compressed
     return Phase(read=f"observations ({result.mode})", changed=number, summary=result.summary(), left=result.left)
 
 
-def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Merge the daily logs into topics, where the gates are open."""
     gates = consolidating.check(workspace, agent)
     # A lock that a crash left is no closed gate: the consolidation tells a dead holder from a living one.
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
-    trial = consolidating.consolidate(workspace, agent, dry_run=True)
-    plan = trial.plan
+    preview = consolidating.consolidate(workspace, agent, dry_run=True)
+    plan = preview.plan
     number = len(plan.added) + len(plan.merged) if plan is not None else 0
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
-    read, diff = f"daily logs, {counted(total, 'topic')}", tuple(trial.diff.splitlines())
-    if is_trial:
-        return Phase(read=read, changed=number, summary=trial.summary(), diff=diff)
+    read, diff = f"daily logs, {counted(total, 'topic')}", tuple(preview.diff.splitlines())
+    if dry_run:
+        return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
         item_id = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
@@ -202,15 +202,15 @@ def _consolidation(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     return Phase(read=read, changed=number if result.run else 0, summary=result.summary(), diff=diff)
 
 
-def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Put the notebook in order, when there is enough to do."""
-    tidied = tidying.tidy(workspace, agent, Mode.COORDINATED, is_trial=is_trial, is_logged=False)
+    tidied = tidying.tidy(workspace, agent, Mode.COORDINATED, dry_run=dry_run, is_logged=False)
     left = [f"{one} and {other} contradict each other: fleet review" for one, other in tidied.plan.contradictions]
     if tidied.pending:
         left.append(f"the plan changes too much: it waits as {tidied.pending}, see fleet inbox")
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
-    number = tidied.report.changes if tidied.run or is_trial else 0
+    number = tidied.report.changes if tidied.run or dry_run else 0
     read = counted(tidied.report.total_scanned, "note")
     return Phase(
         read=read,
@@ -221,12 +221,12 @@ def _tidy(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     )
 
 
-def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
+def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Log lessons of mutations that worked, and promote what has the evidence."""
     mutations = Journal(workspace, agent).proposals()
     texts = [Journal(workspace, agent).as_pattern(each) for each in mutations]
     read = counted(len(mutations), "mutation that worked", "mutations that worked")
-    if is_trial:
+    if dry_run:
         left = ("which lessons enter a memory is told when it is done",)
         return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
     before = {each.id for each in Runs(workspace).listed()} if mutations else set()
@@ -244,12 +244,12 @@ def _publish(workspace: Workspace, agent: str, is_trial: bool) -> Phase:
     return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines), runs=run_ids)
 
 
-def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
     clusters = reflecting.current_clusters(workspace)
     pending = tuple(reflecting.to_review(clusters))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
-    if not is_trial:
+    if not dry_run:
         inbox.refresh(workspace)
     new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
@@ -257,7 +257,7 @@ def _review(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa:
     return Phase(read=read, changed=len(new), summary=summary, left=pending)
 
 
-def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Join the shards into one edition, where there is no remote; with one a sync does that."""
     if sharing.Membership(workspace).shown():
         return Phase(read="shards", left=("a sync joins them, with what the clan has",))
@@ -265,7 +265,7 @@ def _compaction(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # n
     return Phase(read="shards", changed=int(is_written), summary="the edition was written" if is_written else "")
 
 
-def _pages(workspace: Workspace, agent: str, is_trial: bool) -> Phase:  # noqa: ARG001 - as all of them
+def _pages(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Render the clan's page, and the text of the next session's start."""
     _, is_new = sharing.update_here(workspace, agent)
     starting.make_ready(workspace)

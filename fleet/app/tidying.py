@@ -75,14 +75,14 @@ def tidy(
     agent: str,
     mode: Mode = Mode.COORDINATED,
     *,
-    is_trial: bool = False,
+    dry_run: bool = False,
     report: str = "",
     is_capped: bool = True,
     is_logged: bool = True,
 ) -> Tidied:
     """Put an agent's notebook in order.
 
-    ``is_trial``: plan, and change nothing.
+    ``dry_run``: plan, and change nothing.
     ``report``: the host's own housekeeping report, or a text that ends with one.
     ``is_capped``: a plan that changes too much waits in the inbox.
     ``is_logged``: append a record; False where the caller does.
@@ -92,12 +92,12 @@ def tidy(
         DiskError: nothing was changed, or the next run finishes this one.
     """
     with workspace.files.lock(workspace.local / "locks" / f"tidy-{agent}.lock", 0.5):
-        if not is_trial:
+        if not dry_run:
             Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
         organization = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
         dream = organization if organization is not None and not notebook.has_read(organization, report) else None
-        if dream is not None and not is_trial:
+        if dream is not None and not dry_run:
             notebook.note_report(dream, report)
         now_ms = workspace.world.wall_ms()
         dream_ms = now_ms if dream is not None else notebook.dream_ms
@@ -105,8 +105,8 @@ def tidy(
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return Tidied(Plan(skipped), total=len(notebook.notes))
-        dreamed = _put_host_facts(workspace, agent, is_trial=is_trial)
-        tidied = _carry_out(workspace, agent, notebook, is_trial=is_trial, is_capped=is_capped)
+        dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
+        tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, is_capped=is_capped)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
         if tidied.run and is_logged:
@@ -114,7 +114,7 @@ def tidy(
         return tidied
 
 
-def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_trial: bool, is_capped: bool) -> Tidied:
+def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, dry_run: bool, is_capped: bool) -> Tidied:
     tidied, draft = Tidied(Plan(ReflectionReport())), Draft()
 
     def planned() -> Draft | None:
@@ -122,7 +122,7 @@ def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, is_tr
         if workspace.files.read(AgentMemory(workspace, agent).path) != notebook.memory:
             notebook = _Notebook(workspace, agent)
         tidied = Tidied(notebook.plan(), total=len(notebook.notes))
-        if is_trial or not tidied.plan.changes:
+        if dry_run or not tidied.plan.changes:
             return None
         if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
             tidied = tidied._replace(pending=_put_tidying_aside(workspace, agent, tidied))
@@ -424,7 +424,7 @@ def _report_key(report: DreamReport, text: str) -> str:
     return msgspec.json.encode({"report": report, "hash": _hash(source.strip())}).decode()
 
 
-def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
+def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
     """Put the new facts of the host's own memory into the inbox, as candidates; return the number of new items."""
     if not workspace.config.hook.auto_memory:
         return 0
@@ -437,7 +437,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, is_trial: bool) -> int:
         )
         for each in remembered(workspace)
     ]
-    if is_trial:
+    if dry_run:
         ids = {each.item.id for each in Inbox(workspace, agent).entries()}
         return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in ids for each in items)
     return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))

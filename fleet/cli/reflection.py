@@ -62,7 +62,7 @@ def _reflect(
         if transcript is not None and not transcript.is_file():
             raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
-        _show([session_end.reflect(workspace, who, path, is_trial=dry_run, by_hand=True)])
+        _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)])
 
 
 @app.command("done")
@@ -193,8 +193,8 @@ def _tidy(
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
     text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.acting() as (workspace, who):
-        tidied = tidying.tidy(workspace, who, Mode(mode), is_trial=dry_run, report=text)
-        output.show(_tidied_as_json(tidied), _tidied_rows(tidied, is_trial=dry_run))
+        tidied = tidying.tidy(workspace, who, Mode(mode), dry_run=dry_run, report=text)
+        output.show(_tidied_as_json(tidied), _tidied_rows(tidied, dry_run=dry_run))
 
 
 def _tidied_as_json(tidied: Tidied) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def _tidied_as_json(tidied: Tidied) -> dict[str, Any]:
     return report | {"contradictions": tidied.plan.contradictions}
 
 
-def _tidied_rows(tidied: Tidied, *, is_trial: bool) -> list[str]:
+def _tidied_rows(tidied: Tidied, *, dry_run: bool) -> list[str]:
     rows = [tidied.report.summary()]
     if tidied.report.dream_report_ingested is not None:
         host = tidied.report.dream_report_ingested
@@ -214,7 +214,7 @@ def _tidied_rows(tidied: Tidied, *, is_trial: bool) -> list[str]:
         )
     if tidied.report.dreamed_accepted:
         rows.append(f"{counted(tidied.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
-    if is_trial or tidied.pending:
+    if dry_run or tidied.pending:
         diff = tidied.plan.diff()
         rows += diff[:_ROWS]
         rows += [f"... and {counted(len(diff) - _ROWS, 'line')} more: --json has all"] if len(diff) > _ROWS else []
@@ -224,7 +224,7 @@ def _tidied_rows(tidied: Tidied, *, is_trial: bool) -> list[str]:
         rows.append(
             f"that is more than a run changes by itself; nothing was changed. It waits as {tidied.pending}: fleet inbox"
         )
-    elif is_trial:
+    elif dry_run:
         rows.append("nothing was changed")
     elif tidied.run:
         rows.append(f"`fleet undo {tidied.run}` takes it back")
@@ -245,16 +245,16 @@ def _sleep(
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
             return
-        slept = sleeping.sleep(workspace, who, is_trial=dry_run, only=only)
+        slept = sleeping.sleep(workspace, who, dry_run=dry_run, only=only)
         document = {"run": slept.run, "changed": slept.changed, "phases": msgspec.to_builtins(slept.phases)}
-        output.show(document, _slept_rows(slept, is_trial=dry_run))
+        output.show(document, _slept_rows(slept, dry_run=dry_run))
     if any(each.error for each in slept.phases):
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _slept_rows(slept: Slept, *, is_trial: bool) -> list[str]:
-    rows = [row for phase in slept.phases for row in _phase_rows(phase, is_trial=is_trial)]
-    if is_trial:
+def _slept_rows(slept: Slept, *, dry_run: bool) -> list[str]:
+    rows = [row for phase in slept.phases for row in _phase_rows(phase, dry_run=dry_run)]
+    if dry_run:
         rows.append("nothing was changed")
     elif slept.run:
         rows.append(f"`fleet undo {slept.run}` takes it back")
@@ -265,8 +265,8 @@ def _slept_rows(slept: Slept, *, is_trial: bool) -> list[str]:
     return rows
 
 
-def _phase_rows(phase: Phase, *, is_trial: bool) -> list[str]:
-    verb = "would change" if is_trial else "changed"
+def _phase_rows(phase: Phase, *, dry_run: bool) -> list[str]:
+    verb = "would change" if dry_run else "changed"
     result = f"{verb} {phase.changed:,}: {phase.summary}" if phase.changed else (phase.error or "nothing to change")
     rows = [f"{phase.name:<14} read {phase.read or 'nothing'}; {result}"]
     rows += [f"    {row}" for row in phase.diff[:_ROWS]]

@@ -598,7 +598,7 @@ def test_a_session_is_due_when_it_ended_or_was_quiet_for_so_long(w, talk, monkey
 
 def test_a_dry_run_writes_nothing(w, talk):
     before = sorted(path for path in w.root.rglob("*") if "agents" in path.parts)
-    came = session_end.reflect(w, "velma", talk.path, is_trial=True)
+    came = session_end.reflect(w, "velma", talk.path, dry_run=True)
     assert came.plan.lessons
     assert sorted(path for path in w.root.rglob("*") if "agents" in path.parts) == before
 

@@ -215,7 +215,7 @@ def test_a_dry_run_shows_what_would_be_done_and_changes_nothing(workspace):
     notes(workspace)
     daily_logs(workspace)
     before, said = pages(workspace), texts(workspace)
-    shown = sleeping.sleep(workspace, "velma", is_trial=True)
+    shown = sleeping.sleep(workspace, "velma", dry_run=True)
     assert by_name(shown)["tidy"].changed == 5
     assert by_name(shown)["consolidation"].diff
     assert (pages(workspace), texts(workspace), Runs(workspace).listed()) == (before, said, [])

@@ -138,7 +138,7 @@ def test_a_second_pass_changes_nothing(workspace):
 
 def test_a_dry_run_changes_nothing_and_shows_the_same_plan(workspace):
     note(workspace, 1, "The build broke yesterday")
-    shown = tidy(workspace, is_trial=True)
+    shown = tidy(workspace, dry_run=True)
     assert shown.run == ""
     assert [row[:2] for row in shown.plan.diff()[1:]] == ["- ", "+ "]
     assert workspace.notes("velma").get(f"p-{1:016x}").text == "The build broke yesterday"
