@@ -284,6 +284,11 @@ def test_a_forgotten_end_of_a_comment_costs_no_time():
     assert hot("<!-- a --> x " * 50_000).startswith("  x")
 
 
+def test_front_matter_that_never_ends_costs_no_time():
+    mine = b"---\n" + b"  \n" * 60 + b"x"
+    assert Memory.parse(mine).with_lesson(row(0), "velma").render().endswith(mine)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from(["<!--", "-->", "-", "<", "!", ">", " ", "\n", "a", "\x1b", "\u200b"])).map("".join)
