@@ -43,7 +43,7 @@ _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
 )
 """Questions for a lesson: in the turn, when a command succeeds again, and at the end; and the row of known lessons."""
 
-_Read = tuple[prompts.Objection | None, signals.Flag]
+_Detected = tuple[prompts.Objection | None, signals.Flag]
 """A signal, and the objection that it was made of, if any."""
 
 
@@ -73,7 +73,7 @@ class Flagging:
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
         text, settings = screening.strip_injected(payload.prompt), self._settings()
-        signal, flags = _correction_in(text, settings), list[_Read]()
+        signal, flags = _correction_in(text, settings), list[_Detected]()
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]
@@ -132,7 +132,7 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _log(self, payload: Payload, flags: Sequence[_Read], read_to: int) -> list[_Logged]:
+    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_Logged]:
         """Log signals, then note how far the transcript is read; return those that are new."""
         new = []
         for objection, flag in flags:

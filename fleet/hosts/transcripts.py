@@ -48,8 +48,8 @@ _STOPPED = "[Request interrupted by "
 _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "pattern", "description", "prompt")
 
 
-class _Read:
-    """A part of a transcript.
+class _Part:
+    """Part of a transcript.
 
     Attributes:
         data: whole lines.
@@ -82,7 +82,7 @@ class Transcript:
     def __init__(self, notes: local.SessionNotes, path: str) -> None:
         self._notes, self._path = notes, path
 
-    def unread(self) -> _Read:
+    def unread(self) -> _Part:
         """Return the part that was not read yet."""
         noted = self._noted()
         return _read(self._path, int(noted[-1].split()[1]) if noted else 0)
@@ -111,7 +111,7 @@ def folders(root: str, home: str) -> list[str]:
         return []
 
 
-def _read(path: str, since: int = 0) -> _Read:
+def _read(path: str, since: int = 0) -> _Part:
     """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
 
     A file that is shorter than the offset was rewritten: it is read as if for the first time.
@@ -127,11 +127,11 @@ def _read(path: str, since: int = 0) -> _Read:
             file.seek(start)
             data = file.read(size - start)
     except FileNotFoundError:
-        return _Read(ends=since)  # the client writes it a moment after a session's first prompt
+        return _Part(ends=since)  # the client writes it a moment after a session's first prompt
     except (OSError, ValueError) as why:
-        return _Read(ends=since, trouble=f"cannot be read: {why}")
+        return _Part(ends=since, trouble=f"cannot be read: {why}")
     lines = data[: data.rfind(b"\n") + 1]
-    return _Read(lines, start, start + len(lines), trouble)
+    return _Part(lines, start, start + len(lines), trouble)
 
 
 def opened(path: str) -> "BinaryIO":

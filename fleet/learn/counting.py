@@ -233,8 +233,8 @@ def _read_note(workspace: Workspace, agent: str) -> _Counted:
     return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
 
 
-class _Read(msgspec.Struct, frozen=True):
-    """The part of a log that is not counted yet, parsed.
+class _Uncounted(msgspec.Struct, frozen=True):
+    """Part of a log that is not counted yet, parsed.
 
     Attributes:
         counted: the bytes before it.
@@ -247,16 +247,16 @@ class _Read(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def _read_since(noted: _Counted, page: bytes) -> _Read:
+def _read_since(noted: _Counted, page: bytes) -> _Uncounted:
     """Parse what follows the counted part of a log where it can be parsed by itself, else all of it."""
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
     bound = log.bound()
-    return _Read(b"", log, bound, _waiting(bound))
+    return _Uncounted(b"", log, bound, _waiting(bound))
 
 
-def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
+def _read_rest(noted: _Counted, page: bytes) -> _Uncounted | None:
     """Parse appended entries; None where something else was appended, which may belong to an earlier entry."""
     counted, appended = page[: noted.size], page[noted.size :]
     if appended.strip() and not (counted.endswith(b"\n") and appended.lstrip().startswith(b"#")):
@@ -276,7 +276,7 @@ def _read_rest(noted: _Counted, page: bytes) -> _Read | None:
         or any(b.record is None and b.entry.pattern for b in bound)
     ):
         return None
-    return _Read(counted, log, bound, noted.waiting + _waiting(bound))
+    return _Uncounted(counted, log, bound, noted.waiting + _waiting(bound))
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
