@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -77,19 +78,29 @@ class Command:
     """Parsed command line.
 
     Attributes:
-        family: ``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``. Of several commands, of the
-            first that is a build or a test by default; else of the first that does not merely prepare.
         waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
         self._line = line
-        self._programs = pieces = list(_programs(line))
-        by_default = [words for words in pieces if _is_any(words, BUILDS)]
-        chosen = by_default or [words for words in pieces if words[0] not in _SETUP] or pieces or [[]]
-        self._words = chosen[0] or [""]
-        self.family = _named(chosen[0])
-        self.waits = any(words[0] in ("sleep", "wait") for words in pieces)
+        self._commands = list(_programs(line))
+        self._programs = [words for words, is_wrapper in self._commands if not is_wrapper]
+        self.waits = any(words[0] in ("sleep", "wait") for words in self._programs)
+
+    @cached_property
+    def _words(self) -> list[str]:
+        by_default = [words for words in self._programs if _is_any(words, BUILDS)]
+        chosen = by_default or [words for words in self._programs if words[0] not in _SETUP] or self._programs or [[]]
+        return chosen[0]
+
+    @property
+    def family(self) -> str:
+        """``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
+
+        Of several commands, that of the first that is a build or a test by default; else of the first that does not
+        merely prepare.
+        """
+        return _named(self._words)
 
     @property
     def plain_words(self) -> list[str]:
@@ -106,7 +117,7 @@ class Command:
 
         Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs.
         """
-        return [" ".join(_from_subcommand(words)) for words in _programs(self._line, with_wrappers=True)]
+        return [" ".join(_from_subcommand(words)) for words, _ in self._commands]
 
     @property
     def trigger(self) -> str:
@@ -114,7 +125,7 @@ class Command:
 
         Other commands may be about anything, or be private.
         """
-        program, words = self._words[0], self._words[1 : 3 if self._words[1:2] == ["run"] else 2]
+        program, words = "".join(self._words[:1]), self._words[1 : 3 if self._words[1:2] == ["run"] else 2]
         if program not in _MANY:
             return f"Bash:{program} *" if self.is_build() and self.family == program else ""
         subcommand = " ".join(word for word in words if re.fullmatch(_SUBCOMMAND, word))
@@ -183,29 +194,29 @@ def _sets(words: list[str], letter: str, option: str) -> bool:
     return short or option in words
 
 
-def _programs(command: str, depth: int = 0, *, with_wrappers: bool = False) -> Iterator[list[str]]:
-    """Yield the words of each simple command in a command line, the program first, and its wrappers only if wanted."""
+def _programs(command: str, depth: int = 0) -> Iterator[tuple[list[str], bool]]:
+    """Yield the words of each simple command in a command line, the program first, and whether it wraps the next."""
     before = ""
     for piece, operator in islice(_pieces(command[:_COMMAND_CHARS_MAX]), _PIECES_MAX):
         stages = _stages(piece)
         if not stages:
             continue
-        yield from stages[:-1] if with_wrappers else ()
+        yield from ((stage, True) for stage in stages[:-1])
         words = stages[-1]
         inner = (_inner(words) or before) if words[0] in _SHELLS else " ".join(words) if " " in words[0] else ""
         before = " ".join(words[1:]) if words[0] in _PRINTERS and operator == "|" else ""
         if inner and depth < _SHELL_DEPTH_MAX:
-            yield from _programs(inner, depth + 1, with_wrappers=with_wrappers)
+            yield from _programs(inner, depth + 1)
         else:
-            yield words
+            yield words, False
             if words[0] in _FINDERS:
                 yield from _run_by_find(words, depth)
 
 
-def _run_by_find(words: list[str], depth: int) -> Iterator[list[str]]:
+def _run_by_find(words: list[str], depth: int) -> Iterator[tuple[list[str], bool]]:
     """Yield the command that ``find`` runs on each file; ``-delete`` is ``rm``."""
     if "-delete" in words:
-        yield ["rm"]
+        yield ["rm"], False
     index = next((index for index, word in enumerate(words) if word in _ON_EACH), len(words))
     if words[index + 1 :] and depth < _SHELL_DEPTH_MAX:
         yield from _programs(shlex.join(words[index + 1 :]), depth + 1)
