@@ -463,7 +463,7 @@ def _read(cached: str) -> tuple[str, Clusters]:
 
 def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Return the texts of the lessons that are compared: all, or of a large clan the own newest and the best."""
-    best = patterns.best_texts(LESSONS_MAX)
+    best = {each.id: each.text for each in patterns.best("evidence", LESSONS_MAX)}
     if len(best) < LESSONS_MAX:
         return best
     lessons = patterns.lessons_of(islice(own(), LESSONS_MAX // 2)).values()

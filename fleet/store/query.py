@@ -180,16 +180,6 @@ class Patterns(_Table):
             lessons = ranked(lessons, order)
         return lessons[:count]
 
-    def best_texts(self, count: int) -> dict[str, str]:
-        """Return id and words of the best-evidenced lessons: those of ``best``, and no record is decoded for it."""
-        grouped = self.groups()
-        query = f"SELECT id, text FROM pattern WHERE {_BEST['evidence']} LIMIT ?"
-        alone = [row for row in self._rows(query, count + len(grouped)) if row[0] not in grouped][:count]
-        sets = [(each.id, each.text) for each in self._united("evidence")] if grouped else []
-        if sets and len(alone) + len(sets) > count:  # which of them are best depends on their weights
-            return {each.id: each.text for each in self.best("evidence", count)}
-        return dict([*alone, *sets])
-
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
         query = "SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired ORDER BY last DESC, id LIMIT ?"
