@@ -22,10 +22,10 @@ class PullingRemote(GitRemote):
         old = _paths(tree, since)
         if head == since:
             return (Files() if since else Whole()), since
-        entries = sort_entries(tree._bare.listing(head), tree._bare.held())
+        entries = sort_entries(tree._bare.listing(head), tree._bare.ignored())
         new = entries.files
         # What is there and is not read is not gone.
-        there = {*new, *entries.large, *entries.held}
+        there = {*new, *entries.large, *entries.ignored}
         files = {path: b"" for path in old or () if path not in there}
         files |= {path: tree.read(oid) for path, (oid, _) in new.items() if (old or {}).get(path, ("",))[0] != oid}
         return (Whole(files) if old is None else files), head

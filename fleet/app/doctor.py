@@ -87,7 +87,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "quarantined": quarantined,
         "held": len(workspace.db.future_ids()),
         "carried": len(workspace.db.carried()),
-        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.held().items())],
+        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.ignored().items())],
         "replicas": _replicas(workspace),
     }
 

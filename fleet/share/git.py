@@ -134,17 +134,17 @@ class GitRemote:
                     self._warn_of_going_back(since, head)
             old, new = listing_before or {}, self._copy.listing(head)
             changed = {path: entry for path, entry in new.items() if old.get(path) != entry}
-            self._hold_flooded(changed)
+            self._ignore_flooded(changed)
             self._warn_of_unread(changed, new)
         return head
 
-    def _hold_flooded(self, changed: dict[str, Entry]) -> None:
-        """Count the lines of each new file before any is parsed; hold the files that have too many."""
-        files = tree.sort_entries(changed, self._copy.held()).files
+    def _ignore_flooded(self, changed: dict[str, Entry]) -> None:
+        """Count the lines of each new file before any is parsed; ignore the files that have too many."""
+        files = tree.sort_entries(changed, self._copy.ignored()).files
         suspects = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
         with self._copy.reading():
             reasons = {oid: why for path, oid in suspects.items() if (why := self._too_much(path, oid))}
-        self._copy.hold(reasons)
+        self._copy.ignore(reasons)
 
     def _too_much(self, path: str, oid: str) -> str:
         with self._copy.open(oid) as content:
@@ -161,13 +161,13 @@ class GitRemote:
 
     def _warn_of_unread(self, changed: Container[str], listing: dict[str, Entry]) -> None:
         """Warn of the new entries of a tree that are not read."""
-        entries = tree.sort_entries(listing, self._copy.held())
-        parts = (entries.refused, entries.large, entries.held)
-        refused, large, held = ([path for path in part if path in changed] for part in parts)
-        self.skipped += len(refused) + len(large) + len(held)
-        if held:
-            named = _listed([f"{path} ({entries.held[path]})" for path in held])
-            self.warnings.append(f"{self.name}: {len(held):,} files are held, not read and not dropped: {named}")
+        entries = tree.sort_entries(listing, self._copy.ignored())
+        parts = (entries.refused, entries.large, entries.ignored)
+        refused, large, ignored = ([path for path in part if path in changed] for part in parts)
+        self.skipped += len(refused) + len(large) + len(ignored)
+        if ignored:
+            named = _listed([f"{path} ({entries.ignored[path]})" for path in ignored])
+            self.warnings.append(f"{self.name}: {len(ignored):,} files are held, not read and not dropped: {named}")
         for path in large:
             is_one = listing[path].size > tree.BLOB_BYTES_MAX
             verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
@@ -195,7 +195,7 @@ class GitRemote:
 
     def _take_malformed(self, head: Mark) -> Mark:
         """Note a head that git refused, and warn of it; the next push puts a well-formed tree on top."""
-        self._copy.hold({head: "git refuses it"})  # it is no damage of our copy
+        self._copy.ignore({head: "git refuses it"})  # it is no damage of our copy
         named = _listed([repr(path) for path in self._copy.unfit(head)])
         author = for_terminal(self._copy.committer(head))[:200]
         self.warnings.append(

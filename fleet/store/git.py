@@ -485,7 +485,7 @@ class Bare:
 
     def is_malformed(self, commit: str) -> bool:
         """Return whether git would refuse a commit's tree."""
-        return commit in self.held() or bool(self.unfit(commit))
+        return commit in self.ignored() or bool(self.unfit(commit))
 
     def unfit(self, commit: str) -> list[str]:
         """Return the paths of a commit's tree that are unsafe in any tree."""
@@ -501,21 +501,21 @@ class Bare:
 
     # --- blobs that are not read ------------------------------------------------------------------------------------
 
-    def held(self) -> dict[str, str]:
-        """Return the ids of the blobs that are held, and of commits that git refuses, each with the reason."""
+    def ignored(self) -> dict[str, str]:
+        """Return the ids of the blobs that are ignored, and of commits that git refuses, each with the reason."""
         with suppress(DiskError, ValueError, RecursionError):
-            path = self._held_file()
+            path = self._ignored_file()
             reasons = json.loads(Files(path.parent).read(path))
             return {str(oid): str(why) for oid, why in reasons.items()} if isinstance(reasons, dict) else {}
         return {}
 
-    def hold(self, reasons: Mapping[str, str]) -> None:
-        """Add to the blobs that are held."""
+    def ignore(self, reasons: Mapping[str, str]) -> None:
+        """Add to the blobs that are ignored."""
         if reasons:
-            path = self._held_file()
-            Files(path.parent).replace(path, json.dumps(self.held() | dict(reasons)).encode())
+            path = self._ignored_file()
+            Files(path.parent).replace(path, json.dumps(self.ignored() | dict(reasons)).encode())
 
-    def _held_file(self) -> Path:
+    def _ignored_file(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.held")
 
     @contextmanager

@@ -83,14 +83,14 @@ class _Sorted(msgspec.Struct, frozen=True):
     """Paths that are no plain files: links of any name, and whatever else sits at one of the clan's paths."""
     large: list[str]
     """Paths that are larger than a file, or than what is left of a tree, may be."""
-    held: dict[str, str]
+    ignored: dict[str, str]
     """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
 
 
 def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _Sorted:
     """Return which entries of a tree are read, editions first.
 
-    Contents that are held are ``known`` by their ids, with the reason (see ``too_much``).
+    Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).
     """
     entries = _Sorted({}, [], [], {})
     total = 0
@@ -98,8 +98,8 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = Mapp
         entry, is_ours = listing[path], is_clan_path(path)
         if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
             entries.refused.append(path)
-        elif is_ours and (why := known.get(entry.oid) or _held(path, entry.size)):
-            entries.held[path] = why
+        elif is_ours and (why := known.get(entry.oid) or _reason_to_ignore(path, entry.size)):
+            entries.ignored[path] = why
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
             entries.large.append(path)
         elif is_ours:
@@ -112,11 +112,11 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = Mapp
         long.sort(key=lambda path: (-entries.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
             del entries.files[path]
-            entries.held[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
+            entries.ignored[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
     return entries
 
 
-def _held(path: str, size: int) -> str:
+def _reason_to_ignore(path: str, size: int) -> str:
     """Return why a shard of a size is not read, "" where it is."""
     if "/" not in path or size <= 0:
         return ""
@@ -125,7 +125,7 @@ def _held(path: str, size: int) -> str:
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
-    """Return why a file of the tree is held, going by its lines; "" where it is read. Costs a few passes in C."""
+    """Return why a file of the tree is ignored, going by its lines; "" where it is read. Costs a few passes in C."""
     if path in _NO_LINES:
         return ""
     count, objects, named, last = 0, 0, [0, 0], b"\n"
@@ -173,8 +173,8 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
-        self._held: dict[str, str] = {}
-        self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are held
+        self._ignored: dict[str, str] = {}
+        self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are ignored
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -201,17 +201,17 @@ class GitTree:
             return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _Sorted:
-        held = self._bare.held()
-        if held != self._held or len(self._trees) >= _TREES_MAX:
-            self._held, self._trees = held, {}
+        ignored = self._bare.ignored()
+        if ignored != self._ignored or len(self._trees) >= _TREES_MAX:
+            self._ignored, self._trees = ignored, {}
         if commit not in self._trees:
-            self._trees[commit] = sort_entries(self._bare.listing(commit), held)
+            self._trees[commit] = sort_entries(self._bare.listing(commit), ignored)
         return self._trees[commit]
 
-    def held(self) -> dict[str, str]:
-        """Return the paths of the tree that is taken in which are held, and why."""
+    def ignored(self) -> dict[str, str]:
+        """Return the paths of the tree that is taken in which are ignored, and why."""
         with suppress(TreeGoneError), _gone():
-            return self._sorted(self.head()).held
+            return self._sorted(self.head()).ignored
         return {}
 
     def has(self, path: str) -> bool:
