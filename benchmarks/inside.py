@@ -173,7 +173,7 @@ def tidy_notes(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for
 
 
 def sleep_idle(cache: Path, count: int) -> Work:  # noqa: ARG001 - one shape for all
-    """Sleep with 10,000 private notes of which nothing has changed since the last sleep."""
+    """Sleep with 10,000 private notes, when nothing was written since the last sleep found nothing to do."""
     workspace = _with_notes(cache)
     for _ in range(3):
         sleeping.sleep(workspace, "velma")

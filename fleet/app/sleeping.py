@@ -9,6 +9,7 @@ half written; what the interrupted one had done stays, as runs of their own.
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
@@ -21,10 +22,12 @@ from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
-from fleet.reflect import memory_md
+from fleet.reflect import inbox as waiting
+from fleet.reflect import memory_md, records
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
+from fleet.store import changes
 from fleet.store.runs import PART, Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -34,10 +37,14 @@ PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "p
 """Kinds of the runs that phases leave."""
 _HOLDER = "sleeping"
 """Key in ``local.db`` of a sentence about the last sleep that began: its id, its agent, and when."""
+_IDLE = "slept"
+"""Key in ``local.db`` of the fingerprint at which a sleep found nothing to do, by agent."""
 _DERIVED = frozenset({"review", "compaction", "pages"})
 """Phases that write only derived files: they are no reason for a record."""
 _UNSHOWN = frozenset({"observations", "compaction", "pages"})
 """Phases that a dry run passes over."""
+_IDLE_MS = 3_600_000
+"""Time after which a sleep runs though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
 _LOCK_WAIT_S = 0.5
 _PROMOTED_CHARS_MAX = 120
@@ -70,6 +77,7 @@ class Slept(NamedTuple):
 
     Attributes:
         run: its id; "" where there is nothing to take back.
+        phases: none where nothing was written since the last sleep found nothing to do.
     """
 
     run: str
@@ -93,6 +101,8 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str 
     chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
     if dry_run:
         return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
+    if not only and workspace.state.get(f"{_IDLE}.{agent}") == _fingerprint(workspace, agent):
+        return Slept("", ())
     with _hold_lock(workspace, agent):
         Runs(workspace).recover()
         draft, phases = Draft(Runs(workspace).name(KIND)), list[Phase]()
@@ -112,6 +122,8 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str 
             Runs(workspace).apply(Runs(workspace).fresh(KIND, agent, draft))
         if any(each.changed for each in phases if each.name not in _DERIVED):
             Records(workspace, agent).append(_record(draft.run, phases))
+        if not only and not draft.fields and not any(each.error for each in phases):
+            workspace.state.put(**{f"{_IDLE}.{agent}": _fingerprint(workspace, agent)})
     return Slept(draft.run if draft.fields else "", tuple(phases))
 
 
@@ -152,6 +164,21 @@ def _record(run_id: str, phases: Sequence[Phase]) -> Record:
     )
     outcome = "partial" if any(each.error for each in phases) else "success"
     return Record(run=run_id, kind=KIND, outcome=outcome, why=_summary(phases), writers=written)
+
+
+def _fingerprint(workspace: Workspace, agent: str) -> str:
+    """Return a fingerprint of the files that phases read; it changes once an hour, too."""
+    root, agents = workspace.root, sorted({agent, *workspace.agents_here()})
+    own = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl", records.FILE_NAME, waiting.FILE_NAME)
+    paths = [workspace.own_path(name, file) for name in agents for file in own]
+    paths += [f".fleet/attempts/{name}.won" for name in agents]
+    paths += ["fleet.toml", ".agents.local.md", "AGENTS.md", ".agents/.consolidation-lock"]
+    for folder in ("clan-learnings/patterns.d", "clan-learnings/discoveries.d", ".agents/logs", ".agents/topics"):
+        paths += [each.relative_to(root).as_posix() for each in (root / folder).glob("*") if each.is_file()]
+    paths += ["clan-learnings/patterns.jsonl", "clan-learnings/discoveries.jsonl"]
+    heard = [[each.session, each.at_ms] for each in LocalFolder(str(root)).heard()]
+    parts = [workspace.world.wall_ms() // _IDLE_MS, heard, changes.Changes(str(root)).fingerprints(sorted(paths))]
+    return blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 # --- phases -----------------------------------------------------------------------------------------------------

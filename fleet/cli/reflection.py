@@ -261,7 +261,7 @@ def _slept_rows(slept: Slept, *, dry_run: bool) -> list[str]:
     elif slept.changed:
         rows.append("nothing of it needs taking back")
     else:
-        rows.append("nothing was changed")
+        rows.append("nothing to do" if not slept.phases else "nothing was changed")
     return rows
 
 
