@@ -130,6 +130,7 @@ class Rows:
         self.read = Read()
         self.joined: set[str] = set()
         self.changed = False
+        self._has_new_marks = False
         self._policy = policy
         self._is_searched = is_searched
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
@@ -196,6 +197,7 @@ class Rows:
         record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
+            self._has_new_marks |= record_before is not None and record.purges() != record_before.purges()
             if self.is_watched:
                 for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
                     self._note(path, state_before, part, state_after, in_tree=in_tree)
@@ -436,7 +438,9 @@ class Rows:
         self.connection.execute("DELETE FROM refused WHERE path = ? AND number > ?", (path, behind))
 
     def end(self) -> None:
-        """Count the generation on, if any row changed."""
+        """Count the generation on, if any row changed; a full-text index keeps deleted words until it is rebuilt."""
+        if self._has_new_marks and self._is_searched:
+            self.connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
         if self.changed:
             set_meta(self.connection, "generation", str(self._generation))
             self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?)", self._writers.items())

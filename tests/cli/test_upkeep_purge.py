@@ -165,13 +165,20 @@ def test_a_purge_asks_first_and_of_nothing_is_a_no(stage):
     stage.run("velma", "purge", "d-ffff", "--yes", expect=1)
 
 
-def test_the_search_index_forgets_what_was_purged(stage):
-    stage.join("velma")
-    pattern = stage.correct("velma", "the-hidden-word is in this lesson")
-    assert "hidden" in stage.run("velma", "search", "the-hidden-word").stdout
-    stage.run("velma", "purge", pattern, "--yes", expect=None)
-    for path in (stage.folder / "velma/.fleet").glob("state.db*"):
-        assert b"the-hidden-word" not in path.read_bytes(), path
+def test_the_search_index_forgets_what_was_purged_here_and_elsewhere(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("velma", "zugzwangword is in this lesson")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+        stage.correct(agent, f"harmless, by {agent}")
+        assert "zugzwangword" in stage.run(agent, "search", "zugzwangword").stdout
+    for agent, words in (("velma", ("purge", pattern, "--yes")), ("tank", ("sync",))):
+        databases = sorted((stage.folder / agent / ".fleet").glob("state-*.db"))
+        assert any(b"zugzwangword" in path.read_bytes() for path in databases)
+        stage.run(agent, *words, expect=None)
+        for path in (stage.folder / agent / ".fleet").glob("state-*.db*"):
+            assert b"zugzwangword" not in path.read_bytes(), path
 
 
 def test_what_was_promoted_leaves_every_memory_here(stage):
