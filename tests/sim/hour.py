@@ -26,7 +26,7 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, sidecar
 from fleet.serve.schedule import Fingerprints, Memory, Ticked, _Exchanged
-from fleet.serve.sidecar import _Sidecar
+from fleet.serve.sidecar import _next, _Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.access import Where
 from fleet.share.live.client import Live
@@ -192,7 +192,7 @@ class Machine:
         live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), told, self.hour.rng)
         live._pool.shutdown()
         live._pool = Inline()  # type: ignore[assignment]
-        await live.run(changed.wait)
+        await live.run(partial(_next, changed))
 
     # --- what befalls it ----------------------------------------------------------------------------------------------
 
