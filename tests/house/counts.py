@@ -33,8 +33,8 @@ SHOWN_MAX = 8
 WIDTH = 42
 
 HELD = {
-    "lines": 47_333,
-    "modules entered by `fleet correct`": 32,
+    "lines": 46_624,
+    "modules entered by `fleet correct`": 31,
 }
 """Where the aim is not reached: what it came to, above which the check fails. A ratchet: from here they fall. The lines
 count what was built on the house that the aim was measured for, too: the border, reflection, sleep, import, undo."""
