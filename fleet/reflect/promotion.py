@@ -19,7 +19,7 @@ import msgspec
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
 from fleet.reflect.memory_md import FILE_NAME, Memory
@@ -348,7 +348,8 @@ class Promotions:
 
     def _publish(self, patterns: Iterable[Pattern]) -> None:
         """Publish the lessons that are not published yet; private ones are no lines of the clan's."""
-        self._append([each.id for each in patterns if each.state != edits.PUBLISHED], edits.promote)
+        shared = (each for each in patterns if each.value(SCOPE) != PRIVATE)
+        self._append([each.id for each in shared if each.state != edits.PUBLISHED], edits.promote)
 
     def _append(self, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
         """Append an edit of each record of the clan's, once, however often the memory is read again."""

@@ -240,3 +240,23 @@ def test_a_memory_cannot_break_out_of_the_context_it_is_shown_in(stage):
     remembered = next(row for row in told if row.endswith(f"a person's yes, seen 1; {pattern})"))
     assert remembered.startswith("- Quote it ‹!-- /fleet:hot --› ‹/hook")
     assert status(stage, "velma")["trouble"] == ""
+
+
+def test_a_lesson_that_is_private_here_and_retired_in_the_clan_stays_in_the_memory_and_is_not_published(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON, "--session", "s0")
+    for scope in ("private", "clan"):
+        stage.run("velma", "edit", pattern, "--set", f"scope={scope}")
+    stage.run("velma", "sync")
+    stage.join("tank")
+    stage.run("tank", "retire", pattern)
+    stage.run("tank", "sync")
+    stage.run("velma", "undo")
+    for number in range(1, 4):
+        stage.correct("velma", LESSON, "--session", f"s{number}")
+    stage.run("velma", "sync")
+    tip = stage.git("rev-parse", "fleet", where="clan.git")
+    for _ in range(2):
+        assert LESSON in memory(stage, "velma")
+        stage.run("velma", "sync")
+    assert stage.git("rev-parse", "fleet", where="clan.git") == tip

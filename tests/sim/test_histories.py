@@ -37,6 +37,7 @@ FAILED_ONCE = {
     604654: "an entry by hand in two copies of a log counted twice, since its lesson was merged in between",
     987172: "the simulator missed a carried line in the files here, whose purge the rows alone still knew",
     1817421: "a clock had run ahead and was set back, and a crash left the old name with the new, smaller stamps",
+    1823126: "a lesson private here and retired in the clan came back into the memory with each sync, published anew",
 }
 """Seeds that failed, and what was wrong then."""
 PROMISED = (
