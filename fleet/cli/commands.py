@@ -116,30 +116,23 @@ def _choose_json(_: object, __: object, value: bool) -> None:
     chosen.as_json = value
 
 
-_AGENT = TyperOption(
-    param_decls=["agent", "--agent"],
-    type=str,
-    metavar="NAME",
-    help="Agent to act as; else FLEET_AGENT, else the stored default.",
-    callback=_choose,
-    expose_value=False,
-)
-_SESSION = TyperOption(
-    param_decls=["session", "--session"],
-    type=str,
-    metavar="ID",
-    help="The host's session; else FLEET_SESSION.",
-    callback=_choose,
-    expose_value=False,
-)
-_DIRECTORY = TyperOption(
-    param_decls=["directory", "--dir"],
-    type=str,
-    metavar="DIR",
-    help="Workspace; else FLEET_DIR, else the nearest fleet.toml upward.",
-    callback=_choose,
-    expose_value=False,
-    is_eager=True,
+def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = False) -> TyperOption:
+    """Return an option that all commands have and that has a value."""
+    return TyperOption(
+        param_decls=[name, flag],
+        type=str,
+        metavar=metavar,
+        help=text,
+        callback=_choose,
+        expose_value=False,
+        is_eager=is_eager,
+    )
+
+
+_AGENT = _common("agent", "--agent", "NAME", "Agent to act as; else FLEET_AGENT, else the stored default.")
+_SESSION = _common("session", "--session", "ID", "The host's session; else FLEET_SESSION.")
+_DIRECTORY = _common(
+    "directory", "--dir", "DIR", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward.", is_eager=True
 )
 _JSON = TyperOption(
     param_decls=["--json"],
