@@ -199,14 +199,14 @@ def sync_large(bench: Bench) -> Iterator[Row]:
         "whole": bench.clans.of(2_000),
         "shards": bench.clans.of(1_000, 1_000),
     }
-    took = syncing.alternated({name: syncing.Synced(clan) for name, clan in clans.items()})
+    took = syncing.alternated({name: syncing.SyncResult(clan) for name, clan in clans.items()})
     yield at_most(SYNC_LARGE, took["large"], took["small"], "with 1,000", 1.5)
     yield at_most(SYNC_SHARDS, took["shards"], took["whole"], "2,000 in the edition", 1.5)
 
 
 def sync_small(bench: Bench) -> Iterator[Row]:
     """A sync in a small clan against the plumbing that it needs."""
-    clan = syncing.Synced(bench.clans.of(1_000))
+    clan = syncing.SyncResult(bench.clans.of(1_000))
     clan.once()  # now both have a shard in the tree
     took = syncing.alternated({"fleet": clan, "git": syncing.Bare(bench.clans.of(1_000), bench.cache)})
     yield at_most(SYNC_SMALL, took["fleet"], took["git"], "fetch, diff-tree, cat-file, fast-import, push", 4)

@@ -23,7 +23,7 @@ _WHO = "bench <bench@localhost> 1760000000 +0000"
 _numbers = counting()
 
 
-class Synced:
+class SyncResult:
     """A clan in which velma's syncs are measured; tank sends a line before each.
 
     Args:
@@ -125,7 +125,7 @@ def rewritten(clan: Path, runs: int = 3) -> tuple[float, float]:
     return statistics.median(took), max(peaks)
 
 
-def alternated(works: dict[str, Synced | Bare], runs: int = RUNS) -> dict[str, float]:
+def alternated(works: dict[str, SyncResult | Bare], runs: int = RUNS) -> dict[str, float]:
     """Return the median seconds of each; the first run of each does not count."""
     took: dict[str, list[float]] = {name: [] for name in works}
     for number in range(runs + 1):

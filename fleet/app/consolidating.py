@@ -38,7 +38,7 @@ _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 
 
-class _Suggested(NamedTuple):
+class _Suggestions(NamedTuple):
     """Result of a suggestion: suggested rows, and rows promoted into AGENTS.md with their runs.
 
     Attributes:
@@ -66,15 +66,15 @@ class _Suggested(NamedTuple):
         return "; ".join([*parts, *self.left])
 
 
-class _Closed(NamedTuple):
+class _Closing(NamedTuple):
     """Result of a session's end: the daily log that got a block, "" for none, and what followed from it.
 
     ``consolidated``: None where a gate was closed.
     """
 
     log: str
-    suggested: _Suggested
-    consolidated: "Consolidated | None" = None
+    suggested: _Suggestions
+    consolidated: "ConsolidationResult | None" = None
 
     def summary(self) -> str:
         """Return it as one line; "" where nothing happened."""
@@ -84,7 +84,7 @@ class _Closed(NamedTuple):
         return "; ".join(filter(None, parts))
 
 
-class Consolidated(NamedTuple):
+class ConsolidationResult(NamedTuple):
     """Result of a consolidation, or of its plan.
 
     ``plan``: None where a gate was closed.
@@ -107,7 +107,7 @@ class Consolidated(NamedTuple):
         )
 
 
-class _Migrated(NamedTuple):
+class _Migration(NamedTuple):
     """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
 
     files: tuple[str, ...]
@@ -118,14 +118,14 @@ class _Migrated(NamedTuple):
 # --- a session's end ------------------------------------------------------------------------------------------------
 
 
-def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closed:
+def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closing:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
     A second call adds nothing. A session without events gets no block. A block has the lines of the reflection; without
     one, the observations.
     """
     if workspace.is_read_only:
-        return _Closed("", _Suggested(auto_reflect.SUGGEST))
+        return _Closing("", _Suggestions(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     log = _log_session(workspace, agent, session, _lines_of_reflection(reflection) if reflection is not None else {})
     suggested = suggest(workspace, agent)
@@ -133,7 +133,7 @@ def close_session(workspace: Workspace, agent: str, session: str, reflection: Re
     if check(workspace, agent, session).is_open:
         with suppress(BusyError):
             consolidated = consolidate(workspace, agent, session=session)
-    return _Closed(log, suggested, consolidated)
+    return _Closing(log, suggested, consolidated)
 
 
 def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]]) -> str:
@@ -198,15 +198,15 @@ def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
 # --- recurrences ------------------------------------------------------------------------------------------------------
 
 
-def suggest(workspace: Workspace, agent: str) -> _Suggested:
+def suggest(workspace: Workspace, agent: str) -> _Suggestions:
     """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them."""
     if workspace.is_read_only:
-        return _Suggested(auto_reflect.SUGGEST)
+        return _Suggestions(auto_reflect.SUGGEST)
     page = _File.of(workspace, auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
-        return _Suggested(mode, compressed=compressed)
+        return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
     reasons: list[str] = []
@@ -223,7 +223,7 @@ def suggest(workspace: Workspace, agent: str) -> _Suggested:
     rows = tuple(map(_as_row, new))
     if rows:
         _put_rows(workspace, agent, rows, new)
-    return _Suggested(mode, rows, tuple(promoted), tuple(dict.fromkeys(reasons)), compressed)
+    return _Suggestions(mode, rows, tuple(promoted), tuple(dict.fromkeys(reasons)), compressed)
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
@@ -412,7 +412,7 @@ def consolidate(
     force: bool = False,
     dry_run: bool = False,
     days: int | None = None,
-) -> Consolidated:
+) -> ConsolidationResult:
     """Merge the statements of the daily logs into topics, and bring the index up to date.
 
     ``session``: the caller's, which the gate does not count.
@@ -431,9 +431,9 @@ def consolidate(
         )
     if dry_run:
         plan, _ = _make_plan(workspace, days)
-        return Consolidated(gates, plan, diff=_diff(workspace, plan.files))
+        return ConsolidationResult(gates, plan, diff=_diff(workspace, plan.files))
     if not force and not gates.is_due:
-        return Consolidated(gates)
+        return ConsolidationResult(gates)
     with _hold_lock(workspace, force=force) as changed:
         plan, diff = Plan({}, {}), ""
 
@@ -441,10 +441,10 @@ def consolidate(
             nonlocal plan, diff
             plan, files = _make_plan(workspace, days)
             diff = _diff(workspace, plan.files)
-            return _draft(Consolidated(gates, plan).summary(), _edits(plan.files, files))
+            return _draft(ConsolidationResult(gates, plan).summary(), _edits(plan.files, files))
 
         run = Runs(workspace).apply_planned(KIND, agent, planned)
-        result = Consolidated(gates, plan, run, diff)
+        result = ConsolidationResult(gates, plan, run, diff)
         if run:
             changed()
             lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
@@ -551,7 +551,7 @@ def _lock(workspace: Workspace) -> Lock:
 # --- migration ------------------------------------------------------------------------------------------------------
 
 
-def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migrated:
+def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migration:
     """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
 
     Raises:
@@ -573,14 +573,14 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return _Migrated(tuple(files), "", diff)
+        return _Migration(tuple(files), "", diff)
     with _scratchpad_lock(workspace):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
             path = workspace.root / consolidation.LOCK
             if not os.path.lexists(path):  # the hours to the first consolidation count from now
                 workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
-    return _Migrated(tuple(files), run, diff)
+    return _Migration(tuple(files), run, diff)
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:

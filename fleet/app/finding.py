@@ -127,7 +127,7 @@ class _Listing(NamedTuple):
         return {"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": self.refused}
 
 
-class Wanted(NamedTuple):
+class ListFilter(NamedTuple):
     """Filter of a list: "" for any. A lesson's kind is its category, a discovery's its type."""
 
     kind: str = ""

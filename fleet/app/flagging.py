@@ -47,14 +47,14 @@ _Detected = tuple[prompts.Objection | None, signals.Flag]
 """A signal, and the objection that it was made of, if any."""
 
 
-class _Logged(NamedTuple):
+class _LoggedSignal(NamedTuple):
     """A signal that was logged, and the id of its entry."""
 
     id: str
     flag: signals.Flag
 
 
-class _Ended(NamedTuple):
+class _CommandEnd(NamedTuple):
     """End of a command: whether it succeeded, None for unknown, and the reply to the agent."""
 
     is_ok: bool | None
@@ -132,7 +132,7 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_Logged]:
+    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_LoggedSignal]:
         """Log signals, then note how far the transcript is read; return those that are new."""
         new = []
         for objection, flag in flags:
@@ -141,12 +141,12 @@ class Flagging:
                 self._notes.add(f"heard {objection.id}")
             if done.is_new:
                 self._notes.add(f"flag {done.id}")
-                new.append(_Logged(done.id, flag))
+                new.append(_LoggedSignal(done.id, flag))
         if read_to >= 0:
             Transcript(self._call.notes, payload.transcript).note(read_to)
         return new
 
-    def _question(self, words: str, asked: Sequence[_Logged], **more: str) -> str:
+    def _question(self, words: str, asked: Sequence[_LoggedSignal], **more: str) -> str:
         """Return the question for the lessons of some entries, "" for none, with the nearest known lessons."""
         if not asked:
             return ""
@@ -176,7 +176,7 @@ class Flagging:
                 )
         return list(found.values())
 
-    def on_command_end(self, payload: Payload, *, is_error: bool) -> _Ended:
+    def on_command_end(self, payload: Payload, *, is_error: bool) -> _CommandEnd:
         """Judge how a command ended, and log a failed build; the reply asks for its cause.
 
         The question comes once, when a command of a family succeeds that had failed in this session.
@@ -187,25 +187,25 @@ class Flagging:
         command = shell.Command(payload.command)
         is_ok = command.outcome(printed, is_error=is_error, builds=builds)
         if is_ok is None:
-            return _Ended(None, Reply())
+            return _CommandEnd(None, Reply())
         if not command.is_build(builds):
             if not is_ok:
                 self._count(payload, printed)
-            return _Ended(is_ok, Reply())
+            return _CommandEnd(is_ok, Reply())
         family = command.family
         red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
         if is_ok:
-            return _Ended(True, Reply(self._ask_for_cause(payload, red)))
+            return _CommandEnd(True, Reply(self._ask_for_cause(payload, red)))
         if not self._count(payload, printed):
-            return _Ended(False, Reply())
+            return _CommandEnd(False, Reply())
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
         flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
         flag = flag._replace(trigger=command.trigger)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
-            return _Ended(False, Reply())
+            return _CommandEnd(False, Reply())
         self._notes.add(f"{red}{done.id}")
-        return _Ended(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
+        return _CommandEnd(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
 
     def _count(self, payload: Payload, printed: str) -> bool:
         """Count a failed command for the door that closes; return False for one that was reported before."""
@@ -226,7 +226,7 @@ class Flagging:
             return ""
         rows = [each for each in self._signals.waiting(self._call.session, everything=True) if each.id in new]
         command = _shown_title(screening.redact(payload.command).split("\n")[0])
-        asking = [_Logged(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
+        asking = [_LoggedSignal(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
         return self._question(_STATE_ITS_CAUSE, asking, command=command)
 
     def unstated(self) -> str:
@@ -235,7 +235,7 @@ class Flagging:
         waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
         new = [each for each in waiting if self._notes.claim(f"stop {each.id}")]
         return self._question(
-            _STATE_THEM, [_Logged(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
+            _STATE_THEM, [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
         )
 
 
@@ -265,7 +265,7 @@ def _quoted(message: str, excerpt: str) -> str:
     return message[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _note(new: Sequence[_Logged]) -> str:
+def _note(new: Sequence[_LoggedSignal]) -> str:
     """Return the line for the person about what was logged, "" for nothing."""
     if not new:
         return ""

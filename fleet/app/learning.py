@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction, Logged
+from fleet.learn.corrections import Correction, LogResult
 from fleet.learn.discoveries import Finding, Findings
 from fleet.model import edits
 from fleet.model.discovery import Discovery
@@ -17,7 +17,9 @@ from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
 
 
-def correct(workspace: Workspace, agent: str, correction: Correction, *, session: str = "", same: str = "") -> Logged:
+def correct(
+    workspace: Workspace, agent: str, correction: Correction, *, session: str = "", same: str = ""
+) -> LogResult:
     """Log one correction, durable before this returns; promote its lesson where this occurrence makes it due.
 
     With ``same``, the beginning of an id, it is another occurrence of that lesson.
@@ -38,13 +40,13 @@ def correct(workspace: Workspace, agent: str, correction: Correction, *, session
         return _log(workspace, agent, correction, draft, session=session, same=lesson_id)
 
 
-def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correction, str]]) -> list[Logged]:
+def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correction, str]]) -> list[LogResult]:
     """Log corrections, each with its session, as one run that one ``fleet undo`` takes back.
 
     Raises:
         RefusedError, DiskError: as ``correct``; those before are logged, and the run has them.
     """
-    logged: list[Logged] = []
+    logged: list[LogResult] = []
     error: FleetError | None = None
     with Runs(workspace).recording(agent, "import", [workspace.home(agent) / MEMORY]) as draft:
         try:
@@ -60,7 +62,7 @@ def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correc
 
 def _log(
     workspace: Workspace, agent: str, correction: Correction, draft: Draft, *, session: str, same: str = ""
-) -> Logged:
+) -> LogResult:
     logged = corrections.Corrections(workspace, agent).log(correction, session=session, same=same, is_own=True)
     _promote(workspace, agent, logged)
     _note_logged(draft, logged)
@@ -80,7 +82,7 @@ def _find(workspace: Workspace, prefix: str) -> Pattern:
     return find(workspace, prefix)
 
 
-def _note_logged(draft: Draft, logged: Logged) -> None:
+def _note_logged(draft: Draft, logged: LogResult) -> None:
     if logged.entry:
         draft.summary = f"logged {logged.entry}"
         draft.lessons += [logged.id] if logged.is_first else []
@@ -88,7 +90,7 @@ def _note_logged(draft: Draft, logged: Logged) -> None:
         draft.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
 
 
-def _promote(workspace: Workspace, agent: str, logged: Logged) -> None:
+def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
     """Promote a lesson into memory at once where this occurrence makes it due."""
     settings = workspace.config.promotion
     if not logged.entry or workspace.is_guest(agent):
@@ -114,7 +116,7 @@ def state_lesson(
     trigger: str = "",
     same: str = "",
     session: str = "",
-) -> Logged:
+) -> LogResult:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
     The entry is named by the beginning of its id, with or without ``c-``. With ``same``, the beginning of an id, it is

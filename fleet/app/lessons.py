@@ -24,7 +24,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
 
-class _Changed(NamedTuple):
+class _LessonChange(NamedTuple):
     """Result of a change of a lesson.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Changed(NamedTuple):
         return lesson | {"others": self.others, "changed": self.changed}
 
 
-class _Edited(NamedTuple):
+class _Edit(NamedTuple):
     """Result of an edit.
 
     Attributes:
@@ -136,7 +136,7 @@ def _members(workspace: Workspace, record: Pattern) -> list[Pattern]:
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
+def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """Retire a lesson, with all records merged with it. Confirmations that are not known here survive it.
 
     Raises:
@@ -154,7 +154,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _Changed:
     return changed
 
 
-def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
+def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """Bring a retired lesson back, with its history.
 
     Raises:
@@ -170,7 +170,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _Changed:
 
 def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
-) -> _Changed:
+) -> _LessonChange:
     """Edit those records of a lesson that are present (``is_in``), or those that are not; one present record counts."""
     # The logs are counted first: an add that is still pending must not undo this edit later.
     counting.reconcile_all(workspace)
@@ -184,10 +184,10 @@ def _edit_records(
     from fleet.app.starting import Guards
 
     Guards(workspace).make_ready()  # a hook reads the prepared table and no database
-    return _Changed(lesson, [each for each in ids if each != lesson.id], lesson.id)
+    return _LessonChange(lesson, [each for each in ids if each != lesson.id], lesson.id)
 
 
-def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]) -> _Edited:
+def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]) -> _Edit:
     """Set fields of a lesson, each as ``field=value``.
 
     Raises:
@@ -212,7 +212,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
             draft.summary = f"edited {lesson.id}: {', '.join(each.field for each in changed)}"
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
     after = find(workspace, lesson.id)
-    return _Edited(
+    return _Edit(
         after.id,
         _history(after),
         sorted({each.field for each in changed}),
@@ -234,7 +234,7 @@ def _apply(writer: Writer, lesson: Pattern, changes: Sequence[Change]) -> None:
     writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in fields])
 
 
-def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _Changed:
+def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _LessonChange:
     """Merge two lessons into one with the first one's text: both records are kept, and their counts add up.
 
     Raises:
@@ -257,7 +257,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             draft.fields += _keep_words(writer, merged(before), first.id)
     members = _members(workspace, find(workspace, first.id))
     lesson = merged(members)
-    return _Changed(lesson, [each.id for each in members if each.id != lesson.id], source)
+    return _LessonChange(lesson, [each.id for each in members if each.id != lesson.id], source)
 
 
 _WORDS = ("text", "correct")
@@ -300,7 +300,7 @@ def _check_alike(one: Pattern, other: Pattern) -> None:
         )
 
 
-def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
+def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """Undo a merge, named by either of the two ids; return the lesson that the record is now.
 
     From now on the two are not grouped by their words either.
@@ -326,7 +326,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _Changed:
             draft.fields = [Field(each, MERGED_INTO, targets.get(each, ""), "") for each in cleared]
             draft.fields += changed
             draft.fields += [Field(" ".join(sorted(pair)), "apart", None, "apart") for pair in pairs]
-    return _Changed(merged(members), [each.id for each in members if each.id != record.id], record.id)
+    return _LessonChange(merged(members), [each.id for each in members if each.id != record.id], record.id)
 
 
 def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, session: str = "") -> Pattern:

@@ -12,11 +12,11 @@ from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
-from fleet.learn.corrections import Correction, Logged
+from fleet.learn.corrections import Correction, LogResult
 from fleet.learn.discoveries import Findings
-from fleet.learn.importer import Imported
+from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge
-from fleet.learn.restore import Restored
+from fleet.learn.restore import RestoreResult
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal
@@ -43,14 +43,14 @@ _TRIES_MAX = 5  # conversions of the branch, each after another machine pushed m
 # --- in and out -----------------------------------------------------------------------------------------------------
 
 
-def preview_import(workspace: Workspace) -> Imported:
+def preview_import(workspace: Workspace) -> ImportResult:
     """Return what an import of the project's files would bring; nothing is written."""
-    return importer.Imported.preview(importer.files_in(workspace, [workspace.root]))
+    return importer.ImportResult.preview(importer.files_in(workspace, [workspace.root]))
 
 
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
-) -> Imported:
+) -> ImportResult:
     """Import the lessons in files of other tools; a second import changes nothing.
 
     Raises:
@@ -134,7 +134,7 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     return _Proposals(new, frozenset(name for names in old_names for name in names), len(read), troubles)
 
 
-def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, Logged]]:
+def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:
     """Log the chosen proposals, each as a correction of its own session; none a second time.
 
     ``choice``: numbers or ids, separated by commas, or ``all``.
@@ -195,7 +195,7 @@ def prepare(root: Path, source: Path, agree: Callable[[], None]) -> None:
         Files(root).replace(root / config.FILE_NAME, members[0])
 
 
-def restore_backup(workspace: Workspace, source: Path) -> Restored:
+def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
     """Join a backup into a workspace. A second time changes nothing.
 
     Raises:
@@ -210,7 +210,7 @@ def restore_backup(workspace: Workspace, source: Path) -> Restored:
 # --- purge ----------------------------------------------------------------------------------------------------------
 
 
-class _Purged(NamedTuple):
+class _PurgeResult(NamedTuple):
     """Result of a purge.
 
     Attributes:
@@ -247,7 +247,7 @@ class _Purged(NamedTuple):
 
 def purge(
     workspace: Workspace, agent: str, prefix: str, agree: Callable[[str], object] = bool, *, yes: bool
-) -> _Purged:
+) -> _PurgeResult:
     """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
 
     ``agree`` is called with the id before anything is changed; ``yes`` confirms a remote that was guessed.
@@ -277,7 +277,7 @@ def purge(
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
-    return _Purged(purged[0], why_not, Purge(workspace).remains(purged, texts))
+    return _PurgeResult(purged[0], why_not, Purge(workspace).remains(purged, texts))
 
 
 def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str], list[str]]:

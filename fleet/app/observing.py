@@ -35,7 +35,7 @@ _DENIED = re.compile(
 )
 
 
-class _Observed(NamedTuple):
+class _WrittenObservation(NamedTuple):
     """Observation that was written.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Observed(NamedTuple):
     is_directive: bool
 
 
-def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> _Observed:
+def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: int = 0) -> _WrittenObservation:
     """Write an observation of a kind of ``observations.KINDS``, of now or of ``at_ms``; durable when this returns.
 
     Raises:
@@ -84,7 +84,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
             log = DailyLog(day, files.read(root / path).decode("utf-8", "surrogateescape"))
             added = log.appended_observation(Whose.of(agent, session, now_ms), line)
         files.append(root / path, (added or pad.appended_observation(line)).encode("utf-8", "surrogateescape"))
-    return _Observed(path, line, is_cut, observations.is_directive(text))
+    return _WrittenObservation(path, line, is_cut, observations.is_directive(text))
 
 
 def keep_ignored(files: Files) -> None:

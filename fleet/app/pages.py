@@ -19,9 +19,9 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Compared, Weighing
+from fleet.reflect.clusters import Clusters, Comparison, Weighing
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, PATTERNS, Read
+from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader
 from fleet.store.query import ranked
 from fleet.store.tree import (
     DISCOVERIES_PAGE,
@@ -117,7 +117,7 @@ def _opposed(clusters: Clusters, lookup: Callable[[str], Pattern | None]) -> lis
 # --- of the branch ----------------------------------------------------------------------------------------------------
 
 
-def of_branch(read: Callable[[str], bytes], comparisons: Compared | None = None) -> Files:
+def of_branch(read: Callable[[str], bytes], comparisons: Comparison | None = None) -> Files:
     """Return the pages of a branch, made of its files alone: ``read`` returns the file at a path, ``b""`` for none.
 
     ``comparisons``: the results of earlier comparisons of texts.
@@ -192,7 +192,7 @@ def _listed(lessons: bytes) -> Iterator[Pattern]:
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
-    entries = (entry for _, entry in Read().entries(PATTERNS, [lessons], ""))
+    entries = (entry for _, entry in LineReader().entries(PATTERNS, [lessons], ""))
     lines = (entry for entry in entries if isinstance(entry, Line))
     for _, parts in groupby(lines, key=lambda line: line.id):  # a long record is on several lines
         yield fold(reduce(codec.join, parts))
@@ -200,7 +200,7 @@ def _folded(lessons: bytes) -> Iterator[Pattern]:
 
 def _discoveries(log: bytes) -> list[Discovery]:
     """Return the discoveries of an edition that are not retracted."""
-    entries = [entry for _, entry in Read().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
+    entries = [entry for _, entry in LineReader().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
     retracted = {each.retracts for each in entries}
     return [each for each in entries if not each.retracts and each.id not in retracted]
 

@@ -27,7 +27,7 @@ _PROMISING = 100
 """Number of best-evidenced lessons that each sync weighs: far more than a memory holds."""
 
 
-class _Decided(NamedTuple):
+class _Decision(NamedTuple):
     """Result of a person's decision about a lesson of a memory, and the memory's new state.
 
     ``text``, ``reason``, ``evidence``: of a lesson that entered.
@@ -74,7 +74,7 @@ def _compared(workspace: Workspace, agent: str) -> Lessons:
     return Lessons(_own_first(workspace, agent), current_clusters(workspace))
 
 
-def promote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
+def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
     """Promote a lesson into an agent's memory by a person's decision; ``prefix``: the beginning of its id.
 
     Raises:
@@ -90,10 +90,10 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted")
     memory = AgentMemory(workspace, agent).standing()
-    return _Decided(due.id, memory, due.text, due.reason, due.evidence)
+    return _Decision(due.id, memory, due.text, due.reason, due.evidence)
 
 
-def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
+def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
     """Take a lesson out of an agent's memory. It does not come back by itself.
 
     Raises:
@@ -115,7 +115,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decided:
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out")
-    return _Decided(first, AgentMemory(workspace, agent).standing())
+    return _Decision(first, AgentMemory(workspace, agent).standing())
 
 
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:

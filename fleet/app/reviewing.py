@@ -24,7 +24,7 @@ from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
-from fleet.store.lines import PATTERNS, Kind, Read
+from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
@@ -149,9 +149,9 @@ def _as_of(workspace: Workspace, stamp: str, name: str) -> dict[str, Line]:
     """Return the columns of a replica or an agent in the branch at a time, by id."""
     by_id: dict[str, Line] = {}
     tree = workspace.tree
-    commit = tree.before(clock.unpack(stamp)[0] / 1000)
-    for path, blob in sorted(tree.paths(commit).items()):
-        for _, entry in Read().entries(PATTERNS, [tree.read(blob.oid)], path) if Kind.of(path) is PATTERNS else ():
+    paths = tree.paths(tree.before(clock.unpack(stamp)[0] / 1000))
+    for path in sorted(path for path in paths if Kind.of(path) is PATTERNS):
+        for _, entry in LineReader().entries(PATTERNS, [tree.read(paths[path].oid)], path):
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
                     by_id[part.id] = codec.join(by_id.get(part.id, Line(part.id)), part)

@@ -8,7 +8,7 @@ from fleet.app import observing
 from fleet.app.finding import first_stamp
 from fleet.learn.corrections_md import Log
 from fleet.learn.counting import CountedLog
-from fleet.learn.journal import Declared, Journal
+from fleet.learn.journal import Declaration, Journal
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section
 from fleet.reflect.exposure import Exposures
@@ -93,7 +93,7 @@ def _sections(data: bytes) -> Iterator[Section]:
 
 def declare(
     workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str
-) -> tuple[Declared, Answer | None]:
+) -> tuple[Declaration, Answer | None]:
     """Declare another strategy; return the declaration, and for an oracle what is known about the failed approach.
 
     Raises:

@@ -50,7 +50,7 @@ _KNOWN_MAX = 20
 _DAY_MS = 86_400_000
 
 
-class Reflected(NamedTuple):
+class ReflectResult(NamedTuple):
     """Result of one reflection on a session, named by its host's id.
 
     Attributes:
@@ -182,7 +182,9 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
 # --- one session ----------------------------------------------------------------------------------------------------
 
 
-def reflect(workspace: Workspace, agent: str, path: Path, *, dry_run: bool = False, by_hand: bool = False) -> Reflected:
+def reflect(
+    workspace: Workspace, agent: str, path: Path, *, dry_run: bool = False, by_hand: bool = False
+) -> ReflectResult:
     """Reflect on the session of a transcript.
 
     A dry run asks only the rules, and writes nothing. By hand it runs also where an earlier pass was skipped or undone.
@@ -224,12 +226,12 @@ def _begin_record(workspace: Workspace, session: Session, run: str, reflector: s
     )
 
 
-def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> Reflected:
+def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> ReflectResult:
     """Run one pass within the day's cap, or with the answer on record; return its result."""
     began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
     if why := _done_already(workspace, agent, key, by_hand=by_hand):
-        return Reflected(session.id, why=why)
+        return ReflectResult(session.id, why=why)
     choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
     day = workspace.wall()[:10].replace("-", "")
     earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
@@ -269,26 +271,26 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
 
-def _dry_run(workspace: Workspace, agent: str, session: Session) -> Reflected:
+def _dry_run(workspace: Workspace, agent: str, session: Session) -> ReflectResult:
     """Return the result of a dry run: the digest's size, and the plan of the rules."""
     choice = Choice(workspace)
     read, record = _begin_record(workspace, session, "", choice.named)
     usd = 0.0 if choice.named == RULES else choice.settings.max_usd
     record = replace(record, tokens_in=read.tokens, usd=usd)
     if not session.events:
-        return Reflected(session.id, record, why=record.why)
+        return ReflectResult(session.id, record, why=record.why)
     result = rules.reflect(session)
     plan = Writing(workspace, agent, session, result, "dry-run", is_trusted=True).plan()
-    return Reflected(session.id, replace(record, outcome=result.outcome), plan)
+    return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
 
 
-def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> Reflected:
+def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> ReflectResult:
     """Append the record of a pass, durable before this returns, and notify subscribers; return the result."""
     kept = Records(workspace, agent).append(record)
     data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
     Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
     LocalFolder(os.fspath(workspace.root)).forget_heard(kept.session)
-    return Reflected(kept.session, kept, plan)
+    return ReflectResult(kept.session, kept, plan)
 
 
 def _key(session: Session) -> str:
@@ -317,7 +319,7 @@ def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
 
 def _reserve(
     workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
-) -> Reflected | None:
+) -> ReflectResult | None:
     """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
     max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
     ledger = Records(workspace, agent)
@@ -330,7 +332,7 @@ def _reserve(
         ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
     # A session that a person named is due from now on like one whose host reported its end.
     LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
-    return Reflected(record.session, why=f"deferred: {why}", is_deferred=True)
+    return ReflectResult(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
 def _ask(workspace: Workspace, agent: str, session: Session, session_digest: digest.Digest, record: Record) -> Answer:
@@ -352,12 +354,12 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 # --- sessions that ended, and those of the past ---------------------------------------------------------------------
 
 
-def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
+def reflect_due(workspace: Workspace, *, only: str = "") -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other."""
     settings = Choice(workspace).settings
     if settings.off or workspace.is_read_only:
         return []
-    root, results = os.fspath(workspace.root), list[Reflected]()
+    root, results = os.fspath(workspace.root), list[ReflectResult]()
     named = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
     for session in named or LocalFolder(root).due(settings.idle_min * 60_000):
         if workspace.is_guest(session.agent):
@@ -371,7 +373,7 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[Reflected]:
                 LocalFolder(root).forget_heard(session.session)
             results.append(result)
         except FleetError as why:
-            results.append(Reflected(session.session, why=str(why)))
+            results.append(ReflectResult(session.session, why=str(why)))
     return results
 
 
@@ -428,13 +430,13 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
     return _History(sorted(waiting, key=lambda each: each.at), reflected, usd, troubles)
 
 
-def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession]) -> Iterator[Reflected]:
+def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession]) -> Iterator[ReflectResult]:
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for past in waiting:
         try:
             result = reflect(workspace, agent, past.path)
         except BusyError as why:
-            result = Reflected(past.session, why=str(why))
+            result = ReflectResult(past.session, why=str(why))
         yield result
         if result.is_deferred:
             return

@@ -30,7 +30,7 @@ _CLAN_IGNORES = (
 _GIT_S = 20.0
 
 
-class _Joined(NamedTuple):
+class _JoinResult(NamedTuple):
     """Result of a join: the workspace, messages about what was done, and whether the workspace is new."""
 
     workspace: Workspace
@@ -38,7 +38,7 @@ class _Joined(NamedTuple):
     is_new: bool
 
 
-def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _Joined:
+def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _JoinResult:
     """Join the workspace in a folder, or make one there. ``home``: the folder of the agents' own files.
 
     Raises:
@@ -89,7 +89,7 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
         _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), messages)
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
-    return _Joined(workspace, messages, is_new)
+    return _JoinResult(workspace, messages, is_new)
 
 
 def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import evidence
 from fleet.reflect.clusters import Weighing
-from fleet.share.exchange import Exchange, Exchanged, Hooks, warn_of_old_state
+from fleet.share.exchange import Exchange, ExchangeCounts, Hooks, warn_of_old_state
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Remote
@@ -60,7 +60,7 @@ class ConsentNeededError(UsageError):
         self.origin = origin
 
 
-class Synced(msgspec.Struct, frozen=True, kw_only=True):
+class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a sync, in numbers.
 
     Attributes:
@@ -111,7 +111,7 @@ class Synced(msgspec.Struct, frozen=True, kw_only=True):
 # --- sync -----------------------------------------------------------------------------------------------------------
 
 
-def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> Synced:
+def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> SyncResult:
     """Exchange lines with the clan, or, without a remote, bring the files here up to date.
 
     ``yes``: a person agrees to the remote. ``compact``: editions are written even if none is due, and shards lose the
@@ -127,27 +127,27 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         return sync_with(workspace, remote, compact=compact)
 
 
-def sync_if_agreed(workspace: Workspace, agent: str) -> Synced:
+def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     """Sync with the remote that somebody here agreed to, as a timer or a session's end does; nobody is asked.
 
-    Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
+    Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
     _ensure_replica(workspace, agent)
     remote, why = _agreed_remote(workspace)
     if remote is None:
-        return Synced(why=why)
+        return SyncResult(why=why)
     with _sync_lock(workspace):
         return sync_with(workspace, remote)
 
 
-def fetch_if_agreed(workspace: Workspace, agent: str) -> Synced:
+def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     """Take in the clan's lines from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
 
-    Without such a remote, or while sharing is paused, nothing is done: see ``Synced.why``.
+    Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
     remote, why = _agreed_remote(workspace)
     if remote is None:
-        return Synced(why=why)
+        return SyncResult(why=why)
     _ensure_replica(workspace, agent)
     with _sync_lock(workspace):
         exchanged = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
@@ -156,7 +156,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> Synced:
         _note_remote_answered(workspace, fetched=workspace.wall())
         warn_of_old_state(workspace, exchanged.lost)
         pages.write_page(workspace)
-    return Synced(
+    return SyncResult(
         remote=remote.name,
         patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
@@ -181,12 +181,12 @@ def sync_with(
     rng: Random | None = None,
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Synced:
+) -> SyncResult:
     """Exchange lines with a remote, or without one update the files here. The caller holds the sync lock.
 
     ``rng``, ``sleep`` and ``monotonic`` serve the back-off between attempts.
     """
-    exchanged, promoted = Exchanged(), list[str]()
+    exchanged, promoted = ExchangeCounts(), list[str]()
     if remote is None:
         promoted = _count_and_promote(workspace)
         exchanged.edition = write_edition_here(workspace, always=compact)
@@ -318,24 +318,24 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     workspace.state.put(sync_failed="", **when)
 
 
-def _result(workspace: Workspace, remote: Remote | None, exchanged: Exchanged, promoted: Sequence[str]) -> Synced:
-    return Synced(
+def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts, promoted: Sequence[str]) -> SyncResult:
+    return SyncResult(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
-        out=exchanged.out,
-        patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
-        discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
-        withheld=exchanged.withheld,
+        out=counts.out,
+        patterns_in=sum(each.startswith("p-") for each in counts.changed_ids),
+        discoveries_in=sum(each.startswith("d-") for each in counts.changed_ids),
+        withheld=counts.withheld,
         held=len(workspace.db.future_ids()),
         carried=len(workspace.db.carried()),
         # A line that went to quarantine has left its file: it counts once.
-        refused=max(exchanged.refused, len(workspace.db.refused())),
+        refused=max(counts.refused, len(workspace.db.refused())),
         refused_before=_reported_before(workspace, is_shared=remote is not None),
-        lost=len(exchanged.lost),
-        edition=exchanged.edition,
+        lost=len(counts.lost),
+        edition=counts.edition,
         skipped=remote.skipped if remote is not None else 0,
         promoted=tuple(promoted),
-        put_back=tuple(exchanged.put_back),
+        put_back=tuple(counts.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
         review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.events import PROMOTED, opened
-from fleet.app.session_end import Reflected
+from fleet.app.session_end import ReflectResult
 from fleet.hosts import local
 from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections import Correction
@@ -339,7 +339,7 @@ def end_session(call: Call) -> str:
     if call.agent == GUEST:
         _close_session(call, ())
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
-    reflected: list[Reflected] = []
+    reflected: list[ReflectResult] = []
     with opened(call) as workspace, call.guarded("the session was not reflected on"):
         reflected += session_end.reflect_due(workspace, only=call.session)
         for result in reflected:
@@ -364,7 +364,7 @@ def end_session(call: Call) -> str:
     return f"synced{part}: {counted(synced.out, 'line')} out, {counted(synced.patterns_in, 'lesson')} in"
 
 
-def _close_session(call: Call, reflected: Iterable[Reflected]) -> None:
+def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:
     """Log what the session did; suggest, promote and consolidate what recurs."""
     with call.guarded("what this session did is in no daily log"):
         plans = (each.plan for each in reflected if each.session == call.session)

@@ -53,7 +53,7 @@ _MEMORY_BYTES_MAX = 64 * 1024
 _MEMORY_WORTH = 6
 
 
-class Tidied(NamedTuple):
+class TidyResult(NamedTuple):
     """Result of a pass: its plan, the run ("" where nothing was changed), and the number of notes in the notebook.
 
     ``pending``: id of the inbox's item that the plan waits as; "" where it does not.
@@ -79,7 +79,7 @@ def tidy(
     report: str = "",
     is_capped: bool = True,
     is_logged: bool = True,
-) -> Tidied:
+) -> TidyResult:
     """Put an agent's notebook in order.
 
     ``dry_run``: plan, and change nothing.
@@ -104,7 +104,7 @@ def tidy(
         why = mode.skip_reason(now_ms, notebook.last_ms, notebook.new(), dream_ms)
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
-            return Tidied(Plan(skipped), total=len(notebook.notes))
+            return TidyResult(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
         tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, is_capped=is_capped)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
@@ -114,14 +114,16 @@ def tidy(
         return tidied
 
 
-def _carry_out(workspace: Workspace, agent: str, notebook: "_Notebook", *, dry_run: bool, is_capped: bool) -> Tidied:
-    tidied, draft = Tidied(Plan(ReflectionReport())), Draft()
+def _carry_out(
+    workspace: Workspace, agent: str, notebook: "_Notebook", *, dry_run: bool, is_capped: bool
+) -> TidyResult:
+    tidied, draft = TidyResult(Plan(ReflectionReport())), Draft()
 
     def planned() -> Draft | None:
         nonlocal notebook, tidied, draft
         if workspace.files.read(AgentMemory(workspace, agent).path) != notebook.memory:
             notebook = _Notebook(workspace, agent)
-        tidied = Tidied(notebook.plan(), total=len(notebook.notes))
+        tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
         if dry_run or not tidied.plan.changes:
             return None
         if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
@@ -371,14 +373,14 @@ def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
         writer.write(lines)
 
 
-def _record(workspace: Workspace, agent: str, tidied: Tidied) -> None:
+def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     ids = tuple(dict.fromkeys(each.id for each in tidied.plan.changes))
     written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.report.changes)
     record = Record(run=tidied.run, kind=KIND, outcome="success", why=tidied.report.summary(), writers=(written,))
     Records(workspace, agent).append(record)
 
 
-def _put_tidying_aside(workspace: Workspace, agent: str, tidied: Tidied) -> str:
+def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> str:
     """Put a plan with too many changes into the inbox; return the item's id."""
     number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
     if len(rows) > _DIFF_ROWS:

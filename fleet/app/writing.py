@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fleet.learn import corrections, corrections_md, counting
-from fleet.learn.corrections import Correction, Logged
+from fleet.learn.corrections import Correction, LogResult
 from fleet.learn.corrections_md import Bound
 from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
@@ -277,7 +277,7 @@ class Writing:
         account = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)
         return account, fields, firsts
 
-    def _log_lesson(self, planned: _PlannedLesson) -> Logged:
+    def _log_lesson(self, planned: _PlannedLesson) -> LogResult:
         workspace, lesson = self._workspace, planned.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
         right = "" if planned.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
@@ -290,13 +290,13 @@ class Writing:
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         return log.log(correction, session=self._session.id, same=planned.same)
 
-    def _lesson_logged_before(self, planned: _PlannedLesson) -> Logged:
+    def _lesson_logged_before(self, planned: _PlannedLesson) -> LogResult:
         """Return the state of a lesson that a pass logged before it crashed: it is counted by now."""
         counting.reconcile_all(self._workspace)
         line = self._workspace.record(self._agent, planned.same)
         pattern = fold(line) if line is not None else None
         text, seen = (pattern.text, pattern.count("seen")) if pattern is not None else (planned.lesson.text, 1)
-        return Logged(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
+        return LogResult(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set the origin of the lessons that nobody stated before."""

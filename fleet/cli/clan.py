@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from fleet.app import pages, sharing
-from fleet.app.sharing import ConsentNeededError, Synced
+from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
 from fleet.model.errors import UsageError
@@ -40,7 +40,7 @@ def _sync(
             raise typer.Exit(EXIT_REFUSED)
 
 
-def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = False) -> Synced:
+def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = False) -> SyncResult:
     """Sync; where nobody has agreed to the remote yet, ask a person and do it again."""
     try:
         return sharing.sync(workspace, agent, yes=yes, compact=compact)
@@ -77,7 +77,7 @@ def _show_outgoing(out: Outgoing) -> None:
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _synced_rows(synced: Synced) -> list[str]:
+def _synced_rows(synced: SyncResult) -> list[str]:
     if not synced.remote and synced.why:
         rows = [f"nothing was sent: {synced.why}. All is kept here; mend the file, and `fleet sync` again"]
     elif not synced.remote:
@@ -92,7 +92,7 @@ def _synced_rows(synced: Synced) -> list[str]:
     return [*rows, *(f"promoted into memory.md: {text}" for text in synced.promoted)]
 
 
-def _note_synced(synced: Synced) -> None:
+def _note_synced(synced: SyncResult) -> None:
     for number, what in (
         (synced.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
         (synced.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),

@@ -8,7 +8,7 @@ import msgspec
 from fleet.app import learning
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
-from fleet.learn.corrections import Correction, Corrections, Logged
+from fleet.learn.corrections import Correction, Corrections, LogResult
 from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Text
 from fleet.model import names
@@ -153,7 +153,7 @@ def _show_dismissed(dismissed: "list[Waiting]") -> None:
     output.show(document, rows or _NONE_WAITS)
 
 
-def _show_logged(logged: Logged, more: Mapping[str, Any]) -> None:
+def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     """Show what became of a correction, and which lessons are nearest."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}

@@ -9,7 +9,7 @@ from fleet.app import observing, searching
 from fleet.app.searching import Answer
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
-from fleet.learn.journal import Declared, Journal, Proposal
+from fleet.learn.journal import Declaration, Journal, Proposal
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
@@ -108,7 +108,7 @@ def _mutate(
             _show_declared(workspace, declared, known)
 
 
-def _show_declared(workspace: Workspace, declared: Declared, known: Answer | None) -> None:
+def _show_declared(workspace: Workspace, declared: Declaration, known: Answer | None) -> None:
     path = declared.path.relative_to(workspace.root).as_posix()
     opened = f"; one more try is open: {', '.join(declared.opened)}" if declared.opened else ""
     rows = [declared.block, f"\nin {path}{opened}", "when it has worked and nobody noticed: fleet mutate --worked"]

@@ -8,10 +8,10 @@ import msgspec
 import typer
 
 from fleet.app import consolidating, session_end, sleeping, tidying
-from fleet.app.consolidating import Consolidated
-from fleet.app.session_end import Reflected
+from fleet.app.consolidating import ConsolidationResult
+from fleet.app.session_end import ReflectResult
 from fleet.app.sleeping import Phase, Slept
-from fleet.app.tidying import Tidied
+from fleet.app.tidying import TidyResult
 from fleet.app.writing import Plan
 from fleet.cli import output, serve
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, flag, note, option
@@ -122,7 +122,7 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
         output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)
         return
     echo(summary)
-    results: list[Reflected] = []
+    results: list[ReflectResult] = []
     with output.progress("Reflecting", len(history.waiting)) as step:
         for reflected in session_end.reflect_all(workspace, agent, history.waiting):
             results.append(reflected)
@@ -130,7 +130,7 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     _show(results, none="nothing was left to reflect on")
 
 
-def _show(results: list[Reflected], none: str = "") -> None:
+def _show(results: list[ReflectResult], none: str = "") -> None:
     rows = [none] if none and not results else [for_terminal(row) for each in results for row in _rows(each)]
     output.show([_as_json(each) for each in results], rows)
     # A pass that saved nothing has its reason in its row.
@@ -139,7 +139,7 @@ def _show(results: list[Reflected], none: str = "") -> None:
             output.hint(for_terminal(why))
 
 
-def _rows(reflected: Reflected) -> Iterator[str]:
+def _rows(reflected: ReflectResult) -> Iterator[str]:
     record, plan = reflected.record, reflected.plan
     if record is None or plan is None or record.run:
         yield f"{reflected.session}: {reflected.summary()}"
@@ -161,7 +161,7 @@ def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
     yield from ["by the rules alone, this would be kept:", *rows] if rows else ["  by the rules: nothing to keep"]
 
 
-def _as_json(reflected: Reflected) -> dict[str, object]:
+def _as_json(reflected: ReflectResult) -> dict[str, object]:
     document: dict[str, object] = {"session": reflected.session, "told": reflected.summary()}
     document["deferred"] = reflected.is_deferred
     if reflected.record is not None:
@@ -197,14 +197,14 @@ def _tidy(
         output.show(_tidied_as_json(tidied), _tidied_rows(tidied, dry_run=dry_run))
 
 
-def _tidied_as_json(tidied: Tidied) -> dict[str, Any]:
+def _tidied_as_json(tidied: TidyResult) -> dict[str, Any]:
     report: dict[str, Any] = msgspec.to_builtins(tidied.report)
     changes = [msgspec.to_builtins(each._asdict()) for each in tidied.plan.changes]
     report |= {"run": tidied.run, "waits": tidied.pending, "changes": changes}
     return report | {"contradictions": tidied.plan.contradictions}
 
 
-def _tidied_rows(tidied: Tidied, *, dry_run: bool) -> list[str]:
+def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
     rows = [tidied.report.summary()]
     if tidied.report.dream_report_ingested is not None:
         host = tidied.report.dream_report_ingested
@@ -315,7 +315,7 @@ def _show_gates(gates: Gates) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _show_consolidated(result: Consolidated, *, dry_run: bool) -> None:
+def _show_consolidated(result: ConsolidationResult, *, dry_run: bool) -> None:
     plan = result.plan or consolidation.Plan({}, {})
     rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
     if dry_run and result.diff:

@@ -37,7 +37,7 @@ def _poll(
     raise typer.Exit(ticked.exit)
 
 
-def _rows(ticked: schedule.Ticked) -> list[str]:
+def _rows(ticked: schedule.TickResult) -> list[str]:
     rows = []
     if ticked.worked is not None:
         rows.append("brought this machine up to date")

@@ -16,7 +16,7 @@ from fleet.app import finding, moving, session_end, setup, sharing, starting
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
-from fleet.hosts.install import Changed, SettingsFile
+from fleet.hosts.install import FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -349,7 +349,7 @@ def _ask_to_reflect() -> None:
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
 
 
-def _show_changes(done: Sequence[Changed], new: str, old: str, *, dry_run: bool) -> None:
+def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> None:
     """Show what became of the settings, the first of these files, and of the pages beside them."""
     if dry_run:
         for file in done:

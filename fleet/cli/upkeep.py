@@ -12,7 +12,7 @@ from fleet.app import doctor, moving, pages
 from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
-from fleet.learn.importer import Imported, Piece
+from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
 from fleet.store.workspace import Workspace
@@ -53,7 +53,7 @@ def _import(
             return
         files = importer.files_in(workspace, paths or [])
         if dry_run:
-            imported = importer.Imported.preview(files)
+            imported = importer.ImportResult.preview(files)
         else:
             with output.progress("Importing", len(files)) as step:
                 who = output.agent_in(workspace)
@@ -61,7 +61,7 @@ def _import(
     _show_import(imported, paths or [], is_dry=dry_run, is_verbose=verbose)
 
 
-def _show_import(imported: Imported, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
+def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if imported.files.get(path) == 0]
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
@@ -88,7 +88,7 @@ def _show_import(imported: Imported, named: list[Path], *, is_dry: bool, is_verb
         raise typer.Exit(EXIT_NO)
 
 
-def _import_as_json(imported: Imported, *, is_dry: bool) -> dict[str, Any]:
+def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
     same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
     document = {name: getattr(imported, name) for name in same} | {"refused": len(imported.refused)}
     document |= {"skipped": dict(sorted(imported.skipped.items()))}
@@ -102,7 +102,7 @@ def _piece_as_json(piece: Piece) -> dict[str, Any]:
     return {"path": piece.path, "line": piece.line, "text": piece.text, **more}
 
 
-def _import_rows(imported: Imported, *, is_dry: bool, is_verbose: bool) -> list[str]:
+def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> list[str]:
     lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
     pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
     if is_dry:

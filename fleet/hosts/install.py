@@ -63,7 +63,7 @@ _KEPT = "settings.json.before-fleet"
 _Settings = dict[str, Any]
 
 
-class Changed(NamedTuple):
+class FileChange(NamedTuple):
     """Change of a host's file, made or, in a dry run, only computed.
 
     Attributes:
@@ -109,7 +109,7 @@ class SettingsFile(NamedTuple):
         named = os.environ.get("CLAUDE_CONFIG_DIR", "")
         return cls((Path(named) if named else Path.home() / ".claude") / "settings.json")
 
-    def install(self, *, dry_run: bool = False) -> list[Changed]:
+    def install(self, *, dry_run: bool = False) -> list[FileChange]:
         """Add our hooks to the file, and the skill and slash commands beside it.
 
         Raises:
@@ -125,9 +125,9 @@ class SettingsFile(NamedTuple):
             if os.path.lexists(path) and not _installed(settings) and _without(after, path, None) != before:
                 _replace(path.with_name(_KEPT), before, path)
             _replace(_real(path), after)
-        return [Changed(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
+        return [FileChange(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
 
-    def uninstall(self, *, dry_run: bool = False) -> list[Changed]:
+    def uninstall(self, *, dry_run: bool = False) -> list[FileChange]:
         """Remove our hooks and pages, and nothing else; a file that was ours alone is deleted.
 
         Raises:
@@ -147,7 +147,7 @@ class SettingsFile(NamedTuple):
         if after is None and not dry_run:
             with suppress(OSError):  # a folder that holds anything stays
                 path.parent.rmdir()
-        return [Changed(path, before, after or b""), *pages]
+        return [FileChange(path, before, after or b""), *pages]
 
     def _check_inside(self) -> None:
         """Refuse links that lead out of a project: a repository may hold them; a person's own settings may be any."""
@@ -308,7 +308,7 @@ def _is_sealed(data: bytes) -> bool:
     return data == _sealed(page + newline)
 
 
-def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[Changed]:
+def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[FileChange]:
     """Write pages, or delete those for which b"" is wanted; one that a person wrote or changed stays as it is."""
     for name, page in wanted.items():
         path = folder / name
@@ -322,7 +322,7 @@ def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -
             with suppress(OSError):  # until one that is not empty
                 for parent in path.parents[: len(Path(name).parents) - 1]:
                     parent.rmdir()
-        yield Changed(path, before, after, is_theirs)
+        yield FileChange(path, before, after, is_theirs)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class _Streak:
         return self.count >= limit and not self.is_open
 
 
-class Blocked:
+class BlockedCommand:
     """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
 
     __slots__ = ("names", "streak", "tried")
@@ -178,7 +178,7 @@ class AttemptLog:
         """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
         return _settings(self._root)
 
-    def verdict(self, session: str, command: str, cwd: str = "") -> Blocked | None:
+    def verdict(self, session: str, command: str, cwd: str = "") -> BlockedCommand | None:
         """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may."""
         try:
             data = _read(self._root, self._agent)
@@ -187,7 +187,7 @@ class AttemptLog:
         except (OSError, ValueError):
             return None
 
-    def _is_declared_by_hand(self, session: str, blocked: Blocked) -> bool:
+    def _is_declared_by_hand(self, session: str, blocked: BlockedCommand) -> bool:
         """Note a declaration that was written into a journal since the last failure; return whether there was one."""
         state, known_hashes = self.state(), blocked.tried.blocks.split()
         declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
@@ -359,7 +359,7 @@ class AttemptLog:
             ) from why
 
 
-def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blocked | None:
+def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> BlockedCommand | None:
     key = _key(command, cwd)
     if key.encode() not in data:  # most commands: nothing need be decoded
         return None
@@ -373,7 +373,7 @@ def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> Blo
         return None
     if ran.waits and not ran.is_build(settings.builds):
         return None
-    return None if changes.Changes(root).any_since(cwd, tried.at_ns) else Blocked(streak, tried, settings.names)
+    return None if changes.Changes(root).any_since(cwd, tried.at_ns) else BlockedCommand(streak, tried, settings.names)
 
 
 def _parsed_command(command: str) -> Command:

@@ -50,7 +50,7 @@ class Correction(msgspec.Struct, frozen=True):
     trigger: str = ""
 
 
-class Logged(msgspec.Struct, dict=True):
+class LogResult(msgspec.Struct, dict=True):
     """Result of logging a correction.
 
     Attributes:
@@ -118,7 +118,7 @@ class Corrections:
 
         return Signals(self._workspace, self._agent)
 
-    def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> Logged:
+    def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> LogResult:
         """Log one correction, durable before this returns.
 
         ``same``: id of an existing pattern that this is another occurrence of.
@@ -179,7 +179,7 @@ class Corrections:
         same: str = "",
         session: str = "",
         is_own: bool = False,
-    ) -> Logged:
+    ) -> LogResult:
         """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
@@ -279,14 +279,14 @@ class Corrections:
         except FleetError as why:
             return "", str(why)
 
-    def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> Logged:
+    def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> LogResult:
         lesson = next(iter(self._workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
         shown = self._workspace.patterns.lesson(lesson)
         if shown is None:
-            return Logged(lesson, text, 0, secrets, is_echo=True)
-        return Logged(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
+            return LogResult(lesson, text, 0, secrets, is_echo=True)
+        return LogResult(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
 
-    def _result(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> Logged:
+    def _result(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> LogResult:
         """Return the result of an occurrence that was just logged.
 
         ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
@@ -297,7 +297,7 @@ class Corrections:
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
         is_first = seen == 1 if known is None else not known.is_present
-        return Logged(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first)
+        return LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first)
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.

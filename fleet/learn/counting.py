@@ -202,7 +202,7 @@ def _finish_moves(workspace: Workspace) -> None:
     note_moves(workspace, [])
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _Checkpoint(msgspec.Struct, frozen=True):
     """Checkpoint of a log: how far it is counted. It is kept in the database beside the rows that count it.
 
     Attributes:
@@ -228,12 +228,12 @@ def _hash(page: bytes) -> str:
     return hashlib.blake2b(page, digest_size=16).hexdigest()
 
 
-def _read_note(workspace: Workspace, agent: str) -> _Counted:
+def _read_note(workspace: Workspace, agent: str) -> _Checkpoint:
     size, digest, waiting = [*workspace.db.noted(_note_key(agent)).split(" "), "", "", ""][:3]
-    return _Counted(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Counted()
+    return _Checkpoint(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Checkpoint()
 
 
-class _Uncounted(msgspec.Struct, frozen=True):
+class _UncountedPart(msgspec.Struct, frozen=True):
     """Part of a log that is not counted yet, parsed.
 
     Attributes:
@@ -247,16 +247,16 @@ class _Uncounted(msgspec.Struct, frozen=True):
     waiting: int
 
 
-def _read_since(noted: _Counted, page: bytes) -> _Uncounted:
+def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
     """Parse what follows the counted part of a log where it can be parsed by itself, else all of it."""
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
     bound = log.bound()
-    return _Uncounted(b"", log, bound, _waiting(bound))
+    return _UncountedPart(b"", log, bound, _waiting(bound))
 
 
-def _read_rest(noted: _Counted, page: bytes) -> _Uncounted | None:
+def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     """Parse appended entries; None where something else was appended, which may belong to an earlier entry."""
     counted, appended = page[: noted.size], page[noted.size :]
     if appended.strip() and not (counted.endswith(b"\n") and appended.lstrip().startswith(b"#")):
@@ -276,7 +276,7 @@ def _read_rest(noted: _Counted, page: bytes) -> _Uncounted | None:
         or any(b.record is None and b.entry.pattern for b in bound)
     ):
         return None
-    return _Uncounted(counted, log, bound, noted.waiting + _waiting(bound))
+    return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
@@ -319,7 +319,7 @@ class _Backlog:
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.read(self._path)
-        self._read = _read_since(_Counted(), self._page)
+        self._read = _read_since(_Checkpoint(), self._page)
         return is_same
 
     def _counted_under(self, entry: Entry, lesson: str) -> str:

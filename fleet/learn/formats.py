@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet.learn import corrections_md, notes
-from fleet.learn.notes import Note, Skipped
+from fleet.learn.notes import Note, SkippedPiece
 from fleet.model import limits, names
 from fleet.model.line import BadLineError, strict_object
 from fleet.text import dates
@@ -91,7 +91,7 @@ class Bad(NamedTuple):
     raw: bytes
 
 
-Item = Lesson | Finding | Bad | Skipped
+Item = Lesson | Finding | Bad | SkippedPiece
 
 
 _SEEN_MAX = 1_000_000
@@ -218,7 +218,7 @@ def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) ->
         own_ids = (*_texts_of(record.get("id")), *_texts_of(record.get("uuid")))
         is_replaced = any(replaced.get(id_, -1) > index for id_ in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
-        yield Skipped(line, "superseded by a later record") if is_replaced and is_taken else item
+        yield SkippedPiece(line, "superseded by a later record") if is_replaced and is_taken else item
 
 
 def _texts_of(value: object) -> list[str]:
@@ -231,9 +231,9 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
         record = strict_object(_unquoted(raw))
         record = _unwrapped(record)
         if reason := _reason_to_skip(record):
-            return record, Skipped(line, reason)
+            return record, SkippedPiece(line, reason)
         item = _finding(record) if _is_finding(record, is_discoveries=is_discoveries) else _lesson(record)
-        if isinstance(item, Skipped):
+        if isinstance(item, SkippedPiece):
             return record, item._replace(line=line)
         return record, msgspec.structs.replace(item, line=line)
     except BadLineError as why:
@@ -296,7 +296,7 @@ def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     return {"problem", "solution", "context"}.issubset(record) and {"title", "category"}.isdisjoint(record)
 
 
-def _lesson(record: Mapping[str, Any]) -> Lesson | Skipped:
+def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     title = _first(record, "title", "name")
     text = _first(record, "pattern", "description")
     correct = _first(record, "solution", "rationale", "correction", "correct", "right")
@@ -306,7 +306,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | Skipped:
     if not text and (statement := _LABEL.sub("", _text_in(folded, *_TEXTS), count=1)):
         is_template = Passage(statement).is_placeholder()
         if is_template or not (title or _is_more_than_name(statement) or wrong):
-            return Skipped(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
+            return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
         text, body = Passage(statement).lead(_TEXT_CHARS)
         correct = correct or _text_in(folded, *_RIGHTS)
         correct = " ".join(part for part in (body, correct) if part and part != statement)
@@ -458,7 +458,7 @@ def _read_page(name: str, data: bytes) -> Iterator[Item]:
 def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
-    yield from (Skipped(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
+    yield from (SkippedPiece(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
     yield from _read_notes(corrections_md.FILE_NAME, lines)
 
 
@@ -468,7 +468,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
         yield _bad(1, "no page of text", b"".join(lines))
         return
     for note in notes.read_notes(text, name):
-        if isinstance(note, Skipped):
+        if isinstance(note, SkippedPiece):
             yield note
             continue
         try:
@@ -491,14 +491,14 @@ def _from_note(note: Note) -> Lesson:
     )
 
 
-def _from_entry(entry: corrections_md.Entry) -> Lesson | Skipped:
+def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
     if entry.is_undone:
-        return Skipped(entry.line, _UNDONE, entry.pattern)
+        return SkippedPiece(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
     if not text:
-        return Skipped(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
+        return SkippedPiece(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
     record = entry.record
     return _lesson_of(
         (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),

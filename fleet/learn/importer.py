@@ -18,7 +18,7 @@ from crdt import clock
 from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog
 from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
-from fleet.learn.notes import Skipped
+from fleet.learn.notes import SkippedPiece
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery, discovery_id
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
@@ -65,7 +65,7 @@ class Piece(msgspec.Struct, frozen=True):
     category: str = ""
 
 
-class Imported(msgspec.Struct):
+class ImportResult(msgspec.Struct):
     """Outcome of an import.
 
     Attributes:
@@ -95,7 +95,7 @@ class Imported(msgspec.Struct):
     files: dict[str, int] = {}
 
     @classmethod
-    def preview(cls, files: list[Path]) -> "Imported":
+    def preview(cls, files: list[Path]) -> "ImportResult":
         """Return the outcome that an import of these files would have; nothing is written."""
         imported = cls(files={str(path): 0 for path in files})
         for path in files:
@@ -106,8 +106,8 @@ class Imported(msgspec.Struct):
     def add(self, item: Item, path: str) -> None:
         """Add a piece of a file."""
         self.files.setdefault(path, 0)
-        if isinstance(item, Skipped | Bad):
-            begins = item.text if isinstance(item, Skipped) else item.raw[:80].decode("utf-8", "replace")
+        if isinstance(item, SkippedPiece | Bad):
+            begins = item.text if isinstance(item, SkippedPiece) else item.raw[:80].decode("utf-8", "replace")
             self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
             is_lesson = isinstance(item, Lesson)
@@ -115,7 +115,7 @@ class Imported(msgspec.Struct):
             self.pieces.append(Piece(path, item.line, text, category=category))
             self.patterns, self.discoveries = self.patterns + is_lesson, self.discoveries + (not is_lesson)
             self.files[path] += 1
-        if isinstance(item, Skipped):
+        if isinstance(item, SkippedPiece):
             self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
         elif isinstance(item, Bad):
             self.refused.append(Refused(Path(path).name, item.line, item.reason, item.raw))
@@ -162,7 +162,7 @@ def _files_below(root: Path) -> Iterator[Path]:
             yield path
 
 
-def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> Imported:
+def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> ImportResult:
     """Read files and write the new records to the agent's shard. The log is counted already.
 
     The default of a lesson's author is the importer, and of its date the file's.
@@ -186,7 +186,7 @@ class LogPage:
         self._agent = agent
         self._path = CountedLog(workspace, agent).log_file()
 
-    def take(self) -> Imported:
+    def take(self) -> ImportResult:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
         The log is counted already, and is not changed. Where only own entries changed, there is nothing to import.
@@ -197,8 +197,8 @@ class LogPage:
         page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
         page_hash, known = _digest(page), self._workspace.db.noted(key).split(" ")
         if not page or page_hash == known[0]:
-            return Imported()
-        rest_hash, imported = _digest(_without_own(page)), Imported()
+            return ImportResult()
+        rest_hash, imported = _digest(_without_own(page)), ImportResult()
         if rest_hash != known[-1]:
             with self._workspace.writing(self._agent) as writer:
                 run = _Import(writer)
@@ -210,7 +210,7 @@ class LogPage:
 
     def left_out(self) -> list[Piece]:
         """Return the pieces in an agent's log that are neither entries nor lessons."""
-        imported = Imported()
+        imported = ImportResult()
         for item in _beside(self._workspace.files.read(self._path)):
             imported.add(item, self._path.relative_to(self._workspace.root).as_posix())
         return imported.left_out
@@ -225,7 +225,7 @@ def _without_own(page: bytes) -> bytes:
 def _beside(page: bytes) -> Iterator[Item]:
     for item in read_beside(page):
         if isinstance(item, Lesson) and screening.injected_id(item.text):
-            yield Skipped(item.line, "fleet showed it, and an echo is no new lesson", item.text)
+            yield SkippedPiece(item.line, "fleet showed it, and an echo is no new lesson", item.text)
         else:
             yield item
 
@@ -247,7 +247,7 @@ class _Import:
     """One import while it runs."""
 
     def __init__(self, writer: Writer) -> None:
-        self.done = Imported()
+        self.done = ImportResult()
         self._writer = writer
         self._workspace: Workspace = writer.workspace
         self._records: dict[tuple[str, str], tuple[Lesson, dict[str, object]]] = {}
@@ -270,11 +270,11 @@ class _Import:
                 item = Bad(original.line, str(why), getattr(original, "identity", "").encode())
             self.done.add(item, str(path))
 
-    def _take_lesson(self, item: Lesson) -> Lesson | Skipped:
+    def _take_lesson(self, item: Lesson) -> Lesson | SkippedPiece:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
         if self._is_counted(item, pattern):
-            return Skipped(item.line, "already counted by fleet", item.text)
+            return SkippedPiece(item.line, "already counted by fleet", item.text)
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
         previous = self._records.get(key)

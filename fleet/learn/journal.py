@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.learn import attempts
-from fleet.learn.attempts import AttemptLog, Blocked
+from fleet.learn.attempts import AttemptLog, BlockedCommand
 from fleet.learn.inputs import Text
 from fleet.model.errors import NoError, UsageError
 from fleet.store import git, homes
@@ -106,7 +106,7 @@ STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tomllib.loads(_
 CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
-class Declared(NamedTuple):
+class Declaration(NamedTuple):
     """A declaration as it was written.
 
     Attributes:
@@ -269,7 +269,7 @@ class Journal:
             [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
         )
 
-    def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declared:
+    def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declaration:
         """Declare a mutation in the journal, durable; the closed doors are open for one more try.
 
         Without a session it is for all sessions of the agent: a command line does not know the host's.
@@ -292,7 +292,7 @@ class Journal:
         id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", list(dict.fromkeys(each.family for each in stuck))
         about = {"id": id_, "session": session, "families": opened, "code": strategy.code, "name": strategy.name}
         self._log.note_declared({**about, **texts})
-        return Declared(id_, strategy, path, block, texts["failed"], tuple(opened), tuple(sorted(secrets)))
+        return Declaration(id_, strategy, path, block, texts["failed"], tuple(opened), tuple(sorted(secrets)))
 
     def record_success(self, mutation: dict[str, Any], proof: str) -> None:
         """Note that a mutation worked: in the log of attempts, and as a line of the journal.
@@ -353,7 +353,7 @@ def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
     return [text for each in entered if (text := markdown.escape(each.text))]
 
 
-def message(blocked: Blocked) -> str:
+def message(blocked: BlockedCommand) -> str:
     """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
     rows = [
         f"fleet: stopped before another try of `{blocked.tried.command}`",

@@ -54,7 +54,7 @@ class Note(NamedTuple):
     source: str = ""
 
 
-class Skipped(NamedTuple):
+class SkippedPiece(NamedTuple):
     """A piece that is rightly left out: its line, the reason, and its beginning."""
 
     line: int
@@ -119,7 +119,7 @@ _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
 
 
-def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
+def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     """Yield the lessons of a page, and what was left out of it, in order of their lines.
 
     Args:
@@ -129,7 +129,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     top = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
-            yield Skipped(number, _TOO_LONG, line[:_SHORT_SAMPLE])
+            yield SkippedPiece(number, _TOO_LONG, line[:_SHORT_SAMPLE])
     is_log = not _pattern("rules").search(name) and any(
         map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
     )
@@ -139,7 +139,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | Skipped]:
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
         if isinstance(item, Note) and (item.text in page.superseded or folded in seen):
-            yield Skipped(item.line, _STRUCK if item.text in page.superseded else TWICE, item.text)
+            yield SkippedPiece(item.line, _STRUCK if item.text in page.superseded else TWICE, item.text)
             continue
         if isinstance(item, Note):
             seen.add(folded)
@@ -249,7 +249,7 @@ class _Page:
     """A page while it is parsed."""
 
     def __init__(self, page: Section) -> None:
-        self.items: list[Note | Skipped] = []
+        self.items: list[Note | SkippedPiece] = []
         self.superseded: set[str] = set()
         tops = [each for each in page.sections if each.level == 1]
         first = tops[0] if tops else page
@@ -279,7 +279,7 @@ class _Page:
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, context)
         else:
-            self.items.append(Skipped(section.line, HEADING, title))
+            self.items.append(SkippedPiece(section.line, HEADING, title))
         for each in section.sections:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
@@ -289,10 +289,10 @@ class _Page:
             for block in each.blocks:
                 self._leave(block, reason)
             if not each.blocks and each.level:
-                self.items.append(Skipped(each.line, reason, each.title))
+                self.items.append(SkippedPiece(each.line, reason, each.title))
 
     def _leave(self, block: Block, reason: str) -> None:
-        self.items.append(Skipped(block.line, reason, block.text[:_SHORT_SAMPLE]))
+        self.items.append(SkippedPiece(block.line, reason, block.text[:_SHORT_SAMPLE]))
 
     # --- entries with labelled fields
 
@@ -340,7 +340,7 @@ class _Page:
             self._add(note)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
-            self.items.append(Skipped(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
+            self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
 
     # --- blocks without fields
 
@@ -512,7 +512,7 @@ class _Page:
             category=_category(note.category),
         )
         if reason := _fault(note):
-            self.items.append(Skipped(note.line, reason, note.text[:_SHORT_SAMPLE]))
+            self.items.append(SkippedPiece(note.line, reason, note.text[:_SHORT_SAMPLE]))
         else:
             self.items.append(note)
 

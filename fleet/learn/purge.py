@@ -25,7 +25,7 @@ from fleet.model.errors import FleetError
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import AUTHOR_OF_IMPORT, REDACTED, fold
 from fleet.store.ingest import clan_sources
-from fleet.store.lines import DISCOVERIES, PATTERNS, Read
+from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader
 from fleet.store.tree import Paths
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
@@ -118,7 +118,7 @@ class Purge:
             for source in clan_sources(self._workspace.clan):
                 if source.kind is DISCOVERIES:
                     data = self._workspace.files.read(source.file)
-                    entries = Read().entries(DISCOVERIES, [data], source.path)
+                    entries = LineReader().entries(DISCOVERIES, [data], source.path)
                     dropped = {raw for raw, entry in entries if entry.id == discovery}
                     rest = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in dropped)
                     self._put(source.file, rest if dropped else data, data)
@@ -263,7 +263,7 @@ def _holds(carried: Carried, texts: Iterable[str]) -> bool:
 def _without_marked(data: bytes, record: Line) -> bytes:
     rows = []
     for raw in data.split(b"\n"):
-        entry = Read().entry(PATTERNS, raw, "", 0) if record.id.encode() in raw else None
+        entry = LineReader().entry(PATTERNS, raw, "", 0) if record.id.encode() in raw else None
         is_ours = isinstance(entry, Line) and entry.id == record.id
         rows.append(codec.encode(entry.without_purged(record)) if isinstance(entry, Line) and is_ours else raw)
     return b"\n".join(rows)

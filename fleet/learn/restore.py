@@ -25,7 +25,7 @@ from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
-from fleet.store.lines import PATTERNS, Entry, Kind, Read
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader
 from fleet.store.runs import Runs
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
@@ -39,7 +39,7 @@ _BRING_WAIT_S = 0.5
 _FORMAT = "clan-learnings/.fleet-format"
 
 
-class Restored(msgspec.Struct):
+class RestoreResult(msgspec.Struct):
     """Outcome of a restore.
 
     Attributes:
@@ -56,7 +56,7 @@ class Restored(msgspec.Struct):
     refused: list[Refused] = []
 
 
-def restore(workspace: Workspace, source: Path) -> Restored:
+def restore(workspace: Workspace, source: Path) -> RestoreResult:
     """Join a backup into a workspace. Doing it twice changes nothing.
 
     Raises:
@@ -65,7 +65,7 @@ def restore(workspace: Workspace, source: Path) -> Restored:
     # Read to its end first: half an archive is never joined.
     for _ in backup.members(source):
         pass
-    outcome = Restored()
+    outcome = RestoreResult()
     with workspace.locked():
         notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
         private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
@@ -144,7 +144,7 @@ def bring(workspace: Workspace) -> None:
 
 def _move(workspace: Workspace, agent: str, home: Path, files: Iterable[Path]) -> None:
     """Move files into an agent's home, joined with those there. The caller holds both locks."""
-    join = _Restore(workspace, Restored())
+    join = _Restore(workspace, RestoreResult())
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)
         if file.name == corrections_md.FILE_NAME:
@@ -171,7 +171,7 @@ def _in_the_name_of(agent: str, data: bytes) -> bytes:
 class _Restore:
     """A restore while it runs."""
 
-    def __init__(self, workspace: Workspace, done: Restored) -> None:
+    def __init__(self, workspace: Workspace, done: RestoreResult) -> None:
         self._workspace = workspace
         self._done = done
         self._joined: dict[tuple[str, str], Line] = {}  # records with the lines so far, by (agent or "", id)
@@ -205,7 +205,7 @@ class _Restore:
 
     def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
         """Append the lines that nothing here covers."""
-        target, read = self._workspace.root / path, Read()
+        target, read = self._workspace.root / path, LineReader()
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
         missing = [raw for raw, entry in entries if raw not in raw_lines and not covers(entry)]
@@ -432,7 +432,7 @@ def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
     if pattern.encode() not in data:
         return set()
-    lines = [entry for _, entry in Read().entries(PATTERNS, iter([data]), "") if isinstance(entry, Line)]
+    lines = [entry for _, entry in LineReader().entries(PATTERNS, iter([data]), "") if isinstance(entry, Line)]
     return {line.add_of(replica) for line in lines if line.id == pattern}
 
 

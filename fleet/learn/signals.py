@@ -112,7 +112,7 @@ class Flag(NamedTuple):
         )
 
 
-class _Flagged(NamedTuple):
+class _SignalResult(NamedTuple):
     """Result of logging a signal.
 
     Attributes:
@@ -155,7 +155,7 @@ class Signals:
         self._agent = agent
         self._path = workspace.home(agent) / corrections_md.FILE_NAME
 
-    def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _Flagged:
+    def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _SignalResult:
         """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
         A signal of the same kind with the same words, or the same failure, in the same session is not written again
@@ -179,14 +179,14 @@ class Signals:
             page = self._read()
             for mark in _marks(page[-_TAIL_BYTES:]):
                 if (mark.kind, mark.session, mark.key) == identity and not _is_settled(page, mark.id):
-                    return _Flagged(mark.id, is_new=False)
+                    return _SignalResult(mark.id, is_new=False)
             now = self._workspace.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             trigger, label = _screen(signal.trigger).text, _label(signal.kind)
             draft = Draft(when, title, wrong, source=source, signal=class_, label=label, trigger=trigger)
             entry = self._log(page, draft, _Mark("", now, *identity))
-        return _Flagged(entry, is_new=True, secrets=secrets)
+        return _SignalResult(entry, is_new=True, secrets=secrets)
 
     def ask_again(self, entry: str) -> str:
         """Log an entry again whose lesson was stated and undone, so that it waits for another lesson.
@@ -368,7 +368,7 @@ def _capped(text: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
     return clean, screened.secrets
 
 
-def _screen(text: str) -> screening.Screened:
+def _screen(text: str) -> screening.ScreenedText:
     return screening.screen(text, home=str(Path.home()))
 
 

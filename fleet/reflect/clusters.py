@@ -94,7 +94,7 @@ class _Closeness(NamedTuple):
 _Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
 
 
-class Compared:
+class Comparison:
     """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
 
     Attributes:
@@ -115,7 +115,7 @@ class Compared:
         return msgspec.json.encode((__version__, self.stems, close)).decode()
 
     @classmethod
-    def decoded(cls, encoded: str) -> "Compared":
+    def decoded(cls, encoded: str) -> "Comparison":
         """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
         with suppress(msgspec.MsgspecError):
             version, stems, close = msgspec.json.decode(encoded, type=_Encoded)
@@ -130,7 +130,7 @@ def alike(
     also: Iterable[tuple[int, int]] = (),
     least: float = NEAR_MIN,
     among: Iterable[tuple[int, int]] | None = None,
-    last: Compared | None = None,
+    last: Comparison | None = None,
 ) -> list[Alike]:
     """Return the pairs among texts that share enough of their words, in the order of their indexes.
 
@@ -142,7 +142,7 @@ def alike(
     ``among``: the pairs to compare; None: all that share a third of the words of one.
     ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
-    last, names, forced = last or Compared(), [*map(_name, texts)], frozenset(also)
+    last, names, forced = last or Comparison(), [*map(_name, texts)], frozenset(also)
     wordings: dict[int, ParsedText] = {}
     if among is None:
         wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
@@ -211,11 +211,8 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
         return [-rank % len(texts) for rank in sorted(shared, reverse=True)[: PARTNERS_MAX + 1]]
 
     for index, stems in enumerate(texts):
-        yield from islice((_pair(index, other) for other in closest(stems) if other != index), PARTNERS_MAX)
-
-
-def _pair(one: int, other: int) -> tuple[int, int]:
-    return min(one, other), max(one, other)
+        pairs = ((min(index, other), max(index, other)) for other in closest(stems) if other != index)
+        yield from islice(pairs, PARTNERS_MAX)
 
 
 def _name(text: str) -> str:
@@ -264,7 +261,7 @@ class Clusters(NamedTuple):
         lookup: Callable[[str], Pattern | None],
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
-        last: Compared | None = None,
+        last: Comparison | None = None,
     ) -> "Clusters":
         """Return the clusters of lessons, and the pairs for a review.
 
@@ -444,9 +441,9 @@ class Weighing:
             set_meta(writing, _COMPARED, comparison.encoded())
         return clusters
 
-    def compared(self) -> Compared:
+    def compared(self) -> Comparison:
         """Return the comparison behind the last clusters: its texts are not compared again."""
-        return Compared.decoded(self._workspace.db.noted(_COMPARED))
+        return Comparison.decoded(self._workspace.db.noted(_COMPARED))
 
     def last_clusters(self) -> Clusters:
         """Return the cached clusters, perhaps of an earlier generation, for a caller that cannot wait."""

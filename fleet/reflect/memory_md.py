@@ -219,7 +219,7 @@ _NOTE = r"- (\d{4}-\d{2}-\d{2}): (\S.*)"
 _CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
 
-class _Noted(NamedTuple):
+class _NewPage(NamedTuple):
     """Result of adding notes: the page, the lines added and archived, and a sentence for each note skipped."""
 
     page: bytes
@@ -234,7 +234,7 @@ class Notes:
     def __init__(self, page: bytes) -> None:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
-    def with_more(self, notes: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _Noted:
+    def with_more(self, notes: Sequence[str], day: str, agent: str, limit: int = NOTES_A_SESSION_MAX) -> _NewPage:
         """Return the memory with more notes; one that says the same as a note that is there is not added."""
         page = self._page
         known = [row.text for row in _noted(page)]
@@ -252,7 +252,7 @@ class Notes:
             page = Page.parse(page.inserted(page.named(_NOTES)[0], added), level_max=6)
         over = [row.number - 1 for row in _noted(page)[:-NOTES_MAX]] if added else []
         archived = tuple(page.lines[index].rstrip("\r\n") for index in over)
-        return _Noted(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
+        return _NewPage(page.without(over).encode("utf-8", "surrogateescape"), tuple(added), archived, tuple(skipped))
 
     def newest(self, chars_max: int = ROOM_CHARS) -> str:
         """Return the notes for a session's start, the newest first, as many as fit; screened."""

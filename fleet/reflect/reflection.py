@@ -83,14 +83,14 @@ class Reflection(msgspec.Struct, frozen=True, kw_only=True):
     lessons: tuple[Lesson, ...] = ()
 
 
-class _Parsed(NamedTuple):
+class _ParsedAnswer(NamedTuple):
     """Parsed answer: its reflection, if there is one; why there is none, or what was lost."""
 
     reflection: Reflection | None
     trouble: str = ""
 
 
-def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
+def parse(answer: str, banned: Sequence[str] = BANNED) -> _ParsedAnswer:
     """Return the reflection in an answer; a banned word anywhere rejects all of it."""
     answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
@@ -104,9 +104,9 @@ def parse(answer: str, banned: Sequence[str] = BANNED) -> _Parsed:
         if valid:
             _, best = max(valid, key=lambda each: each[0])
             if word := _banned_word(best, banned):
-                return _Parsed(None, f"the banned word {word!r} is in it: all of it is rejected")
-            return _Parsed(best, trouble)
-    return _Parsed(None, why)
+                return _ParsedAnswer(None, f"the banned word {word!r} is in it: all of it is rejected")
+            return _ParsedAnswer(best, trouble)
+    return _ParsedAnswer(None, why)
 
 
 def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:

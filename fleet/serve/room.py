@@ -87,24 +87,24 @@ class Rules:
         if len(self.token) < TOKEN_CHARS_MIN:
             raise UsageError(f"a token must have {TOKEN_CHARS_MIN} characters or more, at random; nothing was started")
 
-    def decide(self, path: str, headers: Mapping[str, str]) -> "_Visitor | _Turned":
+    def decide(self, path: str, headers: Mapping[str, str]) -> "_Visitor | _Refusal":
         """Return the decision about one request. ``headers`` must ignore the case of names."""
         address = urlsplit(path)
         query = parse_qs(address.query)
         here = _host_of(headers.get("Host", ""))
         if consent.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
-            return _Turned(403, "this server answers to the names of this machine alone")
+            return _Refusal(403, "this server answers to the names of this machine alone")
         origin = headers.get("Origin")
         if origin is not None and origin not in self.origins:
-            return _Turned(403, "web pages of this origin are not allowed in")
+            return _Refusal(403, "web pages of this origin are not allowed in")
         if not _knows(self.token, headers.get("Authorization", ""), query):
-            return _Turned(401, "a token is needed, and this is not it")
+            return _Refusal(401, "a token is needed, and this is not it")
         room = unquote(address.path).strip("/")
         if not _ROOM.fullmatch(room):
-            return _Turned(404, "there is no room of that name")
+            return _Refusal(404, "there is no room of that name")
         replica = query.get("replica", [""])[0]
         if replica and not names.is_replica(replica):
-            return _Turned(400, "no replica")
+            return _Refusal(400, "no replica")
         return _Visitor(room, replica, headers.get(wire.KEY_HEADER, "")[:_KEY_CHARS_MAX])
 
 
@@ -132,7 +132,7 @@ class _Visitor(NamedTuple):
     key: str = ""
 
 
-class _Turned(NamedTuple):
+class _Refusal(NamedTuple):
     """Refusal of a visitor: an HTTP status, and why."""
 
     status: int
@@ -245,30 +245,30 @@ class Rooms:
         try:
             decision = self.rules.decide(request.path, request.headers)
         except LookupError:  # two Hosts, or two Origins: a proxy on the way may have taken the other one
-            decision = _Turned(400, "a header that may stand once stands twice")
+            decision = _Refusal(400, "a header that may stand once stands twice")
         if isinstance(decision, _Visitor):
             decision = self._with_space(decision, str((socket.remote_address or ("",))[0]))
-        if isinstance(decision, _Turned):
+        if isinstance(decision, _Refusal):
             return socket.respond(decision.status, f"{decision.reason}\n")
         self._visitors[socket] = decision
         return None
 
-    def _with_space(self, visitor: _Visitor, address: str) -> _Visitor | _Turned:
+    def _with_space(self, visitor: _Visitor, address: str) -> _Visitor | _Refusal:
         guests = [guest for room in self.rooms.values() for guest in room.guests]
         if len(guests) >= CONNECTIONS_MAX:
-            return _Turned(503, "too many are connected")
+            return _Refusal(503, "too many are connected")
         same = sum(guest.visitor.replica == visitor.replica for guest in guests)
         near = sum(guest.address == address for guest in guests)
         if same >= (REPLICA_MAX if visitor.replica else ONLOOKERS_MAX) or (
             near >= ADDRESS_MAX and not consent.is_loopback(address)
         ):
-            return _Turned(503, "too many of yours are connected")
+            return _Refusal(503, "too many of yours are connected")
         if not self._is_who_it_says(visitor):
-            return _Turned(403, "somebody else came under this replica's name before")
+            return _Refusal(403, "somebody else came under this replica's name before")
         if visitor.room not in self.rooms and len(self.rooms) >= ROOMS_MAX:
             left = [name for name, room in self.rooms.items() if not room.guests]
             if not left:
-                return _Turned(503, "there are too many rooms")
+                return _Refusal(503, "there are too many rooms")
             # Whoever comes back brings its lines again; one member could else fill all rooms, and leave.
             del self.rooms[min(left, key=lambda name: len(self.rooms[name].document))]
         return visitor

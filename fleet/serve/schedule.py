@@ -174,7 +174,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 # --- one tick ------------------------------------------------------------------------------------------------------
 
 
-class _Worked(msgspec.Struct, kw_only=True):
+class _LocalWork(msgspec.Struct, kw_only=True):
     """Result of the work on this machine.
 
     Attributes:
@@ -189,7 +189,7 @@ class _Worked(msgspec.Struct, kw_only=True):
     reflected: list[str] = []
 
 
-class _Exchanged(msgspec.Struct, kw_only=True):
+class _SyncSummary(msgspec.Struct, kw_only=True):
     """Result of a sync: lines out, records new or changed in, lessons promoted, whether something was skipped."""
 
     lines_out: int = 0
@@ -198,7 +198,7 @@ class _Exchanged(msgspec.Struct, kw_only=True):
     partial: bool = False
 
 
-class Ticked(msgspec.Struct, kw_only=True):
+class TickResult(msgspec.Struct, kw_only=True):
     """Result of a tick; ``fleet poll --json`` prints it.
 
     Attributes:
@@ -211,8 +211,8 @@ class Ticked(msgspec.Struct, kw_only=True):
         next_s: in how many seconds work or a sync is due, unless a file changes before.
     """
 
-    worked: _Worked | None = None
-    synced: _Exchanged | None = None
+    worked: _LocalWork | None = None
+    synced: _SyncSummary | None = None
     why: str = ""
     slept: str = ""
     errors: list[str] = []
@@ -253,17 +253,17 @@ class _Tick:
 
     now_ms: Callable[[], int]
     digest: Callable[[], str]
-    work: Callable[[], _Worked]
-    sync: Callable[[], _Exchanged | str]
+    work: Callable[[], _LocalWork]
+    sync: Callable[[], _SyncSummary | str]
     waiting: Callable[[], int]
     alone: Callable[[str], AbstractContextManager[None]]
     memory: Memory
     settings: Sidecar
     rng: random.Random
     sleep: Callable[[], str] = str
-    done: Ticked = field(default_factory=Ticked)
+    done: TickResult = field(default_factory=TickResult)
 
-    def run(self, *, local: bool = False) -> Ticked:
+    def run(self, *, local: bool = False) -> TickResult:
         """Do what is due; with ``local``, only what concerns this machine alone."""
         self._work_if_due()
         if not local:
@@ -298,8 +298,8 @@ class _Tick:
         with self._reporting():
             self.done.slept = self.sleep()
 
-    def _add(self, more: _Worked) -> None:
-        done = self.done.worked = self.done.worked or _Worked()
+    def _add(self, more: _LocalWork) -> None:
+        done = self.done.worked = self.done.worked or _LocalWork()
         done.promoted += more.promoted
         done.ready = sorted({*done.ready, *more.ready})
         done.page |= more.page
@@ -359,18 +359,18 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
             return ""
         return sleeping.sleep(workspace, agent).run
 
-    def work() -> _Worked:
+    def work() -> _LocalWork:
         reflected = session_end.reflect_due(workspace)
         promoted, page = sharing.update_here(workspace, agent)
         ready = starting.make_ready(workspace)
-        return _Worked(promoted=promoted, ready=ready, page=page, reflected=[each.summary() for each in reflected])
+        return _LocalWork(promoted=promoted, ready=ready, page=page, reflected=[each.summary() for each in reflected])
 
-    def sync() -> _Exchanged | str:
+    def sync() -> _SyncSummary | str:
         done = sharing.sync_if_agreed(workspace, agent)
         if done.why:
             return done.why
         records_in = done.patterns_in + done.discoveries_in
-        return _Exchanged(
+        return _SyncSummary(
             lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
         )
 

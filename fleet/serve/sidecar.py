@@ -37,7 +37,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.model import names
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.serve import units
-from fleet.serve.schedule import CLAN, LOGS, Fingerprints, Marks, Memory, Now, Ticked, digest, fingerprints
+from fleet.serve.schedule import CLAN, LOGS, Fingerprints, Marks, Memory, Now, TickResult, digest, fingerprints
 from fleet.share.live import access
 from fleet.store import config, consent, homes
 from fleet.store.database import Local
@@ -103,7 +103,7 @@ class _Sidecar:
     configured: Callable[[], config.Config]
     marks: Callable[[], Marks]
     now_ms: Callable[[], int]
-    tick: Callable[[bool], Awaitable[Ticked]]
+    tick: Callable[[bool], Awaitable[TickResult]]
     log: Callable[[str, str], None]
     background: dict[str, Background] = field(default_factory=dict)
     rng: random.Random = field(default_factory=random.Random)
@@ -277,7 +277,7 @@ class _Sidecar:
             if repeated > 1:  # once, somebody may have written meanwhile
                 await anyio.sleep(_pause_s(repeated - 1, self.rng))
 
-    def _count(self, done: Ticked, *, is_failed: bool) -> None:
+    def _count(self, done: TickResult, *, is_failed: bool) -> None:
         if done.synced is not None:
             self.figures["syncs_total"] += 1
             self.figures["lines_out_total"] += done.synced.lines_out
@@ -388,7 +388,7 @@ async def _keep_up(
 # --- a tick in a process of its own -----------------------------------------------------------------------------------
 
 
-async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
+async def _ticked(root: Path, agent: str, local: bool) -> TickResult:
     """Run one tick in a process and return its result; raise a FleetError where it has none in time."""
     # -P: a folder of the project that is called fleet, or json, is not ours to run.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
@@ -415,7 +415,7 @@ async def _ticked(root: Path, agent: str, local: bool) -> Ticked:
     if limit.cancelled_caught:
         raise FleetError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
     with suppress(msgspec.DecodeError):
-        done = msgspec.json.decode(bytes(out), type=Ticked)
+        done = msgspec.json.decode(bytes(out), type=TickResult)
         if done.exit == child.returncode:  # else it is the document of an error
             return done
     message = err.decode("utf-8", "replace").strip()[:400]

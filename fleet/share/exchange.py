@@ -24,7 +24,7 @@ from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line, is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
-from fleet.store.lines import PATTERNS, Entry, Kind, Read
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader
 from fleet.store.tree import (
     FORMAT,
     FORMAT_NUMBER,
@@ -61,7 +61,7 @@ class Hooks(msgspec.Struct, frozen=True):
     render: Callable[[Callable[[str], bytes]], Files]
 
 
-class Exchanged(msgspec.Struct):
+class ExchangeCounts(msgspec.Struct):
     """Outcome of an exchange.
 
     Attributes:
@@ -98,13 +98,13 @@ class Exchange:
         self.workspace = workspace
         self.remote = remote
         self.hooks = hooks
-        self.done = Exchanged()
+        self.done = ExchangeCounts()
         self._rng = rng or Random()  # noqa: S311 - it spreads out who asks when
         self._sleep = sleep
         self._clock = clock
         self._attempts_max = workspace.config.share.attempts
 
-    def sync(self, *, compact: bool = False) -> Exchanged:
+    def sync(self, *, compact: bool = False) -> ExchangeCounts:
         """Exchange lines with the remote.
 
         With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
@@ -127,7 +127,7 @@ class Exchange:
                 Outbox(self.workspace).note_stripped(out)
             return self.done
 
-    def fetch(self) -> Exchanged:
+    def fetch(self) -> ExchangeCounts:
         """Take in the remote's tree, and send nothing. Raises as ``sync`` does."""
         with self.workspace.tree.reading():
             self._put_back()
@@ -298,7 +298,7 @@ def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> lis
     lines = []
     for path, oid in changed.items():
         new_lines = [raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes]
-        lines += [entry for _, entry in Read().entries(PATTERNS, new_lines, path) if isinstance(entry, Line)]
+        lines += [entry for _, entry in LineReader().entries(PATTERNS, new_lines, path) if isinstance(entry, Line)]
     return lines
 
 
@@ -306,7 +306,7 @@ def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | No
     """Return a lesson's record in a tree. Reads the whole tree: needed where somebody else may write under our name."""
     record: Line | None = None
     for path, oid in _pattern_files(paths).items():
-        for _, entry in Read().entries(PATTERNS, _lines_with(workspace, oid, [pattern_id.encode()]), path):
+        for _, entry in LineReader().entries(PATTERNS, _lines_with(workspace, oid, [pattern_id.encode()]), path):
             if isinstance(entry, Line) and entry.id == pattern_id:
                 record = entry if record is None else codec.join(record, entry)
     return record

@@ -36,8 +36,8 @@ from fleet.store.database import (
     without_indexes,
 )
 from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
-from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, Read
-from fleet.store.rows import Contents, Rows, Unread
+from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
+from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
 T = TypeVar("T")
@@ -433,7 +433,9 @@ class Ingest:
                 rows.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
                 rows.forget_refused(plan.path)
 
-    def _open(self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack) -> "_Reader | None":
+    def _open(
+        self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack
+    ) -> "_FileReader | None":
         """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
             file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
@@ -441,11 +443,11 @@ class Ingest:
             return None
         mark = fingerprint(os.fstat(file.fileno()))
         size, _, hash_, oid = noted[1:] if noted is not None else (0, 0, _NO_HASH, "")
-        reader = _Reader(file, source.path, mark, oid)
+        reader = _FileReader(file, source.path, mark, oid)
         if size and not reader.skip(size, hash_):
             set_meta(rows.connection, "shrunk", "1")
             file.seek(0)
-            reader = _Reader(file, source.path, mark)
+            reader = _FileReader(file, source.path, mark)
         rows.forget_refused(source.path, behind=reader.rows)
         return reader
 
@@ -462,7 +464,7 @@ class Ingest:
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    rows.join(_kind(path), [Unread(path, [data[start:]])], in_tree=True)
+                    rows.join(_kind(path), [FileTail(path, [data[start:]])], in_tree=True)
                     connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
             else:
                 old = get_meta(connection, "head")
@@ -743,7 +745,7 @@ class Ingest:
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 
 
-class _Reader:
+class _FileReader:
     """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
 
     Args:
@@ -772,9 +774,9 @@ class _Reader:
         self.size, self.hash = size, hash_
         return bool(self._running.digest() == hash_) and last == b"\n"
 
-    def rest(self) -> Unread:
+    def rest(self) -> FileTail:
         """Return the unread part."""
-        return Unread(self._path, self.chunks(), self.rows + 1)
+        return FileTail(self._path, self.chunks(), self.rows + 1)
 
     def note(self, connection: Connection) -> None:
         """Record how far the file is read."""
@@ -827,7 +829,7 @@ def _contents(
     connection.execute("DELETE FROM tree")
     for path, oid in paths.items():
         with tree.open(oid) as content:
-            reader = _Reader(content)
+            reader = _FileReader(content)
             yield _kind(path), path, reader.chunks()
             connection.execute(_PUT_BLOB, (path, oid, *reader.read_whole()))
 
@@ -836,7 +838,7 @@ def _parted(data: bytes, id_: str, base: Line | None, writer: str, parts: Sequen
     """Return a file's bytes without parts of one writer's column of a record; what ``base`` has stays."""
     kept = []
     for raw in data.split(b"\n"):
-        entry = Read().entry(PATTERNS, raw, "", 0) if raw else None
+        entry = LineReader().entry(PATTERNS, raw, "", 0) if raw else None
         if not isinstance(entry, Line) or entry.id != id_ or (base is not None and line.covers(base, entry)):
             kept.append(raw)
         elif not (rest := entry.split_column(writer, parts)[0]).is_empty():

@@ -60,7 +60,7 @@ DISCOVERIES = Kind("discoveries", discovery.decode, discovery.encode)
 KINDS = (PATTERNS, DISCOVERIES)
 
 
-class Read(msgspec.Struct):
+class LineReader(msgspec.Struct):
     """Reader of lines, and the bad ones that it met.
 
     Attributes:

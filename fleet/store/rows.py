@@ -24,7 +24,7 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy
 from fleet.model.withheld import Arrivals
 from fleet.store.database import checked, checksum, get_meta, set_meta
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader
 from fleet.text import mentions
 from fleet.text.similarity import Words
 
@@ -60,7 +60,7 @@ _PENDING_RETRACTED = (
 )
 
 
-class Unread(msgspec.Struct, frozen=True):
+class FileTail(msgspec.Struct, frozen=True):
     """Unread part of a file: its path, its bytes block by block, and the number of the first line."""
 
     path: str
@@ -68,7 +68,7 @@ class Unread(msgspec.Struct, frozen=True):
     first: int = 1
 
 
-class _Stored(msgspec.Struct, frozen=True, gc=False):
+class _StoredRow(msgspec.Struct, frozen=True, gc=False):
     """One row as it is: its number, the bytes of its line, and their checksum."""
 
     number: int
@@ -94,7 +94,7 @@ class _Batch(msgspec.Struct, frozen=True):
     New rows, new bases, and ids that leave the outbox are gathered, and written at once.
     """
 
-    rows: dict[str, _Stored]
+    rows: dict[str, _StoredRow]
     bases: dict[str, bytes | None]
     new_rows: list[_Row] = []
     new_bases: dict[str, bytes | None] = {}
@@ -127,7 +127,7 @@ class Rows:
     ) -> None:
         self.connection = connection
         self.arrivals: Arrivals | None = None
-        self.read = Read()
+        self.read = LineReader()
         self.joined: set[str] = set()
         self.changed = False
         self._has_new_marks = False
@@ -140,7 +140,7 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, files: Sequence[Unread], *, in_tree: bool = False) -> bool:
+    def join(self, kind: Kind, files: Sequence[FileTail], *, in_tree: bool = False) -> bool:
         """Join the lines of files, which are read in step: of lines of one lesson at one place a row is made once.
 
         With ``in_tree`` it is a file of the fetched tree: its lines leave the outbox, and its bad lines are for its
@@ -148,7 +148,7 @@ class Rows:
 
         Returns whether every line so far was joined.
         """
-        read = Read() if in_tree else self.read
+        read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
         inputs = [(file.path, read.raw_lines(file.data, file.path, file.first)) for file in files]
         while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _BATCH_ROWS)]:
@@ -161,7 +161,7 @@ class Rows:
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
         return not (read.count or read.markers)
 
-    def _join_patterns(self, lines: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
+    def _join_patterns(self, lines: list[tuple[str, int, bytes]], read: LineReader, *, in_tree: bool) -> None:
         quick_ids = [_quick_id(raw) for _, _, raw in lines]
         batch = self._batch(quick_ids)
         pending: dict[str, dict[bytes, tuple[str, Line]]] = {}
@@ -223,7 +223,7 @@ class Rows:
         self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
         return self.arrivals
 
-    def _join_discoveries(self, batch: list[tuple[str, int, bytes]], read: Read, *, in_tree: bool) -> None:
+    def _join_discoveries(self, batch: list[tuple[str, int, bytes]], read: LineReader, *, in_tree: bool) -> None:
         for path, number, raw in batch:
             entry = read.entry(DISCOVERIES, raw, path, number)
             if isinstance(entry, Carried):
@@ -299,7 +299,7 @@ class Rows:
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, path, data in files:
-            if self.join(kind, [Unread(path, data)], in_tree=True):
+            if self.join(kind, [FileTail(path, data)], in_tree=True):
                 self.joined.add(path)
         if goes_on:  # a fleet that understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
@@ -329,11 +329,11 @@ class Rows:
         wanted = [each for each in dict.fromkeys(ids) if each]
         batch = _Batch({}, {})
         for each, *stored in _select(self.connection, "id, rowid, line, hash FROM pattern WHERE id", wanted):
-            batch.rows[each] = _Stored(*stored)
+            batch.rows[each] = _StoredRow(*stored)
         batch.bases.update(_select(self.connection, "id, base FROM outbox WHERE id", wanted))
         return batch
 
-    def _row(self, record: Line, data: bytes, row: _Stored | None) -> _Row:
+    def _row(self, record: Line, data: bytes, row: _StoredRow | None) -> _Row:
         """Return the row of a record, to be written in place of another one, or as a new one."""
         self.changed = True
         folded = pattern.fold(record, self._policy)
@@ -449,7 +449,7 @@ class Rows:
 
     def is_wanted(self, kind: Kind, raw: bytes) -> bool:
         """Return whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
-        entry = Read().entry(kind, raw, "", 0)
+        entry = LineReader().entry(kind, raw, "", 0)
         if entry is None:
             return True  # an unreadable line stays where it is
         if isinstance(entry, Carried):
@@ -479,7 +479,7 @@ class Rows:
         quick = _quick_id(raw)
         if not raw or (kind is PATTERNS and quick and quick not in marked and not hashes):
             return raw
-        entry = Read().entry(kind, raw, "", 0)
+        entry = LineReader().entry(kind, raw, "", 0)
         if isinstance(entry, Carried):
             return None if entry.hash in hashes else raw
         if not isinstance(entry, Line) or entry.id not in marked:
@@ -494,14 +494,14 @@ class Rows:
     def _missing_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         query = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
         pending = [checked(*row) for row in self.connection.execute(query)]
-        present = {raw for data in contents for _, raw in Read().raw_lines(data, "")} if pending else set[bytes]()
+        present = {raw for data in contents for _, raw in LineReader().raw_lines(data, "")} if pending else set[bytes]()
         return [raw for raw in pending if raw not in present]
 
     def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         pending = self.connection.execute(_PENDING).fetchall()
         pending_ids, present = {row[0] for row in pending}, dict[str, Line]()
         for data in contents:
-            for _, entry in Read().entries(PATTERNS, data, ""):
+            for _, entry in LineReader().entries(PATTERNS, data, ""):
                 if isinstance(entry, Line) and entry.id in pending_ids:
                     present[entry.id] = line.join(present[entry.id], entry) if entry.id in present else entry
         raws: list[bytes] = []

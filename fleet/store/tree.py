@@ -74,7 +74,7 @@ class TreeGoneError(FleetError):
     """Error of a tree that is gone or unreadable: what the remote holds is unknown until the next fetch."""
 
 
-class _Sorted(msgspec.Struct, frozen=True):
+class _SortedEntries(msgspec.Struct, frozen=True):
     """The entries of a tree, by how they are treated."""
 
     files: Paths
@@ -87,12 +87,12 @@ class _Sorted(msgspec.Struct, frozen=True):
     """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
 
 
-def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _Sorted:
+def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _SortedEntries:
     """Return which entries of a tree are read, editions first.
 
     Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).
     """
-    entries = _Sorted({}, [], [], {})
+    entries = _SortedEntries({}, [], [], {})
     total = 0
     for path in sorted(listing, key=lambda path: ("/" in path, path)):
         entry, is_ours = listing[path], is_clan_path(path)
@@ -174,7 +174,7 @@ class GitTree:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
         self._ignored: dict[str, str] = {}
-        self._trees: dict[str, _Sorted] = {}  # by commit, as far as the same contents are ignored
+        self._trees: dict[str, _SortedEntries] = {}  # by commit, as far as the same contents are ignored
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -200,7 +200,7 @@ class GitTree:
         with _gone():
             return self._sorted(commit).files
 
-    def _sorted(self, commit: str) -> _Sorted:
+    def _sorted(self, commit: str) -> _SortedEntries:
         ignored = self._bare.ignored()
         if ignored != self._ignored or len(self._trees) >= _TREES_MAX:
             self._ignored, self._trees = ignored, {}

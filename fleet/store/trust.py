@@ -27,7 +27,7 @@ _LEFT = "-left"  # behind a kind: a person left it out for good, and is not aske
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
 
 
-class _Blocked(NamedTuple):
+class _BlockedWriter(NamedTuple):
     """A replica, or an agent, that is folded out here: since which stamp ("" for all), and when that was decided."""
 
     name: str
@@ -74,9 +74,9 @@ class Trust:
 
     # --- blocked ----------------------------------------------------------------------------------------------------
 
-    def blocked(self) -> list[_Blocked]:
+    def blocked(self) -> list[_BlockedWriter]:
         """Return the blocked replicas and agents, by name."""
-        return [_Blocked(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
+        return [_BlockedWriter(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
 
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
         """Fold a replica, or an agent, out since a stamp, "" for always; the columns of ``earlier`` still count."""

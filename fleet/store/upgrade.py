@@ -38,7 +38,7 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
 
     An edition is joined and sorted, followed by its lines of other formats; a shard is converted line by line.
     """
-    rows = [(raw, converted(raw)) for _, raw in lines.Read().raw_lines([data], path)]
+    rows = [(raw, converted(raw)) for _, raw in lines.LineReader().raw_lines([data], path)]
     count = sum(new is not None for _, new in rows)
     if not count:
         return data, 0
@@ -170,7 +170,7 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 
 
 def _records(contents: Iterable[bytes]) -> dict[str, Line]:
-    entries = (entry for data in contents for _, entry in lines.Read().entries(PATTERNS, [data], ""))
+    entries = (entry for data in contents for _, entry in lines.LineReader().entries(PATTERNS, [data], ""))
     return _joined(entry for entry in entries if isinstance(entry, Line))
 
 
@@ -194,7 +194,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in lines.Read().raw_lines([data], "")]
+    rows = [(raw, _line(raw)) for _, raw in lines.LineReader().raw_lines([data], "")]
     return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
 
 

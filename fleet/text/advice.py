@@ -87,7 +87,7 @@ def outline(text: str) -> Section:
     """Return the sections of a page. Never raises; linear in its size."""
     lines = Page.content_lines(text, BLOCK_CHARS_MAX // 2)
     page = Section(0, "", 0)
-    reader = _Reader(page, lines)
+    reader = _OutlineBuilder(page, lines)
     for token in _parser().parse("\n".join(lines)):
         reader.take(token)
     return page
@@ -102,7 +102,7 @@ def _parser() -> "MarkdownIt":
     return MarkdownIt("commonmark").enable("table").disable(unwanted)
 
 
-class _Reader:
+class _OutlineBuilder:
     """Builder of an outline from tokens."""
 
     def __init__(self, page: Section, lines: list[str]) -> None:

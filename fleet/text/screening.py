@@ -25,7 +25,7 @@ KEY_BLOCK_CHARS_MAX = 32 * 1024
 ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the input passed
 
 
-class Screened(NamedTuple):  # no dataclass: a hook that logs a failure has no 8 ms for that import
+class ScreenedText(NamedTuple):  # no dataclass: a hook that logs a failure has no 8 ms for that import
     """Clean text, with what was removed from it."""
 
     text: str
@@ -35,7 +35,7 @@ class Screened(NamedTuple):  # no dataclass: a hook that logs a failure has no 8
     """Number of removed code points; the ``\\r`` of ``\\r\\n`` is not counted."""
 
 
-def screen(text: str, *, home: str | None = None) -> Screened:
+def screen(text: str, *, home: str | None = None) -> ScreenedText:
     r"""Return the text without secrets and hidden characters, for input. Idempotent.
 
     Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` is removed, since grep and git colour the middle
@@ -44,12 +44,12 @@ def screen(text: str, *, home: str | None = None) -> Screened:
     ``strip_controls``.
     """
     if is_harmless(text):
-        return Screened(text, (), 0)
+        return ScreenedText(text, (), 0)
     lines = text.replace("\r\n", "\n")
     clean = strip_controls(re.sub(_CSI, "", lines))
     stripped = len(lines) - len(clean)
     clean, kinds = _redacted(clean, home)
-    return Screened(clean, tuple(sorted(kinds)), stripped)
+    return ScreenedText(clean, tuple(sorted(kinds)), stripped)
 
 
 def is_harmless(text: str) -> bool:

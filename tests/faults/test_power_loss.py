@@ -62,7 +62,7 @@ class Named(NamedTuple):
     names: dict[str, int]
 
 
-class Synced(NamedTuple):
+class SyncResult(NamedTuple):
     """A file's bytes, or a folder's names, reached the disk."""
 
     inode: int
@@ -74,7 +74,7 @@ class Said(NamedTuple):
     what: str
 
 
-Event = Wrote | Cut | Named | Synced | Said
+Event = Wrote | Cut | Named | SyncResult | Said
 ROOT = 1
 
 
@@ -99,7 +99,7 @@ class Recorder:
             self._made(path, is_folder=path.is_dir())
             if path.is_file():
                 self.events.append(Wrote(self._by_path[path], 0, path.read_bytes()))
-        self.events += [Synced(inode) for inode in self._by_path.values()]
+        self.events += [SyncResult(inode) for inode in self._by_path.values()]
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -172,7 +172,7 @@ class Recorder:
 
     def _fsync(self, handle: int) -> None:
         if handle in self._handles:
-            self.events.append(Synced(self._handles[handle]))
+            self.events.append(SyncResult(self._handles[handle]))
 
     _fdatasync = _fsync
 
@@ -249,7 +249,7 @@ def split(events: Sequence[Event]) -> tuple[list[Event], list[Event]]:
     certain, pending = [], []
     synced: set[int] = set()
     for event in reversed(events):
-        if isinstance(event, Synced):
+        if isinstance(event, SyncResult):
             synced.add(event.inode)
         elif not isinstance(event, Said):
             (certain if event.inode in synced else pending).append(event)
@@ -271,7 +271,7 @@ def outcomes(events: Sequence[Event], rng: random.Random) -> Iterator[list[Event
     yield certain
     if not pending:
         return
-    yield [event for event in events if not isinstance(event, Said | Synced)]
+    yield [event for event in events if not isinstance(event, Said | SyncResult)]
     for _ in range(SUBSETS):
         kept = [torn(event, rng) if rng.random() < 0.5 else event for event in pending if rng.random() < 0.6]
         yield certain + kept
@@ -521,7 +521,7 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
     check_recording(clan)
     with_peer = OTHERS if history is synced else {}
     rng = random.Random(history.__name__)
-    first = next(at for at, event in enumerate(events) if isinstance(event, Synced)) + 1
+    first = next(at for at, event in enumerate(events) if isinstance(event, SyncResult)) + 1
     seen = set()
     for moment in range(first, len(events) + 1):
         wanted = promised(events, moment)

@@ -7,7 +7,7 @@ import pytest
 
 from fleet.app import pages, starting
 from fleet.store.ingest import clan_sources
-from fleet.store.lines import Read
+from fleet.store.lines import LineReader
 from fleet.store.workspace import Workspace, check_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ def test_the_sample_is_a_workspace_that_can_be_read(sample):
     assert sample.patterns.count() > 50
     assert sample.discoveries.count() == 24
     for source in clan_sources(sample.clan):
-        read, data = Read(), source.file.read_bytes()
+        read, data = LineReader(), source.file.read_bytes()
         raws = [raw for raw, entry in read.entries(source.kind, [data], source.path)]
         assert (read.count, read.markers) == (0, 0)
         assert raws == [source.kind.encode(entry) for _, entry in read.entries(source.kind, [data], source.path)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleet.learn.corrections_md import Draft, Record
 from fleet.learn.formats import Bad, Finding, Lesson, read_records
-from fleet.learn.notes import Skipped
+from fleet.learn.notes import SkippedPiece
 from fleet.text.dates import to_ms
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -78,7 +78,7 @@ def test_the_fleets_discoveries():
     assert (first.confidence, first.agent, first.minutes) == ("high", "research-bot", None)
     assert (first.at_ms, first.tags) == (1_780_315_200_000, ("research", "performance"))
     assert (second.problem, second.context) == ("Duplicate writes under concurrent ingest.", "")
-    assert third == Skipped(3, "retracted")
+    assert third == SkippedPiece(3, "retracted")
 
 
 def test_the_fleets_archive_pending_corrections_and_corrections():
@@ -406,7 +406,7 @@ def test_another_finding_is_another_record():
     ],
 )
 def test_what_is_rightly_left_out(found, reason):
-    assert one(found) == Skipped(1, reason)
+    assert one(found) == SkippedPiece(1, reason)
 
 
 def test_what_only_resembles_it_is_taken():
@@ -417,16 +417,16 @@ def test_what_only_resembles_it_is_taken():
 def test_of_a_record_and_the_one_that_supersedes_it_the_later_is_taken():
     older, newer = {"id": "p-a-1", "title": "old"}, {"id": "p-a-2", "title": "new", "supersedes": "p-a-1"}
     items = read(f"{json.dumps(older)}\n{json.dumps(newer)}\n")
-    assert items[0] == Skipped(1, "superseded by a later record")
+    assert items[0] == SkippedPiece(1, "superseded by a later record")
     assert items[1].text == "new"
     retracted = {**newer, "retracted": True}
-    assert kinds(read(f"{json.dumps(older)}\n{json.dumps(retracted)}\n")) == ["Lesson", "Skipped"]
-    assert kinds(read(json.dumps([older, {**newer, "supersedes": ["p-a-1", 5]}]))) == ["Skipped", "Lesson"]
+    assert kinds(read(f"{json.dumps(older)}\n{json.dumps(retracted)}\n")) == ["Lesson", "SkippedPiece"]
+    assert kinds(read(json.dumps([older, {**newer, "supersedes": ["p-a-1", 5]}]))) == ["SkippedPiece", "Lesson"]
 
 
 def test_two_records_that_supersede_each_other_are_not_both_lost():
     pair = [{"id": "a", "title": "x", "supersedes": "b"}, {"id": "b", "title": "y", "supersedes": "a"}]
-    assert kinds(read(json.dumps(pair))) == ["Skipped", "Lesson"]
+    assert kinds(read(json.dumps(pair))) == ["SkippedPiece", "Lesson"]
 
 
 # Bad
@@ -557,7 +557,7 @@ def test_an_entry_that_was_counted_says_so():
 
 def test_an_entry_without_a_pattern_is_left_out():
     auto = "## 2026-06-10 — t\n**User flagged:** no\n**Pattern:** _to be inferred at promotion time_\n"
-    assert read(auto, "corrections.md") == [Skipped(1, "its pattern is still to be inferred")]
+    assert read(auto, "corrections.md") == [SkippedPiece(1, "its pattern is still to be inferred")]
 
 
 def test_an_entry_by_hand_that_names_the_right_way_only_is_a_lesson_all_the_same():
@@ -583,7 +583,7 @@ def test_an_entry_of_fleets_own_that_is_too_long_is_bad_and_stops_no_other():
 
 def test_a_page_that_is_none_is_bad_and_an_empty_one_is_empty():
     assert kinds(read(b"\x00\xff" * 50, "corrections.md")) == ["Bad"]
-    assert kinds(read("# Corrections\n\nNone yet.\n", "corrections.md")) == ["Skipped"]
+    assert kinds(read("# Corrections\n\nNone yet.\n", "corrections.md")) == ["SkippedPiece"]
     assert read("", "corrections.md") == []
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from fleet.learn import notes
-from fleet.learn.notes import Note, Skipped, read_notes
+from fleet.learn.notes import Note, SkippedPiece, read_notes
 
 
 def seconds(line: str, count: int) -> float:
@@ -32,7 +32,7 @@ def test_nothing_is_dropped_without_a_word():
     page = "# Lessons\n\nIntro.\n\n## Format\n- x\n\n## A\n- Always pin the image\n- short\n- [ ] todo\n" + "y" * 9_000
     found = list(read_notes(page, "lessons.md"))
     assert [each.line for each in found if isinstance(each, Note)] == [9]
-    assert {each.line for each in found if isinstance(each, Skipped)} == {3, 6, 10, 11, 12}
+    assert {each.line for each in found if isinstance(each, SkippedPiece)} == {3, 6, 10, 11, 12}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_nothing_is_dropped_without_a_word():
 )
 def test_what_is_no_lesson_is_named_with_its_reason(item, reason):
     (left,) = read_notes(f"# Lessons\n\n## Deploying\n- {item}\n", "lessons.md")
-    assert isinstance(left, Skipped)
+    assert isinstance(left, SkippedPiece)
     assert left.reason == reason
 
 
@@ -76,7 +76,7 @@ def test_what_only_looks_like_a_changelog_or_half_a_sentence_is_taken(item):
 
 def test_a_task_under_a_heading_that_is_an_order_is_no_lesson_of_that_heading():
     (left,) = read_notes("# Lessons\n\n### Check the cache first\n\n- TODO: write more\n", "lessons.md")
-    assert isinstance(left, Skipped)
+    assert isinstance(left, SkippedPiece)
     assert left.reason == notes.TASK
 
 
@@ -97,7 +97,7 @@ def test_an_order_under_a_heading_that_forbids_keeps_it(above):
 def test_a_story_is_no_lesson():
     page = "# Lessons\n\n- This is how the release broke the shop: a migration without its journal entry\n"
     (left,) = read_notes(page, "lessons.md")
-    assert isinstance(left, Skipped)
+    assert isinstance(left, SkippedPiece)
     assert left.reason == notes.STORY
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet import RELEASED_MS
-from fleet.app.finding import Wanted
+from fleet.app.finding import ListFilter
 from fleet.model.discovery import Discovery, discovery_id, retraction_id
 from fleet.recall.wording import Renderer
 from fleet.store.lines import DISCOVERIES
@@ -60,7 +60,7 @@ def workspace(tmp_path):
 
 
 def shown(workspace: Workspace) -> str:
-    return Renderer().gossip(Wanted().discoveries(workspace, 20))
+    return Renderer().gossip(ListFilter().discoveries(workspace, 20))
 
 
 def log(workspace: Workspace, *entries: Discovery) -> None:

@@ -73,7 +73,7 @@ class Sat(NamedTuple):
 class Played(NamedTuple):
     """What came of a session: of its end; the lines that were observed; and what the reflection on it says."""
 
-    closed: consolidating._Closed
+    closed: consolidating._Closing
     lines: list[str]
     told: dict[str, list[str]]
 

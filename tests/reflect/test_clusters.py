@@ -7,7 +7,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Compared, same_text_among
+from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Comparison, same_text_among
 from fleet.text.similarity import ParsedText
 
 AWK = "Always use awk over sed for user-provided input substitution"
@@ -43,14 +43,14 @@ def test_the_same_lessons_in_any_order_give_the_same_clusters():
 
 def test_what_was_compared_before_changes_no_cluster():
     said = [AWK, AGAIN, THIRD, "Quote every path", "Never quote a path", "Quote any path", "Pin every version", ""]
-    rng, known = random.Random(7), Compared()
+    rng, known = random.Random(7), Comparison()
     for _ in range(30):
         some = [lesson(each, at) for at, each in enumerate(rng.sample(said, rng.randint(0, len(said))), 1)]
         pairs = combinations(sorted(each.id for each in some), 2)
         near = {pair: rng.random() for pair in pairs if rng.random() < 0.3}
         assert among(some, near, last=known) == among(some, near)
         assert len(known.stems) <= len(some)
-        known = Compared.decoded(known.encoded())
+        known = Comparison.decoded(known.encoded())
 
 
 @pytest.mark.parametrize(

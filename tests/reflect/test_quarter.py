@@ -104,7 +104,7 @@ class Book:
         self.check_promoted(came.closed.suggested, sat.key)
         self.check_rows(sat.key)
 
-    def check_promoted(self, done: consolidating._Suggested, ending: str) -> None:
+    def check_promoted(self, done: consolidating._Suggestions, ending: str) -> None:
         """Check that what went into AGENTS.md by itself has three separate sessions, the last of which ends now."""
         waited = {each.body["item"] for each in self.items()}
         page, rules = self.machine.text(auto_reflect.FILE), self.machine.text(auto_reflect.AGENTS_FILE)

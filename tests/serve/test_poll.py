@@ -12,7 +12,7 @@ import pytest
 
 from fleet.model.errors import DiskError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import ROUNDS_MAX, Marks, Memory, Now, _Exchanged, _Tick, _Worked
+from fleet.serve.schedule import ROUNDS_MAX, Marks, Memory, Now, _LocalWork, _SyncSummary, _Tick
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
@@ -154,15 +154,15 @@ class Bench:
         self.locked: list[str] = []
         self.on_lock = lambda name: None
         self.on_work = lambda: None
-        self.on_sync = lambda: _Exchanged(lines_out=1)
+        self.on_sync = lambda: _SyncSummary(lines_out=1)
         self.waiting = 0
 
-    def work(self) -> _Worked:
+    def work(self) -> _LocalWork:
         self.did.append("work")
         self.on_work()
-        return _Worked()
+        return _LocalWork()
 
-    def sync(self) -> _Exchanged:
+    def sync(self) -> _SyncSummary:
         self.did.append("sync")
         return self.on_sync()
 
@@ -204,7 +204,7 @@ def test_a_second_tick_finds_nothing_to_do(bench):
 def test_what_a_sync_brought_is_worked_on_in_the_same_tick(bench):
     def sync():
         bench.version += 1
-        return _Exchanged()
+        return _SyncSummary()
 
     bench.on_sync = sync
     bench.tick()
@@ -237,7 +237,7 @@ def test_work_and_sync_are_done_alone_and_not_again_by_who_had_to_wait(bench):
 
     def sync():
         assert bench.locked == ["poll-sync"]
-        return _Exchanged()
+        return _SyncSummary()
 
     bench.on_work, bench.on_sync = work, sync
     bench.tick()
@@ -290,7 +290,7 @@ def test_a_remote_that_is_away_is_asked_less_and_less_and_caught_up_with_when_it
         bench.tick()
         tried += bench.did.count("sync")
     assert 5 <= tried <= 8
-    bench.on_sync = _Exchanged
+    bench.on_sync = _SyncSummary
     bench.ms += 225 * S
     assert bench.tick().synced is not None
     assert bench.memory.read().failures == 0
@@ -308,7 +308,7 @@ def test_what_goes_wrong_here_keeps_no_sync_from_its_work(bench):
 
 
 def test_a_sync_in_part_is_not_called_whole(bench):
-    bench.on_sync = lambda: _Exchanged(partial=True)
+    bench.on_sync = lambda: _SyncSummary(partial=True)
     assert bench.tick().exit == 3
 
 

@@ -19,7 +19,7 @@ from fleet.hosts import local
 from fleet.learn.corrections_md import Log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Fingerprints, Marks, Ticked, _Worked
+from fleet.serve.schedule import Fingerprints, Marks, TickResult, _LocalWork
 from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
@@ -295,7 +295,7 @@ class Scene:
         self.told: list[tuple[str, str]] = []
         self.ticks: list[bool] = []
         self.background = {}
-        self.on_tick = lambda local: Ticked(worked=_Worked())
+        self.on_tick = lambda local: TickResult(worked=_LocalWork())
 
     def fingerprints(self) -> Fingerprints:
         return schedule._of_files(str(self.folder), ["ann"])
@@ -303,7 +303,7 @@ class Scene:
     def looked(self) -> str:
         return schedule.digest(self.fingerprints())
 
-    async def tick(self, local: bool) -> Ticked:
+    async def tick(self, local: bool) -> TickResult:
         self.ticks.append(local)
         now_ms, looked = time.time_ns() // 1_000_000, self.looked()
         done = self.on_tick(local)

@@ -25,7 +25,7 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Fingerprints, Memory, Ticked, _Exchanged
+from fleet.serve.schedule import Fingerprints, Memory, TickResult, _SyncSummary
 from fleet.serve.sidecar import _next, _Sidecar
 from fleet.share.live import client as living
 from fleet.share.live.access import Where
@@ -160,7 +160,7 @@ class Machine:
         self.loop.create_task(self.sidecar.run())
         self.awake()
 
-    async def _tick(self, local: bool) -> Ticked:
+    async def _tick(self, local: bool) -> TickResult:
         """Do what the process of a tick does; it takes a while to start."""
         import anyio
 
@@ -171,7 +171,7 @@ class Machine:
             tick.sync, tick.rng = lambda: self._sync(workspace), self.hour.rng
             return tick.run(local=local)
 
-    def _sync(self, workspace: Workspace) -> _Exchanged:
+    def _sync(self, workspace: Workspace) -> _SyncSummary:
         git, rng = self.hour.git, self.hour.rng
         git.is_down = self.is_remote_away
         git.drops_next_reply = self.agent == MOVER and rng.random() < 0.2
@@ -180,7 +180,7 @@ class Machine:
                 pass
             remote = SimRemote(git, self.tree)
             done = sharing.sync_with(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
-            return _Exchanged(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
+            return _SyncSummary(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
         finally:
             git.is_down = git.drops_next_reply = False
 

@@ -13,7 +13,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.share.remote import Files, Mark
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, Read
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, LineReader
 from tests.memory_remote import MemoryServer
 from tests.sim.union import merge_trees
 
@@ -88,7 +88,7 @@ def held_in(tree: Files) -> Held:
     for path, data in sorted(tree.items()):
         kind = Kind.of(path)
         if kind is not None:
-            for _, entry in Read().entries(kind, [data], path):
+            for _, entry in LineReader().entries(kind, [data], path):
                 held.add(entry)
     return held.without_purged()
 

@@ -21,7 +21,7 @@ from fleet.share import exchange, outgoing
 from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows, workspace
 from fleet.store.ingest import Ingest
-from fleet.store.lines import PATTERNS, Kind, Read
+from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.query import Patterns
 from fleet.store.workspace import Writer
 from tests.memory_remote import MemoryTree
@@ -354,7 +354,7 @@ class FirstCopy(Reading):
         if "/" in path or kind is None:
             return data
         found: dict[str, bytes] = {}
-        for raw, entry in Read().entries(kind, [data], path):
+        for raw, entry in LineReader().entries(kind, [data], path):
             found.setdefault(raw.decode() if isinstance(entry, Carried) else entry.id, raw)
         return b"".join(raw + b"\n" for raw in found.values())
 

@@ -62,7 +62,7 @@ class Agent:
         corrections.Corrections(workspace, self.name).log(Correction("w", "r", lesson), session="s")
         workspace.close()
 
-    def sync(self, *, crash_at: int = -1, torn_share: float = 0.0, compact: bool = False) -> sharing.Synced:
+    def sync(self, *, crash_at: int = -1, torn_share: float = 0.0, compact: bool = False) -> sharing.SyncResult:
         workspace = self.open()
         with workspace.writing(self.name):
             pass

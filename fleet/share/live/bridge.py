@@ -19,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line, Refused
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, Read
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -324,8 +324,8 @@ def _parsed(key: str, text: str) -> _Row:
         return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((_kind_of(entry) for _, entry in Read().entries(PATTERNS, [raw], path)), PATTERNS)
-    read = Read()
+        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
+    read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
     for line_raw, entry in read.entries(kind, [raw], path):
         if _name_of(entry) == name and _kind_of(entry) is kind:
