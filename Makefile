@@ -10,7 +10,7 @@ N ?= 10000
 COUNT ?= 100000
 LASTS ?= 1200
 
-.PHONY: setup test test-wheel test-hosts test-interop laws sim hour mutants house check demo bench replay lock manual format clean
+.PHONY: setup test test-wheel test-hosts test-interop test-semantic laws sim hour mutants house check demo bench replay lock manual format clean
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "fleet needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; }
@@ -42,6 +42,17 @@ test-hosts: setup
 # Downloads yjs and y-websocket (once, into .cache): a JavaScript client joins a live room. Needs node and npm.
 test-interop: setup
 	FLEET_TEST_INTEROP=1 $(BIN)/python -m pytest -q tests/interop $(ARGS)
+
+# Installs the extra `semantic` (160 MB, once, into .cache) and runs the tests that are skipped without it.
+SEMANTIC := .cache/semantic
+test-semantic: $(SEMANTIC)/.ready
+	$(SEMANTIC)/bin/python -m pytest -q -p no:cacheprovider tests/store/test_semantic.py tests/recall $(ARGS)
+
+$(SEMANTIC)/.ready: requirements-dev.lock pyproject.toml
+	@test -x $(SEMANTIC)/bin/python || $(PYTHON) -m venv $(SEMANTIC)
+	@echo "installing the extra into $(SEMANTIC) ..."
+	@$(SEMANTIC)/bin/python -m pip install --quiet --disable-pip-version-check '.[semantic]' hypothesis pytest pytest-xdist
+	@touch $@
 
 laws: setup
 	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)
