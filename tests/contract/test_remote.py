@@ -424,6 +424,13 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
 # --- remotes whose marks are commits of the machine's tree store -----------------------------------------------------
 
 
+def test_fleets_own_repository_keeps_a_commit_of_its_own_as_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Four loose objects would be synced one by one, by a process of their own."""
+    remote = GitFar(tmp_path, monkeypatch).remote()
+    pushed(remote, {"patterns.jsonl": line(1)}, "")
+    assert {each.parent.name for each in remote._copy.folder.glob("objects/*/*")} == {"pack"}
+
+
 def test_what_is_fetched_and_what_is_pushed_is_in_the_tree_store(far: Far):
     writer, reader = machine(far), machine(far)
     assert reader.remote.fetch("") == ""
