@@ -340,7 +340,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
     if record.reflector == RULES:
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
     settings, delimiter = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
-    lessons = [each.text for each in workspace.patterns.best("evidence", _KNOWN_MAX)]
+    lessons = list(workspace.patterns.best_texts(_KNOWN_MAX).values())
     answer = Answer(trouble="it was not asked")
     try:
         answer = reflection.ask(record.reflector, settings, session_digest.text, delimiter, lessons)

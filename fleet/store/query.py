@@ -1,7 +1,7 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -111,8 +111,7 @@ class Patterns(_Table):
 
     def line(self, id_: str) -> Line | None:
         """Return the joined record of one id."""
-        lines = self._lines(f"{_LINE} WHERE id = ?", id_)
-        return lines[0] if lines else None
+        return next(iter(self._lines(f"{_LINE} WHERE id = ?", id_)), None)
 
     def changed_behind(self, generation: int, row: int, count: int) -> dict[str, tuple[int, int]]:
         """Return the first records that changed after a place, by id: each with its place, a generation and a row."""
@@ -167,8 +166,7 @@ class Patterns(_Table):
         text_hash = pattern_id(text)
         # The index is partial: without its condition in the query, all rows would be read.
         query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
-        row = next(iter(self._rows(query, text_hash)), None)
-        return str(row[0]) if row else text_hash
+        return next((str(row[0]) for row in self._rows(query, text_hash)), text_hash)
 
     def best(self, order: Order, count: int) -> list[Pattern]:
         """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
@@ -179,6 +177,13 @@ class Patterns(_Table):
         if len(lessons) > len(alone[:count]):
             lessons = ranked(lessons, order)
         return lessons[:count]
+
+    def best_texts(self, count: int) -> dict[str, str]:
+        """Return the texts of the lessons with most evidence, by id: the merged records first, each set as one."""
+        grouped, united = self.groups(), ranked(self._united("evidence"), "evidence")
+        query = f"SELECT id, text FROM pattern WHERE {_BEST['evidence']} LIMIT ?"
+        alone = ((each, text) for each, text in self._rows(query, count + len(grouped)) if each not in grouped)
+        return dict(islice(chain(((each.id, each.text) for each in united), alone), count))
 
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
@@ -284,8 +289,7 @@ class Discoveries(_Table):
 
     def get(self, id_: str) -> Discovery | None:
         """Return one entry, a retraction or a retracted one, too."""
-        entries = self._entries("WHERE id = ?", id_)
-        return entries[0] if entries else None
+        return next(iter(self._entries("WHERE id = ?", id_)), None)
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""

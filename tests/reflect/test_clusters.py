@@ -7,6 +7,7 @@ import pytest
 
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
+from fleet.reflect import clusters
 from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Comparison, same_text_among
 from fleet.text.similarity import ParsedText
 
@@ -102,6 +103,17 @@ def test_a_lesson_that_contradicts_two_wordings_of_another_is_named_once():
     known = {each.id: each for each in (*both, turned)}
     [shown] = [each for each in among([*both, turned]).grouped(known.values(), known.get) if each.wordings]
     assert shown.opposites == (turned.id,)
+
+
+def test_each_text_is_compared_with_those_that_share_most_of_its_words_and_a_third_of_them():
+    rng = random.Random(3)
+    texts = [frozenset(rng.choices("abcdefghij", k=rng.randint(0, 9))) for _ in range(120)]
+    compared = set()
+    for at, mine in enumerate(texts):
+        shared = {other: len(mine & theirs) for other, theirs in enumerate(texts) if other != at}
+        ranked = sorted((other for other in shared if shared[other] * 3 >= len(mine)), key=lambda each: -shared[each])
+        compared |= {(min(at, other), max(at, other)) for other in ranked[:PARTNERS_MAX] if shared[other]}
+    assert set(clusters._partners(texts)) == compared
 
 
 def test_in_a_flood_of_lessons_that_are_nearly_the_same_each_is_compared_with_a_few(monkeypatch):
