@@ -193,7 +193,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     """Promote what is due of the best-evidenced lessons, those that wait, and those changed since the last time."""
     workspace, key = writer.workspace, f"promoted.{writer.agent}"
     last = workspace.state.get(key)
-    generation, is_all = workspace.patterns.generation, workspace.patterns.count() <= _PROMISING
+    generation, is_all = workspace.patterns.generation, len(workspace.patterns.best_texts(_PROMISING + 1)) <= _PROMISING
     changed = workspace.patterns.changed(int(last)) if last.isdigit() and not is_all else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
     outcome = _promote_due(writer, lessons_due, lessons, is_all=is_all)

@@ -15,7 +15,7 @@ A person is asked about two kinds of parts. They are detected where rows are joi
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from fleet.model import limits
@@ -213,12 +213,12 @@ class Arrivals:
             return owner
         return writer if writer in self._writers else NEWCOMERS
 
-    def held(self, lessons: int) -> list[Held]:
-        """Return the parts that a person is asked about; ``lessons`` is the number of lessons before."""
-        edited_max = max(limits.BULK_MIN, int(lessons * limits.BULK_SHARE))
+    def held(self, lessons: Callable[[], int]) -> list[Held]:
+        """Return the parts that a person is asked about; ``lessons`` returns the number of lessons before."""
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group, changes in self._edits.items():
-            if len({id_ for id_, _ in changes}) > edited_max:
+            edited = len({id_ for id_, _ in changes})
+            if edited > limits.BULK_MIN and edited > int(lessons() * limits.BULK_SHARE):
                 parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
         return [part for part in parts if not _is_nothing(part.part)]
 

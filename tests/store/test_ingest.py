@@ -351,6 +351,9 @@ def test_a_merged_set_is_one_lesson_that_adds_up(here: Here) -> None:
     assert (best.id, best.count("seen")) == (small.id, 2)
     assert [each.id for each in here.workspace.patterns.lessons()] == [small.id]
     assert here.workspace.patterns.lesson(large.id).count("seen") == 2
+    third = here.log("Pin the image")
+    assert here.workspace.patterns.best_texts(5) == {small.id: best.text, third.id: "Pin the image"}
+    assert here.workspace.patterns.best_texts(1) == {small.id: best.text}
 
 
 def test_a_lesson_logged_again_in_its_edited_words_is_the_same_one(here: Here) -> None:
@@ -367,6 +370,23 @@ def test_ties_are_broken_by_time_and_not_by_the_hash_of_the_text(here: Here) -> 
         here.now_ms += 60_000
         here.log(text)
     assert [each.text for each in here.workspace.patterns.best("evidence", 3)] == texts[:-4:-1]
+    assert [*here.workspace.patterns.best_texts(3).values()] == texts[:-4:-1]
+
+
+def test_to_find_the_edits_from_the_future_costs_no_more_where_there_are_many_other_lessons(here: Here) -> None:
+    ahead = edits.set_field(here.log("Pin it"), "text", "Later", TANK, "2026-12-24T00:00:00.000Z-0000", "~")
+    lessons = [logged(f"Lesson number {n}") for n in range(2_000)]
+    costs = []
+    for known in ([ahead], [ahead, *lessons]):
+        here.take(here.tree.put({OTHER: b"".join(PATTERNS.encode(each) + b"\n" for each in known)}, here.tree.head()))
+        steps: list[int] = []
+        here.workspace.db.refresh()
+        here.workspace.db.database.open().set_progress_handler(lambda steps=steps: steps.append(1), 1)
+        with here.workspace.db.without_refresh():
+            assert here.workspace.db.future_ids() == [ahead.id]
+        here.workspace.db.database.open().set_progress_handler(None, 0)
+        costs.append(len(steps))
+    assert costs[1] <= 2 * costs[0]
 
 
 def test_a_config_with_mistakes_costs_what_they_are_about_and_no_more(tmp_path: Path) -> None:
