@@ -1,7 +1,7 @@
 """A remote and a tree store in memory: the promises of git's, deterministic, with every fault at hand."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -207,11 +207,6 @@ class MemoryTree:
         if commit not in self._commits:
             raise TreeGoneError(f"the commit {commit} is not here")
         return dict(self._commits[commit][1])
-
-    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the bytes behind each id."""
-        for oid in oids:
-            yield self.read(oid)
 
     def read(self, oid: str) -> bytes:
         """Return the bytes behind one id."""

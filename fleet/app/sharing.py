@@ -548,6 +548,7 @@ class Membership:
         tree = self._workspace.tree
         own_names = {replica.name for replica in self._workspace.replicas().replicas}
         names: set[str] = set()
-        for data in tree.contents(oid for path, (oid, _) in tree.paths(tree.head()).items() if Kind.of(path)):
-            names |= {name for name in own_names - names if f'"{name}"'.encode() in data}
+        with tree.reading():
+            for data in (tree.read(oid) for path, (oid, _) in tree.paths(tree.head()).items() if Kind.of(path)):
+                names |= {name for name in own_names - names if f'"{name}"'.encode() in data}
         return sorted(names)

@@ -277,7 +277,7 @@ def _check_format(tree: GitTree, commit: str) -> None:
             )
         return
     old = [blob.oid for path, blob in paths.items() if Kind.of(path) is PATTERNS]
-    if any(_has_version_1(data) for data in tree.contents(old)):
+    if any(_has_version_1(tree.read(oid)) for oid in old):
         raise NoError(
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
             "Nothing was written, and nothing is lost"

@@ -527,18 +527,6 @@ class Bare:
             if not was_reading:
                 self._stop_reader()
 
-    def blobs(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the content of each blob; only one at a time is in memory.
-
-        Raises:
-            GitDamaged: one is not here.
-        """
-        with self.reading():
-            for oid in oids:
-                with self.open(oid) as content:
-                    data = content.read()
-                yield data
-
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
         """Open a blob as a stream for the time of the block.

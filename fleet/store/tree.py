@@ -9,7 +9,7 @@ their public keys.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -229,15 +229,6 @@ class GitTree:
         with self._bare.reading():
             yield
 
-    def contents(self, oids: Iterable[str]) -> Iterator[bytes]:
-        """Yield the bytes behind each id, one at a time, of one git for all of them.
-
-        Raises:
-            TreeGoneError: one of them is not here.
-        """
-        with _gone():
-            yield from self._bare.blobs(oids)
-
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
         """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at.
@@ -254,7 +245,8 @@ class GitTree:
         Raises:
             TreeGoneError: it is not here.
         """
-        return next(self.contents([oid]))
+        with self.open(oid) as content:
+            return content.read()
 
     def move(self, commit: str) -> None:
         """Take a commit for the one that is taken in, durably; "" for none."""

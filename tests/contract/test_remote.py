@@ -145,7 +145,7 @@ class Machine:
     def files(self, commit: str) -> Files:
         """Return what the tree store has of a commit."""
         paths = self.tree.paths(commit)
-        return dict(zip(paths, self.tree.contents(oid for oid, _ in paths.values()), strict=True))
+        return {path: self.tree.read(oid) for path, (oid, _) in paths.items()}
 
 
 def machine(far: Far) -> Machine:
