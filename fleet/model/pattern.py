@@ -17,7 +17,7 @@ has not arrived yet is a member that shows nothing. A cleared field is an empty 
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,9 @@ from fleet.model import limits, names
 from fleet.model.errors import NoError
 from fleet.model.line import AT, UNDONE, Column, Line
 from fleet.model.names import PREFIX
-from fleet.model.withheld import Withheld
+
+if TYPE_CHECKING:
+    from fleet.model.withheld import Withheld
 
 _FEEDBACK = frozenset({"helped", "hurt"})
 MERGED_INTO = "merged_into"
@@ -55,7 +57,7 @@ class Policy(NamedTuple):
     cut: str = "~"
     blocked: Mapping[str, str] = {}
     earlier: Mapping[str, Line] = {}
-    withheld: Mapping[str, Mapping[str, Withheld]] = {}
+    withheld: Mapping[str, Mapping[str, "Withheld"]] = {}
     mine: frozenset[str] = frozenset()
     versions: Mapping[str, str] = {}
     mark: str = ""

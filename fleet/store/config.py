@@ -288,7 +288,7 @@ def load(path: Path) -> Config:
         if name not in _SECTIONS or not isinstance(table, dict):
             config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")
             config.files = _Files(home="") if name == "files" else config.files
-        else:
+        elif table:  # `fleet init` writes all sections, and most stay empty
             setattr(config, name, _section(path, name, table, config.problems))
     return config
 
@@ -476,16 +476,14 @@ IGNORED_LOCAL = homes.ignores_at_the_root()
 """Patterns of this machine's own files at the root: state, auto-reflect and consolidation."""
 
 
-def _not_ignored(root: Path, patterns: Sequence[str]) -> list[str]:
-    """Return the patterns that the root's ``.gitignore`` lacks. A folder in it covers its files."""
-    known = {line.strip("/") for line in _ignored_lines(root)}
-    parents = {pattern: PurePosixPath(pattern.strip("/")).parents for pattern in patterns}
-    return [pattern for pattern in patterns if not {pattern.strip("/"), *map(str, parents[pattern])} & known]
-
-
 def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> list[str]:
-    """Append the missing patterns to ``.gitignore``; return those that were, or with ``dry_run`` would be, added."""
-    missing = _not_ignored(files.root, patterns)
+    """Append the missing patterns to ``.gitignore``; return those that were, or with ``dry_run`` would be, added.
+
+    A folder in it covers its files.
+    """
+    known = {line.strip("/") for line in _ignored_lines(files.root)}
+    paths = {pattern: PurePosixPath(pattern.strip("/")) for pattern in patterns}
+    missing = [pattern for pattern, path in paths.items() if known.isdisjoint(map(str, (path, *path.parents)))]
     if missing and not dry_run:
         head = [] if IGNORED_NOTE in _ignored_lines(files.root) else [IGNORED_NOTE]
         text = "".join(f"{line}\n" for line in [*head, *missing])

@@ -16,7 +16,7 @@ from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from sqlite3 import Connection
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,6 @@ from fleet.model import limits, line, names
 from fleet.model.errors import BusyError, DiskError
 from fleet.model.line import Carried, Line, Refused
 from fleet.model.pattern import Policy
-from fleet.model.withheld import Held
 from fleet.store.database import (
     BUSY_S,
     TROUBLE,
@@ -39,6 +38,9 @@ from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
 from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
+
+if TYPE_CHECKING:
+    from fleet.model.withheld import Held
 
 T = TypeVar("T")
 
@@ -156,7 +158,7 @@ class Ingest:
         aside: Callable[[], set[bytes]] = set,
         warn: Callable[[str], object] = bool,
         changed: Callable[[int], object] = bool,
-        withhold: Callable[[list[Held], dict[tuple[str, str], str]], Policy] | None = None,
+        withhold: Callable[[list["Held"], dict[tuple[str, str], str]], Policy] | None = None,
     ) -> None:
         self.database = database
         self.tree = tree

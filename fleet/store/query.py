@@ -53,18 +53,13 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two alike the newest comes
     first; the id only makes the order the same everywhere.
     """
-    counted = _by_sight if order == "sight" else _by_evidence
+
+    def counts(lesson: Pattern) -> tuple[int, ...]:
+        evidence = () if order == "sight" else (lesson.witnesses(), lesson.weight("sessions"))
+        return (*evidence, lesson.weight("seen"))
+
     lessons = sorted(patterns, key=lambda each: each.id)
-    lessons.sort(key=lambda each: each.last_seen, reverse=True)
-    return sorted(lessons, key=lambda each: (not each.is_published, *counted(each)))
-
-
-def _by_sight(lesson: Pattern) -> tuple[int, ...]:
-    return (-lesson.weight("seen"),)
-
-
-def _by_evidence(lesson: Pattern) -> tuple[int, ...]:
-    return (-lesson.witnesses(), -lesson.weight("sessions"), -lesson.weight("seen"))
+    return sorted(lessons, key=lambda each: (each.is_published, counts(each), each.last_seen), reverse=True)
 
 
 class _Table:

@@ -137,7 +137,7 @@ def _machine_id() -> str:
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         text = _first_line(path)
         # Containers of one image share its machine id; their host names differ.
-        if text and not _in_container():
+        if text and not any(Path(mark).exists() for mark in ("/.dockerenv", "/run/.containerenv")):
             return text
     return os.uname().nodename
 
@@ -147,10 +147,6 @@ def _first_line(path: str) -> str:
         return Path(path).read_bytes().decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def _in_container() -> bool:
-    return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()
 
 
 # --- its clock ------------------------------------------------------------------------------------------------------

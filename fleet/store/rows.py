@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -22,11 +22,13 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy
-from fleet.model.withheld import Arrivals
 from fleet.store.database import checked, checksum, get_meta, set_meta
 from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader
 from fleet.text import mentions
 from fleet.text.similarity import Words
+
+if TYPE_CHECKING:
+    from fleet.model.withheld import Arrivals
 
 _BATCH_ROWS = 100  # few enough that their objects stay in the processor's cache
 _USES = frozenset({"shown", "relapsed", "hurt"})
@@ -219,7 +221,9 @@ class Rows:
         if in_tree or not part.is_only_by(self._policy.mine):
             self._watched().note(path, before, part, after, in_tree=in_tree)
 
-    def _watched(self) -> Arrivals:
+    def _watched(self) -> "Arrivals":
+        from fleet.model.withheld import Arrivals  # 3 ms that a correction of one's own need not spend
+
         self.arrivals = self.arrivals or Arrivals(self._policy.mine, self._policy.withheld, self._known)
         return self.arrivals
 

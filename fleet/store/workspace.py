@@ -18,7 +18,6 @@ from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, Refused, is_version_1, join
 from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
-from fleet.model.withheld import Held
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
@@ -30,6 +29,7 @@ from fleet.store.replica import Clock, Replica
 from fleet.store.tree import FORMAT, MEMBERS, GitTree, Members
 
 if TYPE_CHECKING:
+    from fleet.model.withheld import Held
     from fleet.store.trust import Trust
 
 VERSION_1_FILES = (
@@ -373,7 +373,7 @@ class Workspace:
                 self._mine = (now, frozenset())
         return self._mine[1]
 
-    def _withhold(self, parts: list[Held], brought: dict[tuple[str, str], str]) -> Policy:
+    def _withhold(self, parts: list["Held"], brought: dict[tuple[str, str], str]) -> Policy:
         """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
         if parts:
             self.trust.withhold(parts, self.wall())
