@@ -1,12 +1,12 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from fleet.learn import corrections
 from fleet.learn.corrections import Correction, LogResult
-from fleet.learn.discoveries import Finding, Findings
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError
@@ -15,6 +15,9 @@ from fleet.store.homes import MEMORY
 from fleet.store.runs import Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
+
+if TYPE_CHECKING:
+    from fleet.learn.discoveries import Finding
 
 
 def correct(
@@ -134,8 +137,10 @@ def state_lesson(
     return logged
 
 
-def discover(workspace: Workspace, agent: str, finding: Finding, session: str = "") -> tuple[Discovery, bool]:
+def discover(workspace: Workspace, agent: str, finding: "Finding", session: str = "") -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new. Raises as ``Findings.log``."""
+    from fleet.learn.discoveries import Findings  # 3 ms that a correction need not spend
+
     with Runs(workspace).recording(agent, "discover") as draft:
         entry, is_new = Findings(workspace, agent).log(finding)
         draft.summary, draft.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
@@ -145,11 +150,3 @@ def discover(workspace: Workspace, agent: str, finding: Finding, session: str = 
         text = f"Workaround: {entry.problem} — {entry.solution}"
         observing.try_observe(workspace, agent, session, "workaround", text)
     return entry, is_new
-
-
-def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
-    """Retract a discovery for good: nobody is shown it again."""
-    with Runs(workspace).recording(agent, "retract") as draft:
-        entry = Findings(workspace, agent).retract(prefix)
-        draft.summary, draft.retired = f"took {entry.id} back, for good", [entry.id]
-    return entry

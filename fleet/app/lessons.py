@@ -1,6 +1,9 @@
-"""Use cases of one lesson: show it, change it, retire it, merge it with another."""
+"""Use cases of one lesson: show it, change it, retire it, merge it with another. Discoveries are only retracted."""
 
+import difflib
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,10 +12,11 @@ from fleet.app import observing
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries
 from fleet.learn.corrections_md import Bound
-from fleet.learn.inputs import KNOWN, Change
-from fleet.model import edits
-from fleet.model.errors import NoError
-from fleet.model.line import Line
+from fleet.learn.inputs import Text, secrets_in
+from fleet.model import edits, limits
+from fleet.model.discovery import Discovery
+from fleet.model.errors import NoError, RefusedError, UsageError
+from fleet.model.line import BadLineError, Line, canonical, check_value
 from fleet.model.names import pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
@@ -22,6 +26,23 @@ from fleet.store.homes import MEMORY
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
+
+_STATES = ("candidate", "published")
+"""Values that ``state`` may be set to; a retired lesson is removed, which is no state."""
+
+_ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
+"""Name in a record by name of the field in `fleet correct`."""
+_KNOWN = frozenset(
+    {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
+)
+"""Fields that this version knows. Others come from newer versions, and can be changed where a lesson has them."""
+_RESERVED = {
+    "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
+    "id": "an id is computed once, from the first text, and never again",
+    "v": "it says which version wrote a line",
+}
+_ATTRIBUTION = r"(?a)agent\.[0-9a-f]{8}"
+_NAME = r"(?a)[a-z][a-z0-9_.-]*"
 
 
 class _LessonChange(NamedTuple):
@@ -64,6 +85,54 @@ class _Edit(NamedTuple):
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    """One field, its new value, and the kinds of secrets that were removed from it."""
+
+    field: str
+    value: Any
+    secrets: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, assignment: str) -> "_Change":
+        """Parse ``field=value``, screened and within the limits.
+
+        A value is text; ``importance`` is a number, and ``tags`` are words between commas.
+
+        Raises:
+            UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
+            RefusedError: beyond a limit.
+        """
+        field, equals, given = assignment.partition("=")
+        field = _ALIASES.get(field.strip(), field.strip())
+        if not equals or not field:
+            raise UsageError(f"--set takes field=value, not {assignment[:60]!r}. Nothing was changed")
+        _check_name(field)
+        change = _tags(given) if field == "tags" else cls(field, *Text.enter(f"set {field}", given))
+        change = change._replace(value=_importance(given)) if field == "importance" else change
+        _check_meaning(change)
+        try:
+            check_value(field, change.value)
+        except BadLineError as why:
+            raise RefusedError(f"{why}; nothing was changed. Say it shorter") from why
+        return change
+
+    def check_known(self, known: Pattern) -> None:
+        """Check that this version knows the field, or the lesson has it.
+
+        Raises:
+            UsageError: neither; the nearest known field is named.
+        """
+        if self.field in _KNOWN or self.field in known.fields:
+            return
+        near = difflib.get_close_matches(self.field, sorted({*_KNOWN, *_ALIASES, *known.fields}), n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(_KNOWN))}."
+        raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
+
+    def differs(self, known: Pattern) -> bool:
+        """Return whether it would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+        return self.field not in known.fields or canonical(known.fields[self.field]) != canonical(self.value)
 
 
 def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]]:
@@ -154,6 +223,14 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     return changed
 
 
+def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
+    """Retract a discovery for good: nobody is shown it again."""
+    with Runs(workspace).recording(agent, "retract") as draft:
+        entry = discoveries.Findings(workspace, agent).retract(prefix)
+        draft.summary, draft.retired = f"took {entry.id} back, for good", [entry.id]
+    return entry
+
+
 def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """Bring a retired lesson back, with its history.
 
@@ -195,7 +272,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
         RefusedError: beyond a limit.
         NoError: there is no such lesson.
     """
-    changes = [Change.parse(each) for each in assignments]
+    changes = [_Change.parse(each) for each in assignments]
     for each in changes:
         if each.field == "trigger" and each.value:
             triggers.check(str(each.value), "changed")
@@ -223,7 +300,43 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     )
 
 
-def _apply(writer: Writer, lesson: Pattern, changes: Sequence[Change]) -> None:
+def _check_name(field: str) -> None:
+    if why := _RESERVED.get(field):
+        raise UsageError(f"'{field}' is not edited: {why}. Nothing was changed")
+    if re.fullmatch(_ATTRIBUTION, field):
+        raise UsageError(f"'{field}' tells who logged an imported record, and is not edited. Nothing was changed")
+    if len(field) > limits.NAME_CHARS_MAX or not re.fullmatch(_NAME, field):
+        raise UsageError(
+            f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
+            "Nothing was changed"
+        )
+
+
+def _tags(given: str) -> _Change:
+    if re.search(r'["\[\]{}]', given):
+        raise UsageError("tags are words with commas between: --set tags=ci,git. Nothing was changed")
+    screened = [Text.enter("set tags", tag) for tag in given.split(",")]
+    return _Change("tags", sorted({tag.text for tag in screened if tag.text}), secrets_in(screened))
+
+
+def _importance(given: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (found := float(given)) <= 1:
+            return found
+    raise UsageError("importance is a number from 0 to 1. Nothing was changed")
+
+
+def _check_meaning(change: _Change) -> None:
+    field, value = change.field, change.value
+    if field == "text" and not Text(value).has_words():
+        raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
+    if field == "state" and value not in _STATES:
+        raise UsageError(
+            f"state is {' or '.join(_STATES)}, not {value[:40]!r}; `fleet retire` takes one out. Nothing was changed"
+        )
+
+
+def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:
     """Write the changes, and move the lesson to its scope's file."""
     workspace, cut = writer.workspace, writer.workspace.policy().cut
     scope = next((each.value for each in changes if each.field == SCOPE), None)
@@ -350,5 +463,5 @@ def _history(lesson: Pattern) -> dict[str, dict[str, Any]]:
             "by": lesson.edited[field][1] if field in lesson.edited else None,
         }
         for field, value in sorted(lesson.fields.items())
-        if value != "" or field in KNOWN  # an unknown field is unset by an empty value
+        if value != "" or field in _KNOWN  # an unknown field is unset by an empty value
     }

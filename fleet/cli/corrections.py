@@ -9,7 +9,6 @@ from fleet.app import learning
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.learn.corrections import Correction, Corrections, LogResult
-from fleet.learn.discoveries import Finding
 from fleet.learn.inputs import Text
 from fleet.model import names
 from fleet.model.discovery import TYPES
@@ -80,6 +79,8 @@ def _discover(
     tag: Tag = None,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
+    from fleet.learn.discoveries import Finding  # 3 ms that a correction need not spend
+
     finding = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
     with output.opened(of_any_version=True) as workspace:
         who, named = _agent_to_log(workspace), output.chosen.session_named()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import finding, learning, lessons, reflecting, reviewing, starting
+from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
@@ -205,7 +205,7 @@ def _retire(pattern: _Lesson, yes: output.Yes = False) -> None:
         if pattern.startswith("d-"):
             shown = lessons.show_discovery(workspace, pattern)
             output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
-            entry = learning.retract(workspace, who, pattern)
+            entry = lessons.retract(workspace, who, pattern)
             text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
             output.show({"id": entry.id, "retracted": True}, text)
             return

@@ -14,7 +14,7 @@ import pytest
 from websockets.sync.client import connect
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
-from fleet.app import learning, sharing, undoing
+from fleet.app import learning, lessons, sharing, undoing
 from fleet.learn.corrections import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import limits
@@ -523,7 +523,7 @@ def test_what_the_room_was_told_is_taken_back_in_the_room_though_git_never_had_i
     undoing.undo(tank)
     learning.correct(tank, "tank", Correction("w", "r", LESSON))
     undoing.undo(tank)
-    learning.retract(tank, "tank", found.id)
+    lessons.retract(tank, "tank", found.id)
     learning.correct(tank, "tank", Correction("w", "r", "Never told to anybody"))
     undoing.undo(tank)
     offer()

@@ -449,7 +449,7 @@ class Wider(Simulation):
         found = self._some_finding(machine)
         self.ledger.discoveries.discard(found)  # what never left stays here with what takes it back
         if found:
-            learning.retract(self.open(machine), machine.agent, found)
+            lessons.retract(self.open(machine), machine.agent, found)
             self._do(machine, self.promised.retracted, found)
         return bool(found)
 
