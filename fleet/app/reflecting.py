@@ -18,7 +18,6 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, Standing
 from fleet.reflect.stats import Stats, measure
-from fleet.store.query import Patterns
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import counted
@@ -42,12 +41,7 @@ class _Decision(NamedTuple):
 
 def records_of(workspace: Workspace, agent: str) -> Lessons:
     """Return the records that an agent may have in its memory: its private ones, and the clan's."""
-    return Lessons(_own_first(workspace, agent))
-
-
-def _own_first(workspace: Workspace, agent: str) -> list[Patterns]:
-    """Return an agent's private records and the clan's: where both have a lesson, the agent has the private one."""
-    return sources(workspace, agent)[::-1]
+    return Lessons(sources(workspace, agent))
 
 
 def current_clusters(workspace: Workspace) -> Clusters:
@@ -71,7 +65,7 @@ def to_review(clusters: Clusters) -> list[str]:
 
 
 def _compared(workspace: Workspace, agent: str) -> Lessons:
-    return Lessons(_own_first(workspace, agent), current_clusters(workspace))
+    return Lessons(sources(workspace, agent), current_clusters(workspace))
 
 
 def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
@@ -134,7 +128,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     """
     settings = workspace.config.promotion
     least = settings.least_seen
-    lessons = Lessons(_own_first(workspace, agent), Weighing(workspace).last_clusters())
+    lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_clusters())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
     if near:

@@ -129,7 +129,7 @@ class SessionStart:
         against = {each for pair in compared.opposed for each in pair.ids}
         news = self._news(since, session, remembered, compared)
         standing = self._standing(stores, table)
-        number = len({each.id for each in standing} & remembered)
+        number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]

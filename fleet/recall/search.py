@@ -18,7 +18,7 @@ from crdt import clock
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import UsageError
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import PRIVATE, Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
 from fleet.store.files import is_plain
 from fleet.store.query import Patterns
@@ -274,7 +274,8 @@ class _Sources:
         ranks: dict[str, float] = {}
         for store in self._stores if expression else ():
             for id_, bm25 in store.matching(expression, self._count, retired=self._everything):
-                if lesson := self._lesson(store, id_):
+                lesson = self._lesson(store, id_)
+                if lesson is not None and (store is self._workspace.patterns or lesson.scope == PRIVATE):
                     lessons[lesson.id] = lesson
                     ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
         near = list[str]()

@@ -33,23 +33,27 @@ _APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{1
 
 
 class Lessons:
-    """Records that an agent may have in its memory."""
+    """Records that an agent may have in its memory: of a lesson that is private its own one, else the clan's."""
 
     def __init__(self, sources: Sequence[Patterns], clusters: Clusters = NOT_COMPARED) -> None:
-        self._sources = sources
+        self._clan, *self._own = sources
         self.clusters = clusters
+
+    def _source(self, pattern_id: str) -> Patterns:
+        notes = ((each, each.get(pattern_id)) for each in self._own)
+        return next((each for each, record in notes if record is not None and record.scope == PRIVATE), self._clan)
 
     def get(self, pattern_id: str) -> Pattern | None:
         """Return a folded record."""
-        return next((record for each in self._sources if (record := each.get(pattern_id)) is not None), None)
+        return self._source(pattern_id).get(pattern_id)
 
     def lesson(self, pattern_id: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of: a merged set as one."""
-        return next((lesson for each in self._sources if (lesson := each.lesson(pattern_id)) is not None), None)
+        return self._source(pattern_id).lesson(pattern_id)
 
     def group(self, pattern_id: str) -> list[str]:
         """Return the ids of the merged set that a record belongs to, itself included."""
-        return next((members for each in self._sources if (members := each.group(pattern_id))), [])
+        return self._source(pattern_id).group(pattern_id)
 
     def records(self, pattern_id: str) -> list[Pattern]:
         """Return the records of a merged lesson; none for one that is not merged."""

@@ -260,3 +260,19 @@ def test_a_lesson_that_is_private_here_and_retired_in_the_clan_stays_in_the_memo
         assert LESSON in memory(stage, "velma")
         stage.run("velma", "sync")
     assert stage.git("rev-parse", "fleet", where="clan.git") == tip
+
+
+def test_a_lesson_that_was_private_for_a_while_stays_in_its_memory_is_promoted_and_is_found(stage):
+    stage.join("velma")
+    pattern, other = stage.correct("velma", LESSON), stage.correct("velma", OTHER)
+    stage.run("velma", "promote", pattern)
+    for each in (pattern, other):
+        stage.run("velma", "edit", each, "--set", "scope=private")
+        stage.run("velma", "undo")
+    assert "retired" not in stage.run("velma", "sync").stderr
+    assert LESSON in memory(stage, "velma")
+    assert "left out" not in stage.run("velma", "start").stdout
+    stage.run("velma", "promote", other)
+    assert OTHER in memory(stage, "velma")
+    [found] = json.loads(stage.run("velma", "search", "awk", "--all", "--kind", "pattern", "--json").stdout)["results"]
+    assert (found["seen"], found["retired"]) == (1, False)
