@@ -37,7 +37,8 @@ _TABLE = {
     "every day": {
         "corrections": "correct learn discover",
         "journal": "search",
-        "lessons": "patterns show gossip start",
+        "lessons": "patterns show gossip",
+        "dashboard": "start",
         "inbox": "inbox review",
         "records": "undo",
     },

@@ -1,11 +1,11 @@
-"""Output of ``fleet`` alone: a dashboard of the workspace here, or how to begin where there is none."""
+"""What is read first: ``fleet start`` for an agent; ``fleet`` alone for a person, or how to begin."""
 
 import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fleet.app import dashboard
+from fleet.app import dashboard, starting
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError
 from fleet.text.screening import counted
@@ -14,6 +14,16 @@ _SHOWN = 5
 _LABEL = 10
 
 _WELCOME = Path(__file__).with_name("data") / "welcome.txt"
+
+app = output.commands()
+
+
+@app.command("start")
+def _start() -> None:
+    """Print what an agent reads when its session starts."""
+    with output.acting(or_guest=True) as (workspace, who):
+        context = starting.SessionStart(workspace, who).text(output.chosen.session_named())
+        output.show({"context": context}, context)
 
 
 def show() -> None:

@@ -348,14 +348,6 @@ def _guard(
 # --- memories ---------------------------------------------------------------------------------------------------------
 
 
-@app.command("start")
-def _start() -> None:
-    """Print what an agent reads when its session starts."""
-    with output.acting(or_guest=True) as (workspace, who):
-        context = starting.SessionStart(workspace, who).text(output.chosen.session_named())
-        output.show({"context": context}, context)
-
-
 @app.command("promote")
 def _promote(
     pattern: _Lesson,
