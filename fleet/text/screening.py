@@ -225,7 +225,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
         text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
-    is_named = any(hint in low for hint in _NAME_HINTS) and _may_hold_value(text)
+    is_named = any(hint in low for hint in _NAME_HINTS) and _may_hold_value(text, low)
     if is_named or _has_token_run(text):
         text = _credentials().redact_tokens(text, kinds)
     if "://" in low and "@" in low:
@@ -260,11 +260,17 @@ def _may_be_token(run: str) -> bool:
     return any(hint in low for hint in _TOKEN_HINTS)
 
 
-def _may_hold_value(text: str) -> bool:
-    """Return whether a secret may stand beside a name: plain words are none, and prose has no others."""
-    return ":" in text or "=" in text or any(map(_NO_WORD.search, _VALUE.findall(text)))
+def _may_hold_value(text: str, low: str) -> bool:
+    """Return whether a secret may stand beside a name: plain words and ids of ours are none, and prose has no others.
+
+    ``low``: the text in lower case. A colon joins a value to the name before it, as no heading or lesson's id is.
+    """
+    if "=" in text or any(_NO_WORD.search(word) and not _OURS.fullmatch(word) for word in _VALUE.findall(text)):
+        return True
+    return ":" in low[min(at for name in _NAMES if (at := low.find(name)) >= 0) :]
 
 
+_NAMES = (*_NAME_HINTS, "pass", "pw")
 _VALUE = re.compile(r"\S{6,}", re.ASCII)
 _NO_WORD = re.compile(r"[^A-Za-z.,;'()-]|[a-z][A-Z]")
 _HINTS = {

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
@@ -652,6 +653,52 @@ def test_what_every_line_of_ours_has_is_told_from_a_token_at_a_glance(ours):
     assert screening.is_harmless(ours)
     assert screening.is_harmless(f"by {ours}, and p-3f9c1a2b7d4e5f60")
     assert not screening.is_harmless(f"{ours}{MIXED}")
+
+
+_NEAR_A_NAME = (
+    *(
+        "p-9f16b6b51887c053 seen 1 time:",
+        "  close to c-3f9c1a2b7d4e5f60:",
+        "note:",
+        "the cache key",
+        "my token",
+        "PASSWORD",
+    ),
+    *(
+        "password",
+        "pass",
+        "pw",
+        "a_pw",
+        "Secret",
+        "auth",
+        ":",
+        "=",
+        "->",
+        ",",
+        "(",
+        "before a deploy",
+        "9001",
+        "hunter",
+    ),
+    *("correct-horse", "hunter2xyz9", '"Tr0ub4dor&3x"', "'Horse9Staple!'", "curl -u me:hunter22", "mysql -phunter22"),
+    *(f"{before}{secret}{after}" for _, before, secret, after in IN_CONTEXT),
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(_NEAR_A_NAME), max_size=5).map(" ".join))
+@example("p-9f16b6b51887c053 seen 1 time: the password is hunter")
+@example('pass "Horse9Staple!" : the key')
+def test_a_text_that_no_value_stands_beside_a_name_in_is_what_every_expression_leaves(text):
+    glanced = screen(text)
+    with mock.patch.object(screening, "_may_hold_value", return_value=True):
+        assert screen(text) == glanced
+
+
+def test_a_row_of_a_lesson_that_names_a_key_needs_no_expression_of_secrets():
+    row = "  close to p-feb7a1305e53c041: Check the build cache key before a deploy 2 (differs in number)"
+    with mock.patch.object(screening, "_credentials", side_effect=AssertionError):
+        assert screen(row).text == row
 
 
 _SIGNS = ("a", "1", " ", "\n", "\r", "\u200d", "\ufe0f", "\u0301", "\x07", "क", "👩", "key", "AKIA")
