@@ -23,7 +23,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import counted
 
 _PROMISING = 100
-"""Number of best-evidenced lessons that each sync weighs: far more than a memory holds."""
+"""Number of best-evidenced lessons, of all and of those that changed, that each sync weighs: more than memory holds."""
 
 
 class _Decision(NamedTuple):
@@ -188,7 +188,9 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     workspace, key = writer.workspace, f"promoted.{writer.agent}"
     last = workspace.state.get(key)
     generation, is_all = workspace.patterns.generation, len(workspace.patterns.best_texts(_PROMISING + 1)) <= _PROMISING
-    changed = workspace.patterns.changed(int(last)) if last.isdigit() and not is_all else []
+    own = [name for name in workspace.mine() if names.agent_of(name) == writer.agent]
+    is_known = last.isdigit() and not is_all
+    changed = workspace.patterns.promising(int(last), own, _PROMISING) if is_known else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
     outcome = _promote_due(writer, lessons_due, lessons, is_all=is_all)
     if str(generation) != last:
@@ -202,20 +204,15 @@ def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_a
         each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)
     }
     if not is_all:
-        waiting = [each.id for each in AgentMemory(workspace, agent).waiting()]
-        lessons_found |= {each.id: each for each in _lessons_of([*waiting, *changed], workspace)}
+        waiting, least = AgentMemory(workspace, agent).waiting(), workspace.config.promotion.least_seen
+        some = workspace.patterns.lessons_of([*(each.id for each in waiting), *changed]).values()
+        lessons_found |= {each.id: each for each in some if each.count("seen") >= least}
     for group in lessons.clusters.groups:
         if (lesson := _whole(lessons, group[0], agent)) is not None:
             lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {
                 lesson.id: lesson
             }
     return list(lessons_found.values())
-
-
-def _lessons_of(ids: Sequence[str], workspace: Workspace) -> list[Pattern]:
-    """Return the lessons of some records that were seen often enough to be weighed."""
-    least = workspace.config.promotion.least_seen
-    return [each for each in workspace.patterns.lessons_of(ids).values() if each.count("seen") >= least]
 
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:

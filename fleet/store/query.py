@@ -180,6 +180,18 @@ class Patterns(_Table):
         alone = ((each, text) for each, text in self._rows(query, count + len(grouped)) if each not in grouped)
         return dict(islice(chain(((each.id, each.text) for each in united), alone), count))
 
+    def promising(self, generation: int, writers: Sequence[str], count: int) -> list[str]:
+        """Return the ids of records that changed after a generation, at most some of those of others alone.
+
+        They are the best-evidenced, those with a column of the ``writers``, and all of merged sets.
+        """
+        changed = "SELECT id FROM pattern INDEXED BY pattern_generation WHERE generation > ?"
+        some = "into_id != '' OR id IN (SELECT into_id FROM pattern WHERE into_id != '')" + " OR instr(line, ?)" * len(
+            writers
+        )
+        query = f"SELECT id FROM ({changed} AND {_BEST['evidence']} LIMIT ?) UNION {changed} AND ({some})"
+        return [row[0] for row in self._rows(query, generation, count, generation, *map(naming, writers))]
+
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
         query = "SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired ORDER BY last DESC, id LIMIT ?"

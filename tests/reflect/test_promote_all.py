@@ -10,6 +10,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import config
 from fleet.store.lines import PATTERNS
+from fleet.store.query import Patterns
 from fleet.store.workspace import Workspace, World
 from tests import records
 
@@ -110,6 +111,16 @@ def test_a_lost_database_promotes_nothing_twice_and_misses_nothing(large):
         file.unlink()
     assert promoted(large) == ["Quote every path"]
     assert promoted(large) == []
+
+
+def test_of_many_lessons_that_changed_at_once_only_the_best_and_the_own_ones_are_weighed(large, monkeypatch):
+    weighed = []
+    lessons_of = Patterns.lessons_of
+    monkeypatch.setattr(Patterns, "lessons_of", lambda of, ids: weighed.append(len(ids)) or lessons_of(of, ids))
+    weak = [f"another lesson {number}" for number in range(300)]
+    tell(large, lesson({"velma.00000007": 3}), *(lesson({"tank.00000001": 1}, each) for each in weak))
+    assert promoted(large) == [LESSON]
+    assert max(weighed) <= reflecting._PROMISING + 1
 
 
 def test_three_entries_written_by_hand_promote(w):
