@@ -11,7 +11,7 @@ from fleet.model.errors import FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
 from fleet.reflect import evidence, exposure
-from fleet.reflect.clusters import Clusters, Weighing
+from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
@@ -39,9 +39,9 @@ class _Decision(NamedTuple):
     evidence: str = ""
 
 
-def records_of(workspace: Workspace, agent: str) -> Lessons:
+def records_of(workspace: Workspace, agent: str, clusters: Clusters = NOT_COMPARED) -> Lessons:
     """Return the records that an agent may have in its memory: its private ones, and the clan's."""
-    return Lessons(sources(workspace, agent))
+    return Lessons(sources(workspace, agent), clusters)
 
 
 def current_clusters(workspace: Workspace) -> Clusters:
@@ -62,10 +62,6 @@ def to_review(clusters: Clusters) -> list[str]:
     if number := len(clusters.likely):
         lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
     return lines
-
-
-def _compared(workspace: Workspace, agent: str) -> Lessons:
-    return Lessons(sources(workspace, agent), current_clusters(workspace))
 
 
 def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
@@ -128,11 +124,11 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     """
     settings = workspace.config.promotion
     least = settings.least_seen
-    lessons = Lessons(sources(workspace, agent), Weighing(workspace).last_clusters())
+    lessons = records_of(workspace, agent, Weighing(workspace).last_clusters())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
         return ""
     if near:
-        lessons = _compared(workspace, agent)
+        lessons = records_of(workspace, agent, current_clusters(workspace))
     lesson = _whole(lessons, pattern_id, agent)
     if lesson is None or not Evidence(agent, settings).due([lesson]):
         return ""
@@ -172,7 +168,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
         try:
             with workspace.writing(agent) as writer:
                 with workspace.snapshot():  # nobody else writes meanwhile
-                    lessons = _compared(workspace, agent)
+                    lessons = records_of(workspace, agent, current_clusters(workspace))
                     _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
                     if workspace.config.promotion.mode != "off":
                         promoted += _promote_promising(writer, lessons).promoted
@@ -189,8 +185,7 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     last = workspace.state.get(key)
     generation, is_all = workspace.patterns.generation, len(workspace.patterns.best_texts(_PROMISING + 1)) <= _PROMISING
     own = [name for name in workspace.mine() if names.agent_of(name) == writer.agent]
-    is_known = last.isdigit() and not is_all
-    changed = workspace.patterns.promising(int(last), own, _PROMISING) if is_known else []
+    changed = workspace.patterns.promising(int(last), own, _PROMISING) if last.isdigit() and not is_all else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
     outcome = _promote_due(writer, lessons_due, lessons, is_all=is_all)
     if str(generation) != last:

@@ -168,10 +168,8 @@ class Patterns(_Table):
         grouped = self.groups()
         query = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
         alone = [each for each in self._folded(query, count + len(grouped)) if each.id not in grouped]
-        lessons = [*alone[:count], *self._united(order)]
-        if len(lessons) > len(alone[:count]):
-            lessons = ranked(lessons, order)
-        return lessons[:count]
+        united = [*self._united(order)]
+        return (ranked([*alone[:count], *united], order) if united else alone)[:count]
 
     def best_texts(self, count: int) -> dict[str, str]:
         """Return the texts of the lessons with most evidence, by id: the merged records first, each set as one."""
@@ -186,10 +184,10 @@ class Patterns(_Table):
         They are the best-evidenced, those with a column of the ``writers``, and all of merged sets.
         """
         changed = "SELECT id FROM pattern INDEXED BY pattern_generation WHERE generation > ?"
-        some = "into_id != '' OR id IN (SELECT into_id FROM pattern WHERE into_id != '')" + " OR instr(line, ?)" * len(
-            writers
+        query = (
+            f"SELECT id FROM ({changed} AND {_BEST['evidence']} LIMIT ?) UNION {changed} AND (into_id != '' OR id IN "
+            f"(SELECT into_id FROM pattern WHERE into_id != ''){' OR instr(line, ?)' * len(writers)})"
         )
-        query = f"SELECT id FROM ({changed} AND {_BEST['evidence']} LIMIT ?) UNION {changed} AND ({some})"
         return [row[0] for row in self._rows(query, generation, count, generation, *map(naming, writers))]
 
     def since(self, generation: int, count: int) -> list[Pattern]:
@@ -207,9 +205,9 @@ class Patterns(_Table):
     def count(self) -> int:
         """Return how many lessons are listed, merged records as one."""
         grouped = self.groups()
-        row = next(iter(self._rows("SELECT count(*) FROM pattern WHERE listed")))
+        [(number,)] = self._rows("SELECT count(*) FROM pattern WHERE listed")
         inside = sum(each.is_listed for each in self.some(list(grouped)))
-        return int(row[0]) - inside + sum(1 for _ in self._united("sight"))
+        return int(number) - inside + sum(1 for _ in self._united("sight"))
 
     def lessons(self) -> Iterator[Pattern]:
         """Yield all lessons by id, merged records as one."""
@@ -304,8 +302,7 @@ class Discoveries(_Table):
 
     def count(self) -> int:
         """Return how many discoveries there are to show."""
-        query = f"SELECT count(*) FROM discovery {_SHOWN}"
-        return int(self._rows(query, self._cut())[0][0])
+        return int(self._rows(f"SELECT count(*) FROM discovery {_SHOWN}", self._cut())[0][0])
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
@@ -322,8 +319,7 @@ class Discoveries(_Table):
 
     def retracted(self) -> set[str]:
         """Return the ids of retracted entries."""
-        query = "SELECT DISTINCT retracts FROM discovery WHERE retracts != ''"
-        return {row[0] for row in self._rows(query)}
+        return {row[0] for row in self._rows("SELECT DISTINCT retracts FROM discovery WHERE retracts != ''")}
 
     def matching(self, expression: str, count: int) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the shown discoveries that an FTS5 expression finds."""
