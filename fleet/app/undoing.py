@@ -9,6 +9,7 @@ The id of the run is stored before anything is changed, so the next command fini
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import NamedTuple
 
 from fleet.app import reflecting, starting
@@ -24,6 +25,7 @@ from fleet.model.pattern import SCOPE, Pattern, fold
 from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inboxes
+from fleet.reflect.memory_md import Memory
 from fleet.reflect.records import Records
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -37,16 +39,7 @@ _PRIVATE = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
 
 
 class Undone(NamedTuple):
-    """Outcome of an undo.
-
-    Attributes:
-        run: the run that was undone.
-        undone_by: id of the run that did so.
-        restored: files that have their old bytes again.
-        merged: files that keep what was written since.
-        left: what stays as it is, a sentence each.
-        did: what else was changed, a sentence each.
-    """
+    """Outcome of an undo: files with their old bytes or with what was written since, what stays, and what changed."""
 
     run: Run
     undone_by: str
@@ -88,7 +81,7 @@ def _last_command(workspace: Workspace) -> Run:
     command, when = Runs(workspace).last_unrecorded()
     if command and (last is None or last.at < when):
         since = [run for run in open_runs if run.at >= when and run.kind != UNDO]
-        if own := [run for run in since if run.kind == _kind_of_run(command)]:
+        if own := [run for run in since if run.kind == command.split()[1].replace("done", "reflect")]:
             return own[-1]
         before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
         raise NoError(
@@ -98,12 +91,6 @@ def _last_command(workspace: Workspace) -> Run:
     if last is not None:
         return last
     raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
-
-
-def _kind_of_run(command: str) -> str:
-    """Return the kind of run that a command leaves if it has something to do: its name, with one exception."""
-    name = command.split()[1]
-    return "reflect" if name == "done" else name
 
 
 def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
@@ -175,7 +162,7 @@ class _Undoing:
         """
         runs = Runs(self._workspace)
         by = runs.undone().get(self._run.id)
-        inverse = runs.find(by) if by else runs.undo(self._run.id)
+        inverse = runs.find(by) if by else runs.undo(self._run.id, partial(Memory.aligned, self._agent))
         self._left += [f"{path} {why}" for path, why in inverse.skipped.items()]
         for field in inverse.fields:
             if field.name == "entry":
@@ -255,6 +242,7 @@ class _Undoing:
             writer.write(deltas)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
+        starting.Guards(self._workspace).make_ready()
 
     def _only_counted(self, inverse: Run) -> dict[str, bool]:
         """Return the lessons of which the run only counted an occurrence: whether that counts again."""

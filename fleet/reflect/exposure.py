@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdt import clock
-from fleet.model import limits
+from fleet.model import limits, names
 from fleet.model.errors import FleetError
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _DAY_MS = 86_400_000
 _SESSION_CHARS_MAX = 200
 _SEARCHES = " searches"
 """Suffix of an agent's name in the table for lessons that it found, which are counted apart."""
-_HEX = frozenset("0123456789abcdef")
 
 
 class Exposure(NamedTuple):
@@ -56,7 +55,7 @@ class Exposures:
     def note(self, agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
         """Note that these lessons were shown to an agent; return whether that was written."""
         named = session[:_SESSION_CHARS_MAX]
-        rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if _is_pattern(each)]
+        rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if each.startswith("p-") and names.is_id(each)]
         if not rows or not agent:
             return False
         try:
@@ -219,7 +218,3 @@ def _rows(state: "Local", query: str, *values: object) -> list[tuple[Any, ...]]:
 def _today(now_ms: int) -> int:
     """Return the beginning of the day of ``now_ms``, UTC."""
     return now_ms - now_ms % _DAY_MS
-
-
-def _is_pattern(text: str) -> bool:
-    return len(text) == 18 and text.startswith("p-") and _HEX.issuperset(text[2:])

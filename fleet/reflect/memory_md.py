@@ -130,6 +130,17 @@ class Memory(NamedTuple):
         listed = "".join(f" {pattern}" for pattern in dict.fromkeys([*before, *ids]))
         return self._replace(rows=(*others, f"<!-- fleet:promoted{listed} -->{self.eol}"))
 
+    @classmethod
+    def aligned(cls, agent: str, path: str, *files: bytes) -> Sequence[bytes]:
+        """Return a file now, then, and as wished for a merge by lines: memories with blocks of the same known ids."""
+        versions = [cls.parse(each) for each in files]
+        if not path.endswith(f"/{FILE_NAME}") or not all(each.opening for each in versions[:2]) or versions[2].trouble:
+            return files
+        versions[2] = versions[2]._with_block(agent)
+        current, old, new = ([id_ for row in each.rows for id_ in _promoted(row)] for each in versions)
+        kept = [id_ for id_ in [*current, *new] if id_ not in old or (id_ in current and id_ in new)]
+        return [each._remembering(kept, forgotten=[*current, *old]).render() for each in versions] if kept else files
+
     def _with_block(self, agent: str) -> "Memory":
         if self.opening:
             return self

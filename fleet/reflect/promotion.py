@@ -374,7 +374,8 @@ def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str]) -> None
     if inside := [each for each in memory.lessons() if each in parts]:
         raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
     if not Evidence.admits(pattern):
-        why = "has no words that can be shown" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
+        gone = f"is retired (`fleet restore {pattern.id}`)" if pattern.adds else "is left out here, with its writer"
+        why = "has no words that can be shown" if pattern.is_present else gone
         raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
 
 

@@ -47,13 +47,7 @@ _CHANGED = "was changed while the plan was carried out; it stays as it is"
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One file before and after a run.
-
-    Attributes:
-        path: relative to the workspace, with ``/``.
-        before: the bytes; None for no file.
-        after: the bytes afterwards; None for no file, which only an undo leaves.
-    """
+    """One file of the workspace before and after a run; None for no file, which only an undo leaves."""
 
     path: str
     before: bytes | None
@@ -279,7 +273,7 @@ class Runs:
 
         return {of: by for of, by in undos.items() if is_effective(by)}
 
-    def undo(self, run_id: str) -> Run:
+    def undo(self, run_id: str, aligned: Callable[..., Sequence[bytes]] = lambda _, *versions: versions) -> Run:
         """Undo the file edits of a run, and return the run that did so. Its lessons and fields are the caller's.
 
         Raises:
@@ -291,13 +285,13 @@ class Runs:
             self._recover()
             if by := self.undone().get(run.id):
                 raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed")
-            inverse = self._inverse(run)
+            inverse = self._inverse(run, aligned)
             if stale := self._apply(inverse):
                 raise NoError(f"{', '.join(stale)} changed meanwhile; nothing was changed, run it again")
         return self.find(inverse.id)  # with what was skipped at the last moment
 
-    def _inverse(self, run: Run) -> Run:
-        """Return the run that undoes another."""
+    def _inverse(self, run: Run, aligned: Callable[..., Sequence[bytes]]) -> Run:
+        """Return the run that undoes another; ``aligned`` returns the versions of a file as they are merged."""
         edits: list[Edit] = []
         skipped: dict[str, str] = {}
         for edit in run.edits:
@@ -308,7 +302,7 @@ class Runs:
                 edits.append(Edit(edit.path, now, edit.before))
             elif now is None or edit.after is None:
                 skipped[edit.path] = _REMOVED
-            elif (merged := _merged(now, edit.after, edit.before or b"")) != now:
+            elif (merged := _merged(edit.path, *aligned(edit.path, now, edit.after, edit.before or b""))) != now:
                 edits.append(Edit(edit.path, now, merged or edit.before))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
         lessons, retired = list(run.retired), list(run.lessons)
@@ -382,11 +376,23 @@ class Runs:
             yield
 
 
-def _merged(now: bytes, base: bytes, target: bytes) -> bytes:
-    """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``."""
+def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
+    """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``.
+
+    In an agent's pages a heading of ``base`` stays while something stands below it that was added since.
+    """
     lines = base.splitlines(keepends=True)
     theirs, removed_by_them = _diff(lines, now.splitlines(keepends=True))
     ours, removed_by_us = _diff(lines, target.splitlines(keepends=True))
+    levels = [len(line) - len(line.lstrip(b"#")) for line in lines]
+    for end, added in theirs.items() if path.endswith(("/memory.md", "/user-model.md")) else ():
+        level = 7 if b"".join(added).strip(b"\r\n")[:1] not in b"#" else 0
+        for index in reversed(range(end)):
+            if index not in removed_by_us:
+                break
+            if 0 < levels[index] < level:
+                removed_by_us.discard(index)
+                level = levels[index]
     merged: list[bytes] = []
     for index, line in enumerate([*lines, b""]):
         kept = [line] if line and index not in removed_by_them | removed_by_us else []

@@ -276,3 +276,32 @@ def test_a_lesson_that_was_private_for_a_while_stays_in_its_memory_is_promoted_a
     assert OTHER in memory(stage, "velma")
     [found] = json.loads(stage.run("velma", "search", "awk", "--all", "--kind", "pattern", "--json").stdout)["results"]
     assert (found["seen"], found["retired"]) == (1, False)
+
+
+def test_a_lesson_of_a_blocked_writer_is_refused_as_such_and_not_as_retired(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("tank", LESSON)
+    for agent in ("tank", "velma"):
+        stage.run(agent, "sync")
+    stage.run("velma", "block", "tank")
+    said = stage.run("velma", "promote", pattern, expect=1).stderr
+    assert "left out here, with its writer" in said
+    assert "retired" not in said
+
+
+def test_the_undo_of_a_promotion_that_made_the_memory_leaves_the_lessons_that_entered_later(stage):
+    stage.join("velma")
+    first, second = stage.correct("velma", LESSON), stage.correct("velma", OTHER)
+    stage.run("velma", "promote", first)
+    [run, *_] = json.loads(stage.run("velma", "undo", "--list", "--json").stdout)["runs"]
+    stage.run("velma", "promote", second)
+    both = memory(stage, "velma")
+    stage.run("velma", "undo", run["id"])
+    row = next(line for line in both.splitlines(keepends=True) if LESSON in line)
+    assert memory(stage, "velma") == both.replace(row, "").replace(f" {first}", "")
+    assert status(stage, "velma")["lessons"] == [second]
+    stage.run("velma", "undo")  # of the second
+    assert status(stage, "velma")["lessons"] == []
+    stage.run("velma", "promote", first)
+    assert status(stage, "velma")["lessons"] == [first]

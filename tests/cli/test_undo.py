@@ -115,8 +115,8 @@ def test_what_a_sync_promotes_while_its_undo_is_at_work_leaves_the_memory_all_th
     assert LESSON in memory.read_text(encoding="utf-8")
     undo_files = Runs.undo
 
-    def with_a_sync(self: Runs, run_id: str) -> object:
-        done = undo_files(self, run_id)
+    def with_a_sync(self: Runs, run_id: str, *more) -> object:
+        done = undo_files(self, run_id, *more)
         with closing(Workspace(w.folder / "w")) as beside:
             assert reflecting.promote_all(beside), "the files are as they were, and the counts not yet"
         return done
@@ -532,3 +532,19 @@ def test_a_merge_that_keeps_somebodys_words_edits_nothing(stage):
 def test_what_may_take_long_shows_on_a_terminal_that_it_is_at_work(w, words, sign):
     w.correct("w", LESSON)
     assert sign in w.on_a_terminal(*words, stream="stderr")
+
+
+def test_an_undone_retirement_guards_its_step_again_at_once(w):
+    pattern = w.correct("w", "Never run `git push --force` on main")
+    w.run("w", "guard", pattern, "deny")
+
+    def answer(session: str) -> str:
+        call = {"tool_name": "Bash", "tool_input": {"command": "git push --force"}, "session_id": session}
+        payload = json.dumps({**call, "cwd": str(w.folder / "w"), "hook_event_name": "PreToolUse"})
+        return w.run("w", "hook", "PreToolUse", text=payload).stdout
+
+    assert '"deny"' in answer("s-1")
+    w.run("w", "retire", pattern)
+    assert '"deny"' not in answer("s-2")
+    undo(w)
+    assert '"deny"' in answer("s-3")

@@ -177,3 +177,24 @@ def test_a_command_whose_file_cannot_be_read_leaves_no_run_that_would_take_half_
         draft.lessons = ["p-00000000000000aa"]
     assert "cannot take this correct back" in here.warnings[0]
     assert (draft.run, Runs(here).listed()) == ("", [])
+
+
+def test_a_heading_of_a_run_stays_while_something_added_since_stands_below_it(tmp_path):
+    workspace = _workspace(tmp_path / "w")
+    page = workspace.root / "agents/velma/user-model.md"
+    run = _applied(
+        workspace, **{"agents/velma/user-model": b"# People\n\n## Ann\n- tabs\n\n## Bo\n- vim\n\n## Cy\n- tea\n"}
+    )
+    page.write_bytes(page.read_bytes().replace(b"- vim\n", b"- vim\n- nano\n") + b"# Mine\nmine\n")
+    Runs(workspace).undo(run.id)
+    assert page.read_bytes() == b"# People\n## Bo\n- nano\n# Mine\nmine\n"
+
+
+def test_a_heading_of_a_run_goes_where_what_stands_below_it_was_there_before(tmp_path):
+    workspace = _workspace(tmp_path / "w")
+    page = workspace.root / "page.md"
+    page.write_bytes(b"old\n")
+    run = _applied(workspace, page=b"# New\n- row\nold\n")
+    page.write_bytes(b"# New\n- row\nold\nmine\n")
+    Runs(workspace).undo(run.id)
+    assert page.read_bytes() == b"old\nmine\n"
