@@ -239,6 +239,8 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         _purge_received_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
+        for agent in workspace.agents_here():  # what a copy of this folder counted of the same log is not foreign
+            counting.reconcile(workspace.writer(agent))
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
 

@@ -473,6 +473,8 @@ class Ingest:
                 lost = rows.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
         except TreeGoneError as why:
             self._warn(str(why))
+            if isinstance(why.__cause__, FileNotFoundError):
+                return []  # the tree is whole, and read once git is there again
             head = ""
             lost = rows.compare(_contents(connection, tree, {}), goes_on=False)
             tree.move("")

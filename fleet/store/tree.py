@@ -297,7 +297,7 @@ def _gone() -> Iterator[None]:
     except (GitFailed, FileNotFoundError) as why:
         reason = why if isinstance(why, GitFailed) else "git is not on the PATH"
         raise TreeGoneError(
-            f"the fetched tree cannot be read ({reason}); nothing is lost: `fleet sync` fetches it again"
+            f"the fetched tree cannot be read ({reason}); nothing is lost: `fleet sync` reads it again"
         ) from why
 
 
@@ -328,8 +328,8 @@ class Members(dict[str, dict[str, str]]):
         """Return the bytes of ``members.toml``, agents and keys sorted."""
         tables = []
         for agent, table in sorted(self.items()):
-            pairs = [(key, value) for key, value in sorted(table.items()) if _is_key(key)]
-            lines = [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in pairs]
+            keys = [key for key in sorted(table) if key.isascii() and key.replace("_", "").replace("-", "").isalnum()]
+            lines = [f"{key} = {msgspec.json.encode(table[key]).decode()}" for key in keys]
             tables.append("\n".join([f"[{agent}]", *lines]) + "\n")
         return "\n".join(tables).encode()
 
@@ -339,7 +339,3 @@ class Members(dict[str, dict[str, str]]):
         marks = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
         is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in marks.items()}
         return {agent: mark for agent, mark in marks.items() if is_short[agent]}
-
-
-def _is_key(key: str) -> bool:
-    return key.isascii() and key.replace("_", "").replace("-", "").isalnum()

@@ -147,3 +147,19 @@ def test_a_correction_that_waits_in_an_earlier_home_is_no_later_than_the_next_on
     another.join()
     stage.correct("w", "Anything else")
     assert stage.seen("w")[LESSON] == 2
+
+
+def test_of_two_copies_of_a_guests_folder_neither_takes_what_the_other_counted_for_foreign(minute: Stage):
+    minute.join("lead")
+    minute.correct("lead", "Pin the version of every action")
+    minute.run("lead", "sync")
+    (minute.folder / "w").mkdir()
+    shutil.copytree(minute.folder / "lead/clan-learnings", minute.folder / "w/clan-learnings")  # tracked by the project
+    (minute.folder / "w/fleet.toml").write_text(f'[share]\nremote = "{minute.remote}"\n')
+    minute.run("w", *WORDS)
+    shutil.copytree(minute.folder / "w", minute.folder / "copy")
+    for where in ("copy", "w", "copy"):
+        minute.now_ms += 1_000
+        minute.run(where, "init", "--agent", "velma")
+        minute.run(where, "sync", "--yes")
+    assert minute.seen("w")[LESSON] == minute.seen("copy")[LESSON] == 1

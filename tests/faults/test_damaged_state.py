@@ -140,3 +140,14 @@ def test_a_sync_without_git_says_so_and_what_the_remote_holds_stays_known(damage
         checks = json.loads(damaged.run("velma", "doctor", "--json", expect=None).stdout)["findings"]
         assert [each["what"] for each in checks if each["check"] == "rows"] == []
     assert json.loads(damaged.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 0
+
+
+def test_a_tree_that_must_be_read_anew_waits_for_git_and_is_not_dropped(damaged: Bench, tmp_path, monkeypatch):
+    damaged.sync("velma")
+    for each in (damaged.folder / "velma/.fleet").glob("state-*"):
+        each.unlink()
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        damaged.correct("velma", MORE)
+        assert damaged.seen("velma") == LESSONS | {MORE: 1}
+    assert json.loads(damaged.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 1
