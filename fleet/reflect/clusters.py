@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import blake2b
 from itertools import combinations, islice
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ ASKED_MAX = 50
 
 PARTNERS_MAX = 20
 """Greatest number of texts that each of many is compared with."""
+_POSTINGS_MAX = 1_000
+"""Greatest number of postings that are read to find the partners of a text."""
 _REPLACED_MAX = 2
 
 _META, _COMPARED = "clusters", "compared"
@@ -192,36 +195,24 @@ def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of texts, given as stems, that share a third of one, at most ``PARTNERS_MAX`` for each.
-
-    A set of texts is an integer with a bit for each text. How many stems each shares with one text is counted for all
-    at once, by bit slicing: the binary digits of these numbers are such sets, the lowest first.
-    """
-    holders: dict[str, int] = {}
+    """Yield the pairs of texts, given as stems, that share a third of one, at most ``PARTNERS_MAX`` for each."""
+    postings: dict[str, list[int]] = {}
     for index, stems in enumerate(texts):
         for stem in stems:
-            holders[stem] = holders.get(stem, 0) | 1 << index
+            postings.setdefault(stem, []).append(index)
+
+    @cache
+    def closest(stems: frozenset[str]) -> list[int]:
+        """Return the texts that share most stems, of equals the first: one more, since one is the text itself."""
+        read, enough = list[int](), -(-len(stems) // 3)
+        for stem in sorted(stems, key=lambda stem: (len(postings[stem]), stem)):  # the rarest weigh most
+            read += postings[stem][: _POSTINGS_MAX - len(read)]
+        shared = (count * len(texts) - index for index, count in Counter(read).items() if count >= enough)
+        return [-rank % len(texts) for rank in sorted(shared, reverse=True)[: PARTNERS_MAX + 1]]
+
     for index, stems in enumerate(texts):
-        digits, others = list[int](), ~(1 << index)
-        for stem in stems:
-            carry = holders[stem] & others
-            for place, digit in enumerate(digits):
-                digits[place], carry = digit ^ carry, digit & carry
-            digits += [carry] if carry else []
-        for other in islice(_largest(digits, max(1, -(-len(stems) // 3))), PARTNERS_MAX):
-            yield min(index, other), max(index, other)
-
-
-def _largest(digits: Sequence[int], least: int) -> Iterator[int]:
-    """Yield the indexes of bit-sliced numbers from a least one on, the largest first, of equals the first."""
-    for number in range(2 ** len(digits) - 1, least - 1, -1):
-        equal = -1
-        for place, digit in enumerate(digits):
-            equal &= digit if number >> place & 1 else ~digit
-        while equal:
-            first = equal & -equal
-            yield first.bit_length() - 1
-            equal ^= first
+        pairs = ((min(index, other), max(index, other)) for other in closest(stems) if other != index)
+        yield from islice(pairs, PARTNERS_MAX)
 
 
 def _name(text: str) -> str:
