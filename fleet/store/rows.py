@@ -132,7 +132,7 @@ class Rows:
         self.read = LineReader()
         self.joined: set[str] = set()
         self.changed = False
-        self._has_new_marks = False
+        self._newly_marked: list[str] = []
         self._policy = policy
         self._is_searched = is_searched
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
@@ -199,7 +199,8 @@ class Rows:
         record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
-            self._has_new_marks |= record_before is not None and record.purges() != record_before.purges()
+            if record_before is not None and record.purges() != record_before.purges():
+                self._newly_marked.append(record_id)
             if self.is_watched:
                 for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
                     self._note(path, state_before, part, state_after, in_tree=in_tree)
@@ -443,7 +444,8 @@ class Rows:
 
     def end(self) -> None:
         """Count the generation on, if any row changed; a full-text index keeps deleted words until it is rebuilt."""
-        if self._has_new_marks and self._is_searched:
+        self.connection.executemany("DELETE FROM vector WHERE id = ?", [(each,) for each in self._newly_marked])
+        if self._newly_marked and self._is_searched:
             self.connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
         if self.changed:
             set_meta(self.connection, "generation", str(self._generation))

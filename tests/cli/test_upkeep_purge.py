@@ -1,6 +1,8 @@
 """``fleet purge``: the redaction wins everywhere, the newest tree forgets, and what cannot be done is told."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -179,6 +181,23 @@ def test_the_search_index_forgets_what_was_purged_here_and_elsewhere(stage):
         stage.run(agent, *words, expect=None)
         for path in (stage.folder / agent / ".fleet").glob("state-*.db*"):
             assert b"zugzwangword" not in path.read_bytes(), path
+
+
+def test_the_embedding_of_what_was_purged_goes_with_it_here_and_elsewhere(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("velma", "zugzwangword is in this lesson")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+        (path,) = (stage.folder / agent / ".fleet").glob("state-*.db")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            rows = [(pattern, "model", b"hash", b"zugzwangvector"), ("p-0000000000000000", "model", b"hash", b"other")]
+            connection.executemany("INSERT INTO vector VALUES (?, ?, ?, ?)", rows)
+    for agent, words in (("velma", ("purge", pattern, "--yes")), ("tank", ("sync",))):
+        stage.run(agent, *words, expect=None)
+        files = [path.read_bytes() for path in (stage.folder / agent / ".fleet").glob("state-*.db*")]
+        assert not any(b"zugzwangvector" in each for each in files)
+        assert any(b"other" in each for each in files) is (agent == "tank")
 
 
 def test_what_was_promoted_leaves_every_memory_here(stage):
