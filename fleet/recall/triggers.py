@@ -129,8 +129,8 @@ def _commands(command: str) -> list[str]:
     """Return a command line and each command in it, with and without its wrappers; one in quotes may be among them."""
     from fleet.text import shell  # 5 ms that an edit need not spend
 
-    line = command[:SUBJECT_CHARS_MAX].strip()
-    plain = shell.Command(line).plain_words
+    parsed = shell.Command(command.strip())
+    line, plain = parsed.line[:SUBJECT_CHARS_MAX].strip(), parsed.plain_words
     if plain[:1] == ["fleet"] or plain[:2] == [
         "git",
         "commit",

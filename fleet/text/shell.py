@@ -69,6 +69,9 @@ _SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), 
 _FINDERS, _ON_EACH, _LEADING, _PRINTERS = (_words(name) for name in ("finders", "on-each", "leading", "printers"))
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
 
+_READ_COMMANDS = _SHELLS | {"ssh"}
+_DOCUMENT = r"(?<!<)<<-?[ \t]*+['\"\\]?([\w.+-]++)"
+
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
 _SUBCOMMAND = r"(?a)[A-Za-z][\w:-]*"
 _SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++(?:\\\n *+)*+|$))++"
@@ -78,12 +81,13 @@ class Command:
     """Parsed command line.
 
     Attributes:
+        line: the command line without the bodies of here-documents that no shell reads.
         waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
-        self._line = line
-        self._commands = list(_programs(line))
+        self.line = _without_documents(line)
+        self._commands = list(_programs(self.line))
         self._programs = [words for words, is_wrapper in self._commands if not is_wrapper]
         self.waits = any(words[0] in ("sleep", "wait") for words in self._programs)
 
@@ -109,7 +113,7 @@ class Command:
         It has no pipe, redirection, expansion, pattern or comment, and no line end but behind a backslash; unknown
         syntax is not plain.
         """
-        return shlex.split(self._line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._line) else []
+        return shlex.split(self.line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self.line) else []
 
     @property
     def lines(self) -> list[str]:
@@ -134,7 +138,7 @@ class Command:
     @property
     def is_read_only(self) -> bool:
         """True for a command that only reads, prints or checks: no other command depends on what it changes."""
-        return bool(self._programs) and not _writes(self._line) and all(map(_is_read_only, self._programs))
+        return bool(self._programs) and not _writes(self.line) and all(map(_is_read_only, self._programs))
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
         """Return whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
@@ -149,7 +153,7 @@ class Command:
 
         ``is_error``: the whole line ended with another code than 0.
         """
-        if not _is_masked(self._line[:_COMMAND_CHARS_MAX], 0):
+        if not _is_masked(self.line[:_COMMAND_CHARS_MAX], 0):
             return not is_error
         if self.is_build(builds):
             return _outcome_in(output)
@@ -225,7 +229,7 @@ def _run_by_find(words: list[str], depth: int) -> Iterator[tuple[list[str], bool
 def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
     """Yield the words of each piece of a command line, and the operator behind it.
 
-    Redirections and here-documents are no words.
+    Redirections are no words.
     """
     reader = shlex.shlex(command, posix=True, punctuation_chars=_MARKS)
     reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
@@ -241,20 +245,31 @@ def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
         if not token or token.strip(_MARKS):
             words.append(token)
         elif "<" in token or ">" in token:
-            _skip_redirection(reader, token)
+            with suppress(ValueError):  # its target
+                reader.get_token()
         else:
             yield words, token
             words = []
     yield words, ""
 
 
-def _skip_redirection(reader: shlex.shlex, sign: str) -> None:
-    """Skip the target of a redirection, and its here-document."""
-    with suppress(ValueError):
-        mark = reader.get_token()
-        if sign == "<<" and mark is not None:
-            while (row := str(reader.instream.readline())) and row.strip() != mark.lstrip("-"):
-                pass
+def _without_documents(command: str) -> str:
+    """Return a command line without the bodies of its here-documents; those that a shell reads are commands.
+
+    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``. One whose end is not here is none.
+    """
+    rows = command.split("\n")
+    last = {row.strip(): number for number, row in enumerate(rows)}
+    kept, marks, is_run = list[str](), list[str](), False
+    for number, row in enumerate(rows):
+        if marks and row.strip() == marks[0]:
+            marks.pop(0)
+        elif not marks or is_run:
+            kept.append(row)
+        if not marks and "<<" in row:
+            marks = [mark for mark in re.findall(_DOCUMENT, row) if last.get(mark, 0) > number]
+            is_run = any(words[0] in _READ_COMMANDS for words, is_wrapper in _programs(row) if not is_wrapper)
+    return "\n".join(kept)
 
 
 def _unwrapped(words: list[str]) -> list[str]:
@@ -382,12 +397,8 @@ def _is_like(words: list[str], plain: list[str], build: str) -> bool:
         return False
     options = [word for word in known[1:] if word.startswith("-")]
     rest = _plain_words([word for word in known if not word.startswith("-")])
-    has_words = len(plain) >= len(rest) and all(map(_is_word, plain, rest))
-    return has_words and all(option in words for option in options)
-
-
-def _is_word(word: str, known: str) -> bool:
-    return word == known or word.startswith(f"{known}:")  # npm run test:unit
+    is_long = len(plain) >= len(rest) and all(option in words for option in options)
+    return is_long and all(f"{word}:".startswith(f"{known}:") for word, known in zip(plain, rest, strict=False))
 
 
 def _is_read_only(words: list[str]) -> bool:
@@ -419,6 +430,7 @@ _FOLDS = tuple(
     (re.compile(pattern), instead.strip())
     for pattern, _, instead in (row.rpartition(" =>") for row in _ERRORS["folds"])
 )
+_SUMMARY = r"[-=# ]*+\d|.*test result:|(?i:tests:|failed tests)"
 _BAD, _GOOD, _WEAKLY_BAD = (f"(?m){'|'.join(_ERRORS[section])}" for section in ("bad", "good", "weakly-bad"))
 _CODE = (
     r"(?i)\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*"
@@ -454,7 +466,7 @@ class Failure:
     def line(self) -> str:
         """The line for people, or "": rather an error than a summary."""
         lines = self._lines
-        return next((line for line in reversed(lines) if not _is_summary(line)), lines[-1] if lines else "")
+        return next((line for line in reversed(lines) if not re.match(_SUMMARY, line)), lines[-1] if lines else "")
 
 
 def _error_lines(output: str) -> list[str]:
@@ -464,22 +476,8 @@ def _error_lines(output: str) -> list[str]:
     """
     rows = [row[:_LINE_CHARS_MAX].strip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]
     rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
-    errors = [row for row in rows if _has_error(row)]
+    errors = [row for row in rows if any(word in row.lower() for word in _ERROR_WORDS)]
     return (errors or rows)[-_LINES_KEPT:]
-
-
-def _is_summary(line: str) -> bool:
-    """Return whether a line is a summary such as ``1 failed, 3 passed in 0.12s``."""
-    return (
-        line.lstrip("=-# ")[:1].isdigit()
-        or "test result:" in line
-        or line.lower().startswith(("tests:", "failed tests"))
-    )
-
-
-def _has_error(row: str) -> bool:
-    lower = row.lower()
-    return any(word in lower for word in _ERROR_WORDS)
 
 
 def _folded(line: str) -> str:

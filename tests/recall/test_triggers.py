@@ -40,6 +40,8 @@ from tests.records import pattern
                 *("busybox rm x", "watch -n 5 'rm x'", "flock /tmp/l rm x", "strace -f rm x", "chroot /x rm y"),
                 *("su -c 'rm x'", 'su - bob -c "rm x"', "env -S 'rm x'", "unlink x", "bash -euo pipefail -c 'rm x'"),
                 *("bash <<< 'rm x'", 'sh <<<"cd /; rm x"', "echo 'rm x' | sh", "printf 'cd y && rm x' | sudo bash"),
+                *("bash <<EOF\nrm x\nEOF", "cat <<'EOF' | sudo sh -s\ncd /\nrm x\nEOF", "ssh host <<-X\n\trm x\n\tX"),
+                *("cat <<EOF > f && rm x\ntext\nEOF", "cat <<A <<B\na\nA\nb\nB\nrm x", "cat <<EOF\nrm x"),
                 *("ssh host 'rm -rf /x'", "ssh -p 22 bob@host cd y '&&' rm x", "docker exec -it c rm x"),
                 *(
                     "docker run --rm -v a:b img rm x",
@@ -55,6 +57,20 @@ from tests.records import pattern
                 "git -C repo push --force",
                 "git -c a.b=c --no-pager push --force",
                 "cd x && git --git-dir y push --force",
+            )
+        ),
+        *(
+            ("Bash:rm *", "Bash", command, "", False)
+            for command in (
+                *(
+                    "cat > f.md <<EOF\nrm x\nEOF",
+                    "cat <<'EOF' >> f\n\nrm -rf /; rm y\nEOF\nls",
+                    "tee f <<-\\X\n\trm x\n\tX",
+                ),
+                "gh pr create --body \"$(cat <<'EOF'\nDon't\nrm x\nEOF\n)\"",
+                "python - <<EOF && ls\nrm x\nEOF",
+                "cat <<EOF\nrm x\n" + "x\n" * 3_000 + "EOF",
+                "ssh host 'cat > f' <<EOF\nrm x\nEOF",
             )
         ),
         ("Bash:git push*", "Bash", "git -C push status", "", False),

@@ -34,6 +34,7 @@ FAMILIES = {
     "python scripts/a.py --x": "python a.py",
     "python -c 'print(1)'": "python",
     "cat > f <<'EOT'\nmake && cargo test\nEOT\npytest f": "pytest",
+    "cat <<EOT > f && pytest f\nmake\nEOT": "pytest",
     "pip install x && pytest": "pytest",
     "git -C x status": "git status",
     "if pytest; then echo ok; fi": "pytest",
