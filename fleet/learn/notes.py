@@ -299,11 +299,15 @@ class _Page:
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
         form = _Form(section.line or 1, context.head.title, context.head.when, context.category)
         rest: list[Block] = []
+        is_list = any(
+            each.kind == "item" and _has_content(each) and _fields_of(each)[0].value for each in section.blocks
+        )
         for block in section.blocks:
-            is_bold = _is_bold_lead(block)
-            if block.kind == "table":
+            is_bold, is_field = _is_bold_lead(block), bool(_fields_of(block))
+            is_order = is_list and block.kind == "item" and not is_field and _is_binding(Passage(block.text).plain)
+            if block.kind == "table" or is_order:
                 rest.append(block)
-            elif _fields_of(block):
+            elif is_field:
                 form = self._take_fields(form, block)
             elif form.fields and not is_bold:
                 form.extend(block)

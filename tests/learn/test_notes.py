@@ -104,3 +104,21 @@ def test_a_story_is_no_lesson():
 def test_a_fence_that_never_closes_hides_nothing():
     page = "# Lessons\n\n- Always pin the image\n\n```\nx\n\n- Never push on a Friday\n"
     assert [each.line for each in read_notes(page, "lessons.md") if isinstance(each, Note)] == [3, 8]
+
+
+def test_an_order_beside_labelled_items_is_a_lesson_of_its_own():
+    page = (
+        "## Tools\n- Never push to main without a review\n- Fix: run `make clean` before building\n"
+        "- since the cache goes stale\n- Always run the tests before pushing\n"
+    )
+    lessons = [(each.line, each.text) for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert sorted(lessons)[1:] == [
+        (2, "Never push to main without a review"),
+        (5, "Always run the tests before pushing"),
+    ]
+    assert lessons[0][1] == "Tools: run `make clean` before building; since the cache goes stale"
+
+
+@pytest.mark.parametrize("text", ["永远在提交前运行 `make check`", "グローバル変数を避ける"])
+def test_an_order_in_chinese_or_japanese_is_a_lesson(text):
+    assert [each.text for each in read_notes(f"- {text}\n", "lessons.md") if isinstance(each, Note)] == [text]
