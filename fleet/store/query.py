@@ -27,7 +27,7 @@ _BY_EVIDENCE = "ORDER BY published DESC, agents DESC, sessions DESC, seen DESC, 
 _BEST = {
     "sight": "listed ORDER BY published DESC, seen DESC, last DESC, id",
     "evidence": f"listed AND NOT retired {_BY_EVIDENCE}",
-    "published": f"listed AND NOT retired AND published {_BY_EVIDENCE}",
+    "published": f"listed AND NOT retired AND published = 1 {_BY_EVIDENCE}",  # so written it is a search of the index
 }
 _TRIGGERED = (
     "triggered AND listed AND NOT retired "

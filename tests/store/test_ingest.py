@@ -373,9 +373,13 @@ def test_ties_are_broken_by_time_and_not_by_the_hash_of_the_text(here: Here) -> 
     assert [*here.workspace.patterns.best_texts(3).values()] == texts[:-4:-1]
 
 
-def test_to_find_the_edits_from_the_future_costs_no_more_where_there_are_many_other_lessons(here: Here) -> None:
+def test_to_find_the_few_edits_from_the_future_or_published_lessons_costs_no_more_among_many(here: Here) -> None:
     ahead = edits.set_field(here.log("Pin it"), "text", "Later", TANK, "2026-12-24T00:00:00.000Z-0000", "~")
     lessons = [logged(f"Lesson number {n}") for n in range(2_000)]
+    with here.workspace.writing("velma") as writer:
+        writer.append(
+            PATTERNS, [edits.promote(here.workspace.patterns.line(ahead.id), writer.name, writer.tick(), "~")]
+        )
     costs = []
     for known in ([ahead], [ahead, *lessons]):
         here.take(here.tree.put({OTHER: b"".join(PATTERNS.encode(each) + b"\n" for each in known)}, here.tree.head()))
@@ -384,6 +388,7 @@ def test_to_find_the_edits_from_the_future_costs_no_more_where_there_are_many_ot
         here.workspace.db.database.open().set_progress_handler(lambda steps=steps: steps.append(1), 1)
         with here.workspace.db.without_refresh():
             assert here.workspace.db.future_ids() == [ahead.id]
+            assert [each.id for each in here.workspace.patterns.best("published", 5)] == [ahead.id]
         here.workspace.db.database.open().set_progress_handler(None, 0)
         costs.append(len(steps))
     assert costs[1] <= 2 * costs[0]
