@@ -116,7 +116,7 @@ _RIGHTS = (
 )
 _WRONGS = ("wrongapproach", "mistake", "error", "symptom", "whatwentwrong", "antipattern", "bad")
 _WRAPPERS = ("record", "data", "payload", "entry", "content", "value", "memory", "lesson")
-_LABEL = re.compile(r"(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+", re.IGNORECASE)
+_LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
 _COUNTS = ("occurrences", "count", "seen")
@@ -124,7 +124,7 @@ _EXTRAS = ("clan", "domain", "harness", "id", "path", "platform", "status", "uui
 _GONE = frozenset({"retracted", "superseded"})
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
-_COMMA = re.compile(r"[,，、]")
+_COMMA = r"[,，、]"
 _CONFIDENCES = frozenset({"low", "medium", "high"})
 _MEDIUM_FROM, _HIGH_FROM = 0.5, 0.8
 
@@ -303,7 +303,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     wrong = _first(record, "problem", "wrong")
     folded = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
     wrong = wrong or _text_in(folded, *_WRONGS)
-    if not text and (statement := _LABEL.sub("", _text_in(folded, *_TEXTS), count=1)):
+    if not text and (statement := re.sub(_LABEL, "", _text_in(folded, *_TEXTS), count=1)):
         is_template = Passage(statement).is_placeholder()
         if is_template or not (title or _is_more_than_name(statement) or wrong):
             return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
@@ -409,7 +409,7 @@ def _word(record: Mapping[str, Any], key: str) -> str:
 
 
 def _tags(value: object) -> tuple[str, ...]:
-    listed = _COMMA.split(value) if isinstance(value, str) else value if isinstance(value, list) else ()
+    listed = re.split(_COMMA, value) if isinstance(value, str) else value if isinstance(value, list) else ()
     tags = (_checked("tags", tag) for tag in listed if isinstance(tag, str))
     return tuple(dict.fromkeys(tag for tag in tags if tag))[: limits.TAGS_MAX]
 

@@ -36,10 +36,9 @@ FILE_BYTES_MAX = 256 * 1024 * 1024
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".mdx", ".mdc")
 NAMES = (".cursorrules", ".windsurfrules", ".clinerules")
 _NEVER = frozenset({".fleet", ".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "site-packages"})
-_OF_A_PROJECT = re.compile(
-    r"lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
-    r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$",
-    re.IGNORECASE,
+_OF_A_PROJECT = (
+    r"(?i)lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
+    r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$"
 )
 """Names of the files that are read in a project's folder: most of its pages have no lessons."""
 
@@ -158,7 +157,11 @@ def _files_below(root: Path) -> Iterator[Path]:
         is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
         if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
             continue  # a link must not have the reader's own file sent
-        if is_known and path.is_file() and (not is_project or _OF_A_PROJECT.search(path.relative_to(root).as_posix())):
+        if (
+            is_known
+            and path.is_file()
+            and (not is_project or re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()))
+        ):
             yield path
 
 

@@ -104,13 +104,11 @@ _CODE_FIRST = (
     r"(?i)(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
     r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*"
 )
-_BRACKET_FIRST = re.compile(r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*")
+_BRACKET_FIRST = r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*"
 _SUPERSEDES = (
     r"(?i)SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]"
 )
-_WRONG_RIGHT = re.compile(
-    r"\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)", re.DOTALL
-)
+_WRONG_RIGHT = r"(?s)\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
 _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
@@ -170,7 +168,7 @@ def _heading(raw: str) -> _Heading:
     for _ in range(4):
         if match := re.match(_DATE_FIRST, title):
             title, when, is_entry = title[match.end() :], match["when"], True
-        elif match := _BRACKET_FIRST.match(title):
+        elif match := re.match(_BRACKET_FIRST, title):
             kind, title, is_entry = match["word"], title[match.end() :], True
         elif match := re.match(_CODE_FIRST, title):
             title, is_entry = title[match.end() :], True
@@ -411,7 +409,7 @@ class _Page:
         item = next(remaining)
         while item is not None:
             following = next(remaining)
-            is_wrong = _IS_WRONG.match(item.text) and not _WRONG_RIGHT.match(item.text)
+            is_wrong = _IS_WRONG.match(item.text) and not re.match(_WRONG_RIGHT, item.text)
             if is_wrong and following is not None and _IS_RIGHT.match(following.text):
                 self._add_pair(item.line, following.end, item.text, following.text, context)
                 following = next(remaining)
@@ -436,7 +434,7 @@ class _Page:
             self._add(note)
         elif _GONE.match(raw):
             self._leave(item, _STRUCK)
-        elif match := _WRONG_RIGHT.match(raw):
+        elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair(item.line, item.end, match["wrong"], match["right"], context)
         elif any(field.role in CONTENT_ROLES for field in labelled):
             form = self._take_fields(_Form(item.line, "", context.head.when, context.category), item)
@@ -457,7 +455,7 @@ class _Page:
             raw, when = raw[match.end() :], match["when"]
         if match := re.search(_DATE_LAST, raw):
             raw, when = raw[: match.start()], match["when"] or match["in_when"]
-        if (match := _BRACKET_FIRST.match(raw)) and Passage(raw[match.end() :]).is_sentence():
+        if (match := re.match(_BRACKET_FIRST, raw)) and Passage(raw[match.end() :]).is_sentence():
             category, raw = match["word"], raw[match.end() :]
         context = context._replace(category=category, head=context.head._replace(when=when))
         text = Passage(raw).plain.rstrip(":： ")
@@ -561,7 +559,7 @@ def _ends_open(text: str) -> bool:
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
     text = block.text
-    match = re.match(_DATE_FIRST, text) or _WRONG_RIGHT.match(text) or re.search(_SUPERSEDES, text)
+    match = re.match(_DATE_FIRST, text) or re.match(_WRONG_RIGHT, text) or re.search(_SUPERSEDES, text)
     return match is not None or _is_bold_lead(block)
 
 

@@ -42,7 +42,7 @@ _LOCK_BYTES_MAX = 64 * 1024
 _SNIPPET_SHARE = 0.5
 _SNIPPET_CHARS_MIN = 25
 _CODE = re.compile(r"`[^`]+`")
-_CODE_LINE = re.compile(
+_CODE_LINE = (
     r"[;{}]\s*$|^\s*(?:import|from|def|class|const|let|var|func|fn|return|if|for)\b.*[({:;]|=>|\$ \w+|\w+\(.*\)\s*;?$"
 )
 
@@ -59,7 +59,7 @@ _FIELD = r"(?m)^[ \t]*(?P<key>type|created|updated)[ \t]*:[ \t]*[\"']?(?P<value>
 _UPDATED = r"(?m)^([ \t]*updated[ \t]*:[ \t]*[\"']?)([\d-]{10})"
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
-_POINTER = re.compile(r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*")
+_POINTER = r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*"
 _SEEN = re.compile(r"\(seen \d{1,5} sessions?\)")
 _SPAN = re.compile(r"`([^`\n]{3,80})`")
 _DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASCII)
@@ -350,7 +350,7 @@ def _has_room(lines: list[str]) -> bool:
 
 def _pointed_to(line: str) -> tuple[str, str]:
     """Return the title and the path of a pointer, "" for another line."""
-    match = _POINTER.fullmatch(line.rstrip("\r\n"))
+    match = re.fullmatch(_POINTER, line.rstrip("\r\n"))
     return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
 
 
@@ -516,7 +516,7 @@ def _is_snippet(text: str) -> bool:
     if spans >= _SNIPPET_CHARS_MIN and spans > _SNIPPET_SHARE * len(text):
         return True
     bare = _CODE.sub("", text)
-    return _CODE_LINE.search(bare) is not None and len(re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}", bare)) < 3
+    return re.search(_CODE_LINE, bare) is not None and len(re.findall(r"[A-Za-z]{2,} [A-Za-z]{2,}", bare)) < 3
 
 
 # --- migration ------------------------------------------------------------------------------------------------------

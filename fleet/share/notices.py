@@ -5,7 +5,6 @@ notice, on this machine alone. A webhook gets Slack's incoming format, and only 
 its address.
 """
 
-import html
 import json
 import subprocess
 import sys
@@ -26,6 +25,7 @@ _LOG_BYTES_MAX = 512 * 1024
 _WAIT_S = 5.0
 _ANSWER_BYTES_MAX = 16 * 1024
 _TEXT_CHARS_MAX = 2_000
+_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Notice(NamedTuple):
@@ -96,7 +96,7 @@ class Notices:
 
     def _desktop(self, notice: Notice) -> None:
         if self._settings.desktop and (program := which("notify-send")):
-            words = [program, "--app-name=fleet", "--", notice.title, html.escape(notice.text)]
+            words = [program, "--app-name=fleet", "--", notice.title, notice.text.translate(_MARKUP)]
             subprocess.run(words, timeout=_WAIT_S, check=True, capture_output=True)
 
     def _webhook(self, notice: Notice) -> None:

@@ -44,7 +44,7 @@ SENT = ".fleet/sent"
 
 _SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
+_UNSAFE = r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]"
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
 
 _TABLES: dict[str, tuple[str, ...]] = {
@@ -131,7 +131,7 @@ def _is_place(path: str) -> bool:
     """Return whether a backup may have a file at this path. No path is ever built from an invalid one."""
     if path in _SINGLE:
         return True
-    if _UNSAFE.search(path) or len(path.encode()) > 255:
+    if re.search(_UNSAFE, path) or len(path.encode()) > 255:
         return False
     if any(path.count("/") == note.count("/") and PurePosixPath(path).match(note) for note in homes.NOTES):
         return True
