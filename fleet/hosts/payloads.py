@@ -19,7 +19,7 @@ EVENTS = {
     word: event
     for event, words in {
         "SessionStart": "sessionstart",
-        "UserPromptSubmit": "userpromptsubmit userpromptsubmitted beforeagent",
+        "UserPromptSubmit": "userpromptsubmit userpromptsubmitted beforeagent beforesubmitprompt",
         "PreToolUse": "pretooluse beforetool",
         "PostToolUse": "posttooluse aftertool",
         "PostToolUseFailure": "posttoolusefailure",
@@ -229,7 +229,11 @@ def _as_text(value: object) -> str:
 
 
 def _ends(text: str) -> str:
-    """Return both ends of a long text: the person's words stand before or behind a log that they pasted."""
+    """Return both ends of a long text: the person's words stand before or behind a log that they pasted.
+
+    OpenCode puts a whole prompt into quotes, which are taken off.
+    """
+    text = text[1:-1] if text.count('"') == 2 and text[0] == text[-1] == '"' else text
     half = FIELD_CHARS_MAX // 2
     return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
 

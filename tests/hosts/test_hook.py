@@ -1284,3 +1284,17 @@ def test_a_folder_outside_of_any_workspace_gets_no_word_of_the_one_that_the_hook
     assert b"Quote every variable" in heard(place, "", place.folder), "nothing else says where the host works"
     project = {"CLAUDE_PROJECT_DIR": str(place.folder)}
     assert b"Quote every variable" in heard(place, cwd, place.home, **project), "the session has only gone elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("event", "prompt", "env"),
+    [
+        ("beforeSubmitPrompt", "no, don't use npm here, use pnpm", {"CURSOR_VERSION": "1.7"}),
+        ("UserPromptSubmit", '"no, don\'t use npm here, use pnpm"', {}),
+    ],
+    ids=["cursor", "opencode"],
+)
+def test_a_prompt_is_heard_under_cursors_name_and_in_opencodes_quotes(place, event, prompt, env):
+    place.hook(event, {"prompt": prompt}, **env)
+    log = (place.folder / "agents/tank/corrections.md").read_text(encoding="utf-8")
+    assert "**User flagged:** no, don't use npm here, use pnpm\n" in log
