@@ -351,11 +351,13 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     """Merge two lessons into one with the first one's text: both records are kept, and their counts add up.
 
     Raises:
-        NoError: they are merged already; or they read alike and differ, and ``force`` is not set.
+        NoError: they are merged already, or one is private; or they read alike and differ, and ``force`` is not set.
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         first, second = find(workspace, one), find(workspace, other)
+        if own := next((each.id for each in (first, second) if each.scope == PRIVATE), ""):
+            raise NoError(f"{own} is private. Nothing was changed; `fleet edit {own} --set scope=clan` shares it")
         before = _members(workspace, first)
         targets = workspace.patterns.merge_targets()
         existing = (each.id for each in workspace.patterns.some(sorted(targets)))

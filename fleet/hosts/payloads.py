@@ -229,10 +229,7 @@ def _as_text(value: object) -> str:
 
 
 def _ends(text: str) -> str:
-    """Return both ends of a long text: the person's words stand before or behind a log that they pasted.
-
-    OpenCode puts a whole prompt into quotes, which are taken off.
-    """
+    """Return both ends of a long text, for words stand before or behind a pasted log; without OpenCode's quotes."""
     text = text[1:-1] if text.count('"') == 2 and text[0] == text[-1] == '"' else text
     half = FIELD_CHARS_MAX // 2
     return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"

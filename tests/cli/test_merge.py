@@ -3,6 +3,8 @@
 import json
 from datetime import datetime
 
+import pytest
+
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
 SWAPPED = "Always use sed over awk for user-provided input substitution"
@@ -105,3 +107,23 @@ def test_times_in_json_are_rfc_3339(stage):
     each = json.loads(stage.run("velma", "show", stage.correct("velma", AWK), "--json").stdout)
     assert datetime.fromisoformat(each["first"]).tzinfo is not None
     assert all(datetime.fromisoformat(at) for at in each["last_by"].values())
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_private_lesson_is_merged_with_none_and_its_words_stay_here(stage, is_first):
+    stage.join("velma")
+    private, shared = (
+        stage.correct("velma", "Use my own trick with the base"),
+        stage.correct("velma", "Close each connection"),
+    )
+    stage.run("velma", "edit", private, "--set", "scope=private")
+    pair = (private, shared) if is_first else (shared, private)
+    said = stage.run("velma", "merge", *pair, "--force", expect=1).stderr
+    assert f"{private} is private" in said
+    going_out = stage.run("velma", "sync", "--dry-run").stdout
+    assert "Close each connection" in going_out
+    assert "my own trick" not in going_out
+    assert private not in going_out
+    stage.run("velma", "edit", private, "--set", "scope=clan")  # as the message says
+    stage.run("velma", "merge", *pair, "--force")
+    assert sum(stage.seen("velma").values()) == 2
