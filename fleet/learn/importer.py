@@ -198,17 +198,19 @@ class LogPage:
             DiskError: nothing of it was acknowledged.
         """
         page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
-        page_hash, known = _digest(page), self._workspace.db.noted(key).split(" ")
-        if not page or page_hash == known[0]:
-            return ImportResult()
-        rest_hash, imported = _digest(_without_own(page)), ImportResult()
-        if rest_hash != known[-1]:
-            with self._workspace.writing(self._agent) as writer:
-                run = _Import(writer)
-                run.take(_beside(page), self._path)
-                run.write()
-                imported = run.done
-        self._workspace.db.note(key, f"{page_hash} {rest_hash}")
+        known, imported = self._workspace.db.noted(key), ImportResult()
+        size, page_hash, rest_hash = known.split(" ") if known.count(" ") == 2 else ("0", "", "")
+        # Whatever was read before is parsed again only if it changed, or if more than own entries follow it.
+        if page and (_digest(page[: int(size)]) != page_hash or _without_own(page[int(size) :])):
+            rest_hash_before, rest_hash = rest_hash, _digest(_without_own(page))
+            if rest_hash != rest_hash_before:
+                with self._workspace.writing(self._agent) as writer:
+                    run = _Import(writer)
+                    run.take(_beside(page), self._path)
+                    run.write()
+                    imported = run.done
+        if (noted := f"{len(page)} {_digest(page)} {rest_hash}") != known:
+            self._workspace.db.note(key, noted)
         return imported
 
     def left_out(self) -> list[Piece]:

@@ -1,8 +1,13 @@
 """What a person writes into a log in any other form than the log's own: ``fleet sync`` reads it as any page is read."""
 
 import json
+from contextlib import closing
 
 import pytest
+
+from fleet.learn import corrections_md
+from fleet.learn.importer import LogPage
+from fleet.store.workspace import Workspace
 
 PAGE = """
 # Corrections
@@ -219,3 +224,18 @@ def test_an_entry_without_a_lesson_that_lost_its_place_to_anothers_record_is_cou
     )
     w.run("w", "sync")
     assert known(w)["Read the port from the settings"]["seen"] == 1
+
+
+def test_of_a_log_to_which_only_own_entries_were_added_only_these_are_parsed(w, monkeypatch):
+    log(w).write_text(PAGE)
+    w.run("w", "sync")
+    before, parsed, blank = log(w).read_bytes(), [], corrections_md.blank_entries
+    w.correct("w", "Quote every variable in a shell script")
+    monkeypatch.setattr(corrections_md, "blank_entries", lambda data, **how: parsed.append(data) or blank(data, **how))
+    with closing(Workspace(w.folder / "w")) as workspace:
+        assert LogPage(workspace, "velma").take().patterns_new == 0
+        assert b"".join(parsed) == log(w).read_bytes().removeprefix(before)
+        log(w).write_bytes(log(w).read_bytes() + b"\n## Testing\n- Never mock the database in a migration test\n")
+        assert LogPage(workspace, "velma").take().patterns_new == 1
+        log(w).write_bytes(log(w).read_bytes().replace(b"its digest", b"its full digest"))
+        assert LogPage(workspace, "velma").take().patterns_new == 1
