@@ -26,6 +26,7 @@ from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
+from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -364,6 +365,10 @@ class _Undoing:
         for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
             state = "waits again" if entry.decision is not None else "waits no longer"
             self._did.append(f"{entry.item.id} {state}: {entry.item.title}")
+            if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" and entry.decision else None:
+                waiting = Waiting(str(lesson), entry.item.title.partition(": ")[2], *entry.item.evidence[:2])
+                with self._workspace.locked():
+                    AgentMemory(self._workspace, entry.agent).note_waiting([waiting], [waiting.id], ())
 
 
 def _seen_before(field: Field) -> int:

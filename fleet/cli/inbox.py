@@ -155,11 +155,6 @@ def _key_by_key() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _read_key() -> str:
-    """Return the next key; "q" at the end of the input."""
-    return os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"
-
-
 @_key_by_key()
 def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None:
     """Ask about each item in turn, a key for each. Decisions that were made stay when the person quits."""
@@ -169,7 +164,8 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         entry = entries[index]
         keys, question = (_HOLDS, _WHICH) if entry.item.kind == "contradiction" else (_KEYS, _QUESTION)
         output.echo("\n".join([f"{index + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
-        pressed, diff_lines = _read_key(), _DIFF_LINES
+        pressed = os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"  # at the end of the input
+        diff_lines = _DIFF_LINES
         if pressed in _END:
             break
         if pressed == "u" and decisions:

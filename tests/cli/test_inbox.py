@@ -346,3 +346,26 @@ def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
 )
 def test_what_is_not_understood_changes_nothing(w, words):
     assert w.run("w", "inbox", *words, expect=2).stderr
+
+
+@pytest.mark.parametrize("said", ["approve", "reject"])
+def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    for session in ("s-1", "s-2"):
+        stage.correct("tank", "Quote each variable of a script", "--session", session)
+    stage.correct("velma", "Quote each variable of a script")
+    for agent in ("tank", "velma", "tank", "velma"):
+        stage.run(agent, "sync")
+
+    def waiting() -> list[tuple[str, str, list[str]]]:
+        shown = json.loads(stage.run("velma", "inbox", "--json").stdout)["waiting"]
+        return [(each["id"], each["title"], each["evidence"]) for each in shown if each["kind"] == "promotion"]
+
+    [item] = before = waiting()
+    stage.run("velma", "inbox", said, item[0])
+    assert not waiting()
+    assert f"{item[0]} waits again" in stage.run("velma", "undo").stdout
+    assert waiting() == before
+    stage.run("velma", "sync")
+    assert waiting() == before
