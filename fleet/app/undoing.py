@@ -21,7 +21,7 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import SCOPE, Pattern, fold
+from fleet.model.pattern import MERGED_INTO, SCOPE, Pattern, fold
 from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import Inboxes
@@ -172,7 +172,11 @@ class _Undoing:
         if any((inverse.lessons, inverse.retired, inverse.fields)):
             counting.reconcile_all(self._workspace)
         self._retire_and_restore(inverse)
-        for field in inverse.fields:
+        merges = [field for field in inverse.fields if field.name == MERGED_INTO and field.after]
+        ids = [id_ for each in merges for id_ in (each.id, str(each.after))]
+        if own := [each for each in ids if self._workspace.private(self._agent, each) is not None]:
+            self._left.append(f"{own[0]} is private, and is merged with none")
+        for field in inverse.fields if not own else ():
             self._set(field)
         for field in inverse.fields:  # a concurrent sync may have promoted it again, before the counts were set back
             if (field.name, field.before) == ("state", edits.PUBLISHED):

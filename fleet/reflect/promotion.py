@@ -314,11 +314,16 @@ class Promotions:
         Raises:
             NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
         """
+        if not Evidence.admits(pattern):
+            gone = f"is retired (`fleet restore {pattern.id}`)" if pattern.adds else "is left out here, with its writer"
+            why = "has no words that can be shown" if pattern.is_present else gone
+            raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent
         due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
 
         def with_lesson(memory: Memory) -> Memory:
-            _check_place(_without_trouble(memory), pattern, self._lessons.kin([pattern]))
+            if inside := [each for each in _without_trouble(memory).lessons() if each in self._lessons.kin([pattern])]:
+                raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
             more = memory.with_lesson(self._row(pattern, right, due), agent)
             if why := self._no_room(more, pattern.id):
                 raise NoError(f"{why}. Nothing was changed")
@@ -368,15 +373,6 @@ class _Plan(NamedTuple):
     memory: Memory
     promoted: list[Due]
     waiting: list[Waiting]
-
-
-def _check_place(memory: Memory, pattern: Pattern, parts: Sequence[str]) -> None:
-    if inside := [each for each in memory.lessons() if each in parts]:
-        raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
-    if not Evidence.admits(pattern):
-        gone = f"is retired (`fleet restore {pattern.id}`)" if pattern.adds else "is left out here, with its writer"
-        why = "has no words that can be shown" if pattern.is_present else gone
-        raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
 
 
 def _without_trouble(memory: Memory) -> Memory:

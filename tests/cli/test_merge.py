@@ -127,3 +127,17 @@ def test_a_private_lesson_is_merged_with_none_and_its_words_stay_here(stage, is_
     stage.run("velma", "edit", private, "--set", "scope=clan")  # as the message says
     stage.run("velma", "merge", *pair, "--force")
     assert sum(stage.seen("velma").values()) == 2
+
+
+def test_a_merge_is_not_done_again_once_a_lesson_of_it_is_private(stage):
+    stage.join("velma")
+    private, shared = (
+        stage.correct("velma", "Use my own trick with the base"),
+        stage.correct("velma", "Close each connection"),
+    )
+    stage.run("velma", "merge", private, shared, "--force")
+    stage.run("velma", "undo")
+    [run, *_] = json.loads(stage.run("velma", "undo", "--list", "--json").stdout)["runs"]
+    stage.run("velma", "edit", private, "--set", "scope=private")
+    assert f"{private} is private" in stage.run("velma", "undo", run["id"]).stdout
+    assert "my own trick" not in stage.run("velma", "sync", "--dry-run").stdout
