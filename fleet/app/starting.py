@@ -167,14 +167,14 @@ class SessionStart:
         return [each for each in arrived if each.id not in kept_out and each.is_listed]
 
     def _standing(self, stores: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
-        """Return the lessons of every start: those that are relevant now, then the published ones.
+        """Return the lessons of every start: the three best that are relevant now, then the published ones.
 
         A private lesson is among them however often it was seen: it is the agent's own.
         """
         clan, *private = stores
         relevant = set(self._relevant(table))
         at_rest = housekeeping.resting(self._workspace, self._agent)
-        near = [each for each in table if each.id in relevant and each.is_listed]
+        near = [each for each in table if each.id in relevant and each.is_listed][: triggers.SHOWN_MAX]
         published = [
             *clan.best("published", LESSONS_MAX),
             *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),

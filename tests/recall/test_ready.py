@@ -363,6 +363,20 @@ def test_a_lesson_about_a_command_that_failed_here_has_a_place(workspace):
     assert "needs node" in SessionStart(workspace, "velma").make().text
 
 
+def test_of_lessons_about_commands_that_failed_here_the_three_best_have_a_place_and_the_rest_is_counted(workspace):
+    lessons = [
+        line(f"p-{n:016x}", {"tank.00000001": n}, text=f"Lesson {n} about `make step{n}`", add={"tank.00000001": AT})
+        for n in range(1, 6)
+    ]
+    write(workspace, "patterns.jsonl", *lessons)
+    told(workspace, "velma")
+    for n in range(1, 6):
+        AttemptLog(str(workspace.root), "velma").note_failure("s", f"make step{n}", "not found", 1)
+    context = SessionStart(workspace, "velma").make().text
+    assert re.findall(r"Lesson (\d)", context) == ["5", "4", "3"]
+    assert "3 lessons left out; `fleet patterns`" in context  # one is `told` alone
+
+
 def test_of_many_lessons_the_newest_are_shown_and_the_room_is_kept(workspace):
     stamps = [f"2026-03-{1 + n // 24:02}T{n % 24:02}:00:00.000Z-0000" for n in range(93)]
     lessons = [
