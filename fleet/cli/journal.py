@@ -24,7 +24,7 @@ def _search(
         list[str],
         argument("WORDS...", 'All of them are searched for; "in quotes" as a phrase. Put -- before a word like -n.'),
     ],
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="The most to show.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=10**9, help="The most to show.")] = 20,
     kind: Annotated[
         list[str] | None,
         option(

@@ -17,7 +17,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable
 
-_ON_A_TERMINAL = 100
+_LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
 _WIDTH_PIPED = 100
@@ -39,7 +39,7 @@ app = output.commands()
 
 @app.command("gossip")
 def _gossip(
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="The most to show.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=10**9, help="The most to show.")] = 20,
     type_: _Type = "",
     tag: _Tag = "",
     by: _By = "",
@@ -61,7 +61,7 @@ def _gossip(
 def _patterns(
     everything: Annotated[bool, flag("--all", "Retired ones and each merged record, too.")] = False,
     count: Annotated[
-        int | None, typer.Option("-n", "--count", min=1, help=f"The most to list; on a terminal {_ON_A_TERMINAL}.")
+        int | None, typer.Option("-n", "--count", min=1, max=10**9, help=f"The most to list; on a terminal {_LISTED}.")
     ] = None,
     category: _Category = "",
     tag: _Tag = "",
@@ -70,7 +70,7 @@ def _patterns(
 ) -> None:
     """List the clan's lessons. Merged ones are one lesson, and so are those that say the same in other words."""
     if count is None and not output.chosen.as_json and sys.stdout.isatty():
-        count = _ON_A_TERMINAL
+        count = _LISTED
     with output.opened() as workspace:
         filters, clusters = finding.ListFilter(category, tag, by, since), reflecting.current_clusters(workspace)
         listing = filters.lessons(workspace, count, clusters, everything=everything)
