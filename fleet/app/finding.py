@@ -23,8 +23,6 @@ from fleet.text import dates, mentions
 from fleet.text.screening import one_line, screened
 from fleet.text.similarity import Near, near
 
-FIELDS = frozenset({"text", "correct", "category", "tags", "state", "trigger"})
-"""Fields of a lesson that are shown by themselves, before all others."""
 _OTHER_KINDS = {
     "d-": ", and this takes no discovery (`fleet gossip`)",
     "c-": ", and this takes no correction: `fleet show` names the lesson of one",
@@ -264,9 +262,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
     state = (one_line(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
         "id": lesson.id,
-        "text": one_line(lesson.text),
-        "correct": one_line(lesson.correct),
-        "category": one_line(lesson.category),
+        **{field.name: one_line(lesson.value(field.name)) for field in codec.FIELDS if field.shown == "text"},
         "tags": [one_line(tag) for tag in lesson.tags],
         "seen": lesson.count("seen"),
         "sessions": lesson.count("sessions"),
@@ -281,12 +277,13 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
 
 
 def _details(lesson: Pattern) -> dict[str, Any]:
+    shown = {field.name for field in codec.FIELDS if field.shown}
     return {
         "counts": {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())},
         "imported": {name: sum(parts.values()) for name, parts in sorted(lesson.parts.items())},
         "last_by": dict(sorted(lesson.adds.items())),
         "edited": {field: {"at": at, "by": by} for field, (at, by) in sorted(lesson.edited.items())},
-        "fields": {name: value for name, value in sorted(lesson.fields.items()) if name not in FIELDS and value != ""},
+        "fields": {name: value for name, value in sorted(lesson.fields.items()) if name not in shown and value != ""},
         "by": lesson.by,
     }
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.names import normalise

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction, LogResult
+from fleet.learn.corrections import LogResult
+from fleet.learn.corrections_md import Correction
 from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError

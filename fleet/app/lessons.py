@@ -16,7 +16,7 @@ from fleet.learn.inputs import Text, secrets_in
 from fleet.model import edits, limits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError, UsageError
-from fleet.model.line import BadLineError, Line, canonical, check_value
+from fleet.model.line import FIELDS, BadLineError, Line, canonical, check_value
 from fleet.model.names import pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
@@ -30,12 +30,8 @@ from fleet.text.similarity import ALIKE_MIN, near
 _STATES = ("candidate", "published")
 """Values that ``state`` may be set to; a retired lesson is removed, which is no state."""
 
-_ALIASES = {"right": "correct", "pattern": "text", "lesson": "text", "tag": "tags"}
-"""Name in a record by name of the field in `fleet correct`."""
-_KNOWN = frozenset(
-    {"category", "correct", "importance", "scope", "source", "state", "tags", "text", "title", "trigger", "wrong"}
-)
-"""Fields that this version knows. Others come from newer versions, and can be changed where a lesson has them."""
+_KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.label, *field.aliases)}
+"""Name in a record by a field's names. A field of a newer version can be changed where a lesson has it."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
     "id": "an id is computed once, from the first text, and never again",
@@ -105,7 +101,7 @@ class _Change(NamedTuple):
             RefusedError: beyond a limit.
         """
         field, equals, given = assignment.partition("=")
-        field = _ALIASES.get(field.strip(), field.strip())
+        field = _KNOWN.get(field.strip(), field.strip())
         if not equals or not field:
             raise UsageError(f"--set takes field=value, not {assignment[:60]!r}. Nothing was changed")
         _check_name(field)
@@ -126,8 +122,8 @@ class _Change(NamedTuple):
         """
         if self.field in _KNOWN or self.field in known.fields:
             return
-        near = difflib.get_close_matches(self.field, sorted({*_KNOWN, *_ALIASES, *known.fields}), n=1)
-        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(_KNOWN))}."
+        near = difflib.get_close_matches(self.field, sorted({*_KNOWN, *known.fields}), n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(set(_KNOWN.values())))}."
         raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
 
     def differs(self, known: Pattern) -> bool:
@@ -465,5 +461,5 @@ def _history(lesson: Pattern) -> dict[str, dict[str, Any]]:
             "by": lesson.edited[field][1] if field in lesson.edited else None,
         }
         for field, value in sorted(lesson.fields.items())
-        if value != "" or field in _KNOWN  # an unknown field is unset by an empty value
+        if value != "" or field in _KNOWN.values()  # an unknown field is unset by an empty value
     }

@@ -12,7 +12,8 @@ from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
-from fleet.learn.corrections import Correction, LogResult
+from fleet.learn.corrections import LogResult
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Findings
 from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge

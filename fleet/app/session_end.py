@@ -42,7 +42,6 @@ _COMPLETE = "reflection.complete"
 """Event of a pass that ended."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db``: the reflector that a person here chose."""
-_HOST_MODELS = ("claude", "codex", "gemini")
 _DRAWN_MAX = 200
 _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
@@ -107,7 +106,7 @@ class Choice:
         configured, chosen = workspace.config.reflect, workspace.state.get(_HOST_CHOICE)
         self.settings = configured.in_environment(os.environ)
         self.named: str = configured.reflector
-        if self.named == RULES and chosen in _HOST_MODELS:
+        if self.named == RULES and chosen in reflection.CLIENTS:
             self.named = chosen
 
     @property
@@ -117,8 +116,8 @@ class Choice:
 
     def choose(self, reflector: str) -> None:
         """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
-        if reflector not in (*_HOST_MODELS, RULES):
-            raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(_HOST_MODELS)}, or {RULES}")
+        if reflector not in (*reflection.CLIENTS, RULES):
+            raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(reflection.CLIENTS)}, or {RULES}")
         self._workspace.state.put(**{_HOST_CHOICE: reflector})
         if reflector != RULES:
             self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())

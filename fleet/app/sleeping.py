@@ -19,7 +19,7 @@ from fleet.app.events import PROMOTED, opened
 from fleet.app.session_end import ReflectResult
 from fleet.hosts import local
 from fleet.hosts.local import GUEST, Call, LocalFolder
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.reflect import inbox as waiting

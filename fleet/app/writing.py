@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from fleet.learn import corrections, corrections_md, counting
-from fleet.learn.corrections import Correction, LogResult
-from fleet.learn.corrections_md import Bound
+from fleet.learn.corrections import LogResult
+from fleet.learn.corrections_md import Bound, Correction
 from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
 from fleet.model.line import Line

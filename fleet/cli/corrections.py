@@ -8,7 +8,8 @@ import msgspec
 from fleet.app import learning
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
-from fleet.learn.corrections import Correction, Corrections, LogResult
+from fleet.learn.corrections import Corrections, LogResult
+from fleet.learn.corrections_md import Correction
 from fleet.learn.inputs import Text
 from fleet.model import names
 from fleet.model.discovery import TYPES

@@ -13,6 +13,7 @@ from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
+from fleet.model.line import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable
@@ -169,8 +170,7 @@ def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
     """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
-    yield "right", fields["correct"]
-    yield "category", fields["category"]
+    yield from ((each.label, fields[each.name]) for each in FIELDS[1:] if each.shown == "text")
     yield "tags", ", ".join(fields["tags"])
     yield "seen", f"{counted(fields['seen'], 'time')} in {counted(fields['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
@@ -183,9 +183,9 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
-    for field in sorted(lesson.fields.keys() - finding.FIELDS):
+    for field, value in fields["fields"].items():
         if not field.startswith("agent."):
-            yield field, str(lesson.fields[field])
+            yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
         how = "kept by a merge" if field in lesson.kept else "set"
         yield "", f"{field} was {how} {output.when(stamp)} by {by}"

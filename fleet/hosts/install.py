@@ -8,7 +8,6 @@ former bytes, those are kept beside the file until then.
 import json
 import os
 import re
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model.errors import RefusedError, UsageError
+from fleet.store.files import Files
 
 _COMMAND = (
     "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={other}; "
@@ -316,7 +316,7 @@ def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -
         is_theirs = path.is_symlink() or (path.exists() and not _is_sealed(before))
         after = before if is_theirs else page
         if after and after != before and not dry_run:
-            _replace(path, after)
+            _replace(_real(path), after)
         elif after != before and not dry_run:
             path.unlink()
             with suppress(OSError):  # until one that is not empty
@@ -343,23 +343,12 @@ def _read(path: Path) -> bytes:
 
 def _replace(path: Path, data: bytes, like: Path | None = None) -> None:
     """Replace a file atomically, with its mode, or that of ``like``: settings may hold keys."""
-    is_new = not path.parent.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    there = path if path.exists() or like is None else like
-    mode = there.stat().st_mode & 0o777 if there.exists() else 0o644
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    above = next(each for each in path.parents if each.exists())
+    mode = next((each.stat().st_mode & 0o777 for each in (path, like) if each and each.exists()), 0o644)
     try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        Path(temporary).replace(path)
-    except BaseException as why:
-        if isinstance(why, OSError):
-            why.filename = str(path)
+        Files(above).write(path, [data], mode=mode)
+    except BaseException:
         with suppress(OSError):
-            Path(temporary).unlink()
-            if is_new:  # else it is somebody's own, though it may be empty
+            if above != path.parent:  # else it is somebody's own, though it may be empty
                 path.parent.rmdir()
         raise

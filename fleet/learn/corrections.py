@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Draft, Record, Statement
+from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Correction, Draft, Record, Statement
 from fleet.learn.counting import WAIT_S, CountedLog, reconcile
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
-from fleet.model.line import Line
+from fleet.model.line import LOGGED, Line
 from fleet.model.names import normalise, only, pattern_id
 from fleet.model.pattern import Pattern, fold, merged
 from fleet.store.workspace import Workspace, Writer, check_version
@@ -35,19 +35,6 @@ _ASK_FOR_THE_RULE = (
     "this tells what happened; what holds the next time, elsewhere too? Say that as a rule: fleet edit {id} --set "
     "text='...'"
 )
-
-
-class Correction(msgspec.Struct, frozen=True):
-    """One mistake as it was reported: what went wrong, the correct approach, the generalizable pattern."""
-
-    wrong: str
-    right: str
-    pattern: str
-    title: str = ""
-    source: str = ""
-    category: str = ""
-    tags: tuple[str, ...] = ()
-    trigger: str = ""
 
 
 class LogResult(msgspec.Struct, dict=True):
@@ -379,20 +366,19 @@ def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
     wrong = Text.enter("wrong", correction.wrong, lines=True)
     right = Text.enter("right", correction.right, lines=True)
     title, source = Text.enter("title", correction.title), Text.enter("source", correction.source, lines=True)
-    category, tags = Text.enter("category", correction.category), [Text.enter("tag", tag) for tag in correction.tags]
-    trigger = Text.enter("trigger", correction.trigger)
+    tags = [Text.enter("tag", tag) for tag in correction.tags]
+    more = {name: Text.enter(name, getattr(correction, name)) for name in LOGGED}
     entry = Correction(
         wrong=wrong.text,
         right=right.text,
         pattern=pattern.text,
         title=title.text or screening.shortened((wrong.text or pattern.text).partition("\n")[0], _TITLE_CHARS_MAX),
         source=source.text,
-        category=category.text,
         # The log separates tags by commas.
         tags=tuple(tag.text.replace(",", " ") for tag in tags if tag.text),
-        trigger=trigger.text,
+        **{name: text.text for name, text in more.items()},
     )
-    return entry, secrets_in([pattern, wrong, right, title, source, category, trigger, *tags])
+    return entry, secrets_in([pattern, wrong, right, title, source, *more.values(), *tags])
 
 
 def _echo_of(entry: Correction, target: _Target, *, was_shown: bool) -> str:

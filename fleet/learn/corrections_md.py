@@ -17,10 +17,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from crdt import clock
 from fleet.model import names
+from fleet.model.line import LOGGED
 from fleet.model.names import pattern_id
 from fleet.text import markdown
 
@@ -105,7 +108,7 @@ class Statement(NamedTuple):
     """Pattern, right way or trigger of a signal, as it was stated later."""
 
     id: str
-    field: Literal["pattern", "right", "trigger"]
+    field: str
     text: str
 
     def render(self) -> str:
@@ -178,10 +181,23 @@ class Entry(NamedTuple):
         return next(id_ for number in count() if (id_ := _entry_id(self.content, number)) not in taken)
 
 
-class Draft(NamedTuple):
+class Correction(msgspec.Struct, frozen=True):
+    """One mistake as it was reported: what went wrong, the correct approach, the generalizable pattern."""
+
+    wrong: str
+    right: str = ""
+    pattern: str = ""
+    title: str = ""
+    source: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    trigger: str = ""
+
+
+class Draft(Correction, frozen=True, kw_only=True):
     """An entry that is about to be written.
 
-    Category, tags and trigger are written only where there are any. A title is one line: line breaks in it become
+    Tags and ``LOGGED`` fields are written only where there are any. A title is one line: line breaks in it become
     blanks. A pattern that only says it is to be inferred reads as none.
 
     Attributes:
@@ -191,14 +207,6 @@ class Draft(NamedTuple):
     """
 
     when: str
-    title: str
-    wrong: str
-    right: str = ""
-    source: str = ""
-    pattern: str = ""
-    category: str = ""
-    tags: Sequence[str] = ()
-    trigger: str = ""
     signal: str = ""
     label: str = "What I got wrong"
 
@@ -218,8 +226,8 @@ class Draft(NamedTuple):
         if self.signal:
             right = {"Correct approach": self.right} if self.right else {}
             values = right | {"Signal": self.signal, "Source": self.source, "Pattern": TO_BE_INFERRED}
-        more = {"Category": self.category, "Tags": ", ".join(self.tags), "Trigger": self.trigger}
-        values |= {label: value for label, value in more.items() if value}
+        more = {"tags": ", ".join(self.tags)} | {name: getattr(self, name) for name in LOGGED}
+        values |= {name.capitalize(): value for name, value in sorted(more.items()) if value}
         return _format_block(heading, {self.label: self.wrong, **values})
 
     def appended_to(self, page: bytes, agent: str) -> str:
@@ -343,14 +351,10 @@ FIELDS = {
     label: field
     for field, labels in {
         "flagged": "user flagged",
-        "signal": "signal",
         "wrong": "what i got wrong, what went wrong, what was wrong, wrong",
         "right": "the correct approach, correct approach, right approach, correction, correct, right",
-        "source": "source",
         "pattern": "generalizable pattern, generalisable pattern, generalized pattern, pattern, lesson",
-        "category": "category",
-        "tags": "tags",
-        "trigger": "trigger",
+        **{name: name for name in ("signal", "source", "tags", *LOGGED)},
     }.items()
     for label in labels.split(", ")
 }
@@ -460,17 +464,11 @@ class _Block:
         return "signal" in self.values and TO_BE_INFERRED.startswith(pattern)
 
 
-def _with_statements(entries: list[Entry], stated: dict[str, dict[str, str]]) -> list[Entry]:
+def _with_statements(entries: list[Entry], stated: dict[str, dict[str, Any]]) -> list[Entry]:
     """Return the entries, each without a pattern of its own with the one that was stated later."""
     ids = _entry_ids(entry.content for entry in entries)
     return [
-        entry._replace(
-            pattern=values.get("pattern", ""),
-            right=values.get("right", entry.right),
-            trigger=values.get("trigger", entry.trigger),
-        )
-        if not entry.pattern and (values := stated.get(id_))
-        else entry
+        entry if entry.pattern else entry._replace(**stated.get(id_, {}))
         for entry, id_ in zip(entries, ids, strict=True)
     ]
 
@@ -534,13 +532,9 @@ def _unquote(text: str) -> str:
     return _QUOTED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
-_STARTS: dict[Literal["pattern", "right", "trigger"], str] = {
-    "pattern": "Learned from",
-    "right": "Right way for",
-    "trigger": "Trigger for",
-}
+_STARTS = {"pattern": "Learned from", "right": "Right way for", "trigger": "Trigger for"}
 _STATEMENT = (
-    r"(?as)(?P<start>Learned from|Right way for|Trigger for) (?P<id>c-[0-9a-f]{16})"
+    rf"(?as)(?P<start>{'|'.join(_STARTS.values())}) (?P<id>c-[0-9a-f]{{16}})"
     r"[ \t]*(?:-{1,3}|[–—:：])[ \t]*(?P<text>\S.*)"
 )
 
@@ -554,7 +548,7 @@ def _read_statement(heading: str) -> Statement | None:
     return Statement(match["id"], field, match["text"].strip())
 
 
-def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, str]]:
+def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, Any]]:
     """Return the stated fields by the entry's id; none without a record, since the write may have been torn off.
 
     Where two branches stated the lesson of one entry, the record that counts decides, and not the order of the lines.
@@ -564,7 +558,7 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
     for statement in statements:
         if statement.id in counted:
             grouped.setdefault((statement.id, statement.field), set()).add(statement.text)
-    fields_by_entry: dict[str, dict[str, str]] = {}
+    fields_by_entry: dict[str, dict[str, Any]] = {}
     for (entry, field), texts in grouped.items():
         fields_by_entry.setdefault(entry, {})[field] = _chosen(texts, counted[entry].pattern)
     return fields_by_entry
@@ -784,6 +778,7 @@ def _entry(block: _Block) -> Entry:
     wrong = block.value("wrong") or block.value("flagged")
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
+    more: dict[str, Any] = {name: fold(block.value(name)) for name in LOGGED}
     is_detected = re.match(_AUTO_DETECTED, source.translate(_NO_MARKS)) is not None
     return Entry(
         line=block.line,
@@ -797,9 +792,8 @@ def _entry(block: _Block) -> Entry:
         signal=block.value("signal"),
         record=block.record,
         content=_content(block.when, block.title, wrong, right, source, pattern),
-        category=fold(block.value("category")),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
-        trigger=fold(block.value("trigger")),
+        **more,
         beside=tuple(block.beside),
         unread=block.unread(),
     )

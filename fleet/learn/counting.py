@@ -22,7 +22,7 @@ from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log,
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
-from fleet.model.line import Line
+from fleet.model.line import LOGGED, Line
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import PRIVATE, fold
 from fleet.store.workspace import Workspace, Writer
@@ -482,9 +482,8 @@ class _Backlog:
         """Return the fields of an entry that may enter a line."""
         extra = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
         values: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
-        values["category"], values["trigger"] = _clean(entry.category), _clean(entry.trigger)
         values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
-        return values | {field: _clean(getattr(entry, field)) for field in extra}
+        return values | {field: _clean(getattr(entry, field)) for field in (*LOGGED, *extra)}
 
     def note(self) -> None:
         """Note how far the log is counted, once the database has the lines."""

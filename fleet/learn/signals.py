@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import Bound, Draft, Entry, Log
+from fleet.learn.corrections_md import Bound, Correction, Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
 from fleet.model.names import normalise
@@ -184,7 +184,7 @@ class Signals:
             when = f"{now[:10]} {now[11:16]}Z"
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             trigger, label = _screen(signal.trigger).text, _label(signal.kind)
-            draft = Draft(when, title, wrong, source=source, signal=class_, label=label, trigger=trigger)
+            draft = Draft(wrong, title=title, when=when, source=source, signal=class_, label=label, trigger=trigger)
             entry = self._log(page, draft, _Mark("", now, *identity))
         return _SignalResult(entry, is_new=True, secrets=secrets)
 
@@ -206,8 +206,8 @@ class Signals:
             own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
             when = own.when if re.fullmatch(markdown.WHEN, own.when) else ""
-            fields = {name: getattr(own, name) for name in Draft._fields if name not in ("when", "pattern", "label")}
-            draft = Draft(when, **fields, label=_label(mark.kind if mark is not None else ""))
+            fields = {name: getattr(own, name) for name in Correction.__struct_fields__ if name != "pattern"}
+            draft = Draft(**fields, when=when, signal=own.signal, label=_label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:

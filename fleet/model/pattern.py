@@ -24,7 +24,7 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, UNDONE, Column, Line
+from fleet.model.line import AT, FIELDS, UNDONE, Column, Line
 from fleet.model.names import PREFIX
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
 """Prefix of the field with the author of an imported record: 8 hex digits of the record's hash follow."""
+_SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)
 
 
 class Policy(NamedTuple):
@@ -167,6 +168,10 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The tags that are texts."""
         tags = self.fields.get("tags")
         return [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+
+    def details(self) -> list[str]:
+        """Return the texts by which the lesson is searched, besides its own."""
+        return [text for text in (*map(self.value, _SEARCHED), *self.tags) if text]
 
     @property
     def merged_into(self) -> str:

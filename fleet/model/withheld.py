@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from fleet.model import limits
-from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
+from fleet.model.line import FIELDS, NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
 
 T = TypeVar("T", str, int)
 
@@ -28,7 +28,7 @@ OWN, BULK = "own", "bulk"
 NEWCOMERS = "newcomers"
 """Group of the writers of whom nothing was known here before."""
 _RETRACTED = "~"  # a remove later than any stamp
-_WORDS = ("text", "correct", "category", "trigger")
+_WORDS = frozenset(field.name for field in FIELDS if "asked" in field.uses)
 
 
 class Withheld(NamedTuple):

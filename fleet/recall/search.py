@@ -297,7 +297,7 @@ class _Sources:
 
 
 def _lesson(lesson: Pattern) -> _Hit:
-    details = _PART.join(filter(None, (lesson.correct, lesson.value("title"), lesson.category, *lesson.tags)))
+    details = _PART.join(lesson.details())
     who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
     return _Hit(PATTERN, lesson.id, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import limits, names
 from fleet.model.discovery import Discovery
+from fleet.model.line import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
@@ -31,8 +32,6 @@ _NO_DISCOVERY = """No discoveries yet. Log what took you long to find out, or st
   fleet discover --problem "..." --solution "..." """.rstrip()
 _EMOJI_CHARS_MAX = 8
 _FIRST_DAY = "2000"
-_SHOWN_FIELDS = (("text", "text"), ("wrong", "wrong"), ("correct", "right"), ("trigger", "trigger"))
-"""The fields that an agent acts on, and their labels."""
 
 
 def not_working(pattern: Pattern) -> str:
@@ -92,7 +91,7 @@ class Renderer:
         """Return the edits of a lesson by others than its author: "right: edited by slash"; "" for none."""
         by = names.agent_of(pattern.by)
         edits: dict[str, list[str]] = {}
-        for field, label in _SHOWN_FIELDS:
+        for field, label, *_ in (each for each in FIELDS if "credited" in each.uses):
             how, writer = "edited", pattern.edited.get(field, ("", ""))[1]
             if not writer:
                 how, writer = "said", pattern.wording_writers.get(field, "")

@@ -266,7 +266,7 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
         if not words:
             return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask")
         return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
-    client, read = _CLIENTS[reflector]
+    client, read = CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     if not shutil.which(words[0]):
         return Answer(trouble=f"{words[0]} is not on the PATH")
@@ -355,7 +355,7 @@ def _read_gemini(out: str) -> Answer:
     return Answer(text, tokens_in=read, tokens_out=written, model=next(iter(models), ""))
 
 
-_CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
+CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
     "claude": (
         (
             *("claude", "-p", "--settings", _SETTINGS, "--setting-sources", "", "--strict-mcp-config"),

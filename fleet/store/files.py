@@ -120,13 +120,13 @@ class Files:
         self.write(path, [data], is_durable=is_durable)
         return True
 
-    def write(self, path: Path, blocks: Iterable[bytes], *, is_durable: bool = True) -> None:
+    def write(self, path: Path, blocks: Iterable[bytes], *, is_durable: bool = True, mode: int = 0) -> None:
         """Replace a file atomically by blocks, which need not be in memory at once. Raises as ``replace``."""
         with self._writing(path):
             self._prepare(path)
             temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             try:
-                self._write_new(temporary, blocks, self._mode(path), is_durable=is_durable)
+                self._write_new(temporary, blocks, mode or self._mode(path), is_durable=is_durable)
                 self._rename(temporary, path)
             except BaseException:
                 with suppress(OSError):

@@ -357,8 +357,7 @@ class Rows:
             *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), int(_is_used(folded))),
             self._generation,
         )
-        body = "\n".join([folded.correct, folded.value("title"), folded.category, *folded.tags])
-        return _Row(None if row is None else row.number, values, self._words(text, body))
+        return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
 
     def _words(self, text: str, body: str) -> tuple[str, str]:
         return (Words(text).indexed(), Words(body).indexed()) if self._is_searched else ("", "")

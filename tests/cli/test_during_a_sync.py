@@ -6,7 +6,7 @@ import pytest
 
 from fleet.app import pages, sharing
 from fleet.learn import corrections, counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import config
 from fleet.store.tree import MEMBERS, PAGE

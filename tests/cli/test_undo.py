@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app import learning, reflecting, undoing
 from fleet.cli import commands
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item

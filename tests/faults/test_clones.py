@@ -7,7 +7,8 @@ import time
 import pytest
 
 from fleet.app import reviewing, sharing
-from fleet.learn.corrections import Correction, Corrections
+from fleet.learn.corrections import Corrections
+from fleet.learn.corrections_md import Correction
 from fleet.learn.restore import _is_foreign
 from fleet.model.names import pattern_id
 from fleet.store.database import SCHEMA_NUMBER

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.learn.corrections import Correction, Corrections
+from fleet.learn.corrections import Corrections
+from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError
 from fleet.store import config

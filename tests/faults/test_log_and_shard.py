@@ -15,7 +15,7 @@ import pytest
 
 from fleet.app import lessons
 from fleet.learn import corrections, counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import edits
 from fleet.model import line as codec

@@ -17,7 +17,7 @@ import pytest
 
 from fleet.app import sharing
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark, Moved
 from fleet.store import config

@@ -22,7 +22,7 @@ import pytest
 
 from fleet.app import learning, lessons, sharing
 from fleet.learn import counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model.errors import DiskError
 from fleet.store.database import SCHEMA_NUMBER

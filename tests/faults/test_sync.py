@@ -16,7 +16,7 @@ import pytest
 
 from fleet.app import sharing
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.names import pattern_id
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import replica

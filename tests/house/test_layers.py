@@ -18,7 +18,7 @@ BELOW = {
     "fleet.text": {*PURE, "fleet.text"},
     "fleet.store": STORE,
     **{verb: {*STORE, verb} for verb in VERBS},
-    "fleet.hosts": {*PURE, "fleet.text", "fleet.hosts"},
+    "fleet.hosts": {*STORE, "fleet.hosts"},
     "fleet.app": APP,
     **{face: {*APP, face} for face in FACES},
     "fleet": {*APP, *FACES},

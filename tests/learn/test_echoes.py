@@ -6,7 +6,8 @@ import pytest
 
 from fleet.app.learning import correct
 from fleet.learn import counting
-from fleet.learn.corrections import Correction, _is_echo
+from fleet.learn.corrections import _is_echo
+from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import edits
 from fleet.model.line import Line

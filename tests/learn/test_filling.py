@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fleet.app import moving
 from fleet.app.learning import correct, state_lesson
 from fleet.learn import corrections_md, counting, signals
-from fleet.learn.corrections import Correction
-from fleet.learn.corrections_md import Draft, Log, Statement
+from fleet.learn.corrections_md import Correction, Draft, Log, Statement
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, Signals
 from fleet.model.errors import NoError, RefusedError, UsageError

@@ -11,7 +11,7 @@ import pytest
 from fleet.app import learning
 from fleet.learn import journal
 from fleet.learn.attempts import AttemptLog
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.journal import Journal
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.store import config

@@ -7,9 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleet.learn import corrections, counting
-from fleet.learn.corrections import Correction, Corrections
-from fleet.learn.corrections_md import Record, _read_record
+from fleet.learn.corrections import Corrections
+from fleet.learn.corrections_md import Correction, Log, Record, _read_record
 from fleet.learn.counting import CountedLog
+from fleet.model.line import FIELDS, LOGGED
 from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
@@ -106,6 +107,20 @@ def test_a_secret_in_one_field_is_found_beside_harmless_ones(workspace, field):
     logged = Corrections(workspace, "velma").log(Correction(**said | {field: (secret,) if field == "tags" else secret}))
     assert logged.secrets
     assert secret not in CountedLog(workspace, "velma").log_file().read_text()
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_each_logged_field_goes_from_a_correction_through_the_log_into_the_lesson(workspace, name):
+    said = {"wrong": "w", "right": "r", "pattern": "Check the version first", name: "Bash:git push*"}
+    logged = Corrections(workspace, "velma").log(Correction(**said))
+    (entry,) = Log.parse(CountedLog(workspace, "velma").log_file().read_bytes()).entries
+    assert getattr(entry, name) == "Bash:git push*"
+    assert workspace.patterns.get(logged.id).fields[name] == "Bash:git push*"
+
+
+def test_no_two_fields_of_a_lesson_share_a_name_for_people():
+    names = [{field.name, field.label, *field.aliases} for field in FIELDS]
+    assert sum(map(len, names)) == len(set().union(*names))
 
 
 @settings(max_examples=300, deadline=None)

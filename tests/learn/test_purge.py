@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app import learning, lessons, moving, sharing, starting
 from fleet.learn.attempts import AttemptLog
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.store import config
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.workspace import Workspace, World

@@ -3,7 +3,8 @@
 import pytest
 
 from fleet.learn import corrections_md, counting
-from fleet.learn.corrections import Correction, Corrections
+from fleet.learn.corrections import Corrections
+from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model.names import pattern_id
 from fleet.store import config

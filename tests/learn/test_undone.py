@@ -8,7 +8,7 @@ import pytest
 
 from fleet.app import learning, lessons, moving, undoing
 from fleet.learn import counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model import line as codec
 from fleet.model.line import Line
 from fleet.model.pattern import Pattern, fold

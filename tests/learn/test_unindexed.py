@@ -6,7 +6,7 @@ from fleet.app import lessons
 from fleet.app.finding import find
 from fleet.app.learning import correct
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model import edits
 from fleet.store import config
 from fleet.store.lines import PATTERNS

@@ -14,7 +14,8 @@ from fleet.app import starting
 from fleet.app.finding import find
 from fleet.app.starting import SessionStart
 from fleet.learn.attempts import AttemptLog
-from fleet.learn.corrections import Correction, Corrections
+from fleet.learn.corrections import Corrections
+from fleet.learn.corrections_md import Correction
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery

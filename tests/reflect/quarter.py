@@ -18,7 +18,7 @@ from benchmarks.replay.sessions import Event, Session, calls, family, load, symp
 from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, observing, session_end, setup, sharing
 from fleet.hosts.local import LocalFolder
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Scratchpad
 from fleet.store.files import Files

@@ -15,7 +15,7 @@ import pytest
 
 from crdt import clock
 from fleet.app import consolidating, learning, sleeping, undoing
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.reflect import auto_reflect, consolidation, inbox
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records

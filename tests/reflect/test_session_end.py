@@ -13,7 +13,7 @@ from fleet.app import flagging, learning, lessons, session_end, undoing
 from fleet.app import inbox as deciding
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError
 from fleet.reflect import records

@@ -10,7 +10,7 @@ import pytest
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, sleeping, undoing
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
 from fleet.reflect.inbox import Inboxes

@@ -10,7 +10,7 @@ from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import inbox as inboxes
 from fleet.app import learning, lessons, starting, tidying, undoing
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
 from fleet.reflect.exposure import Exposures

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
 from fleet.app import learning, lessons, sharing, undoing
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import limits
 from fleet.model.errors import DiskError, UsageError

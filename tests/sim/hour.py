@@ -17,7 +17,7 @@ from typing import Any
 
 from fleet.app import learning, sharing
 from fleet.learn import counting
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import edits
 from fleet.model.errors import FleetError

@@ -19,7 +19,7 @@ from typing import Any
 from crdt import clock
 from fleet.app import learning, lessons, moving, sharing, undoing
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import limits
 from fleet.model import line as codec

@@ -17,7 +17,7 @@ import pytest
 
 from fleet.app import sharing
 from fleet.learn import corrections
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.share.remote import Files, Mark, Moved

@@ -11,7 +11,7 @@ import pytest
 
 from fleet.app import learning, lessons, moving, reviewing, sharing, undoing
 from fleet.learn import corrections, restore
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Column, Line, encode
 from fleet.model.names import pattern_id

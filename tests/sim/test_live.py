@@ -11,7 +11,7 @@ import pytest
 
 from crdt.doc import Document
 from fleet.app import learning, sharing
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.discoveries import Finding
 from fleet.model import edits
 from fleet.model.line import Line

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from crdt import clock
 from fleet.app import learning, lessons, moving, reviewing, undoing
 from fleet.learn import corrections, counting, restore
-from fleet.learn.corrections import Correction
+from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Flag, Signals
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, RefusedError
