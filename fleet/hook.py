@@ -20,7 +20,7 @@ from fleet.hosts.local import (
     TimeUpError,
     explained,
 )
-from fleet.hosts.payloads import PAYLOAD_BYTES_MAX, Payload
+from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around
 
@@ -33,8 +33,6 @@ START_S = 25.0
 _HEARD = frozenset({"SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"})  # the events that note a session
 _WORDS_MIN = 3
 _READ_MAX = 8 * PAYLOAD_BYTES_MAX
-_PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_CWD")
-"""Variables in which a host names the project that a session is about, wherever it has gone since."""
 _AGENT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _USAGE = "usage: fleet hook EVENT < payload   (hosts call it; `fleet install claude-code` sets them up)\n"
 
@@ -176,7 +174,11 @@ def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
     if folder := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(folder))
         return root if is_root(root) else ""
-    named = [each for each in (cwd, *(environment.get(name, "") for name in _PROJECT)) if os.path.isabs(each)]
+    named = [
+        each
+        for each in (cwd, *(environment.get(host[2], "") for host in reversed(HOSTS.values())))
+        if os.path.isabs(each)
+    ]
     return next(filter(None, map(root_around, named or filter(None, [_here()]))), "")
 
 

@@ -23,7 +23,7 @@ from fleet.hosts.local import (
     TimeUpError,
     explained,
 )
-from fleet.hosts.payloads import CODEX, EDITING_TOOLS, Payload, Reply
+from fleet.hosts.payloads import EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import triggers
@@ -363,7 +363,7 @@ class _HostEvent:
     def _note_end(self) -> Reply:
         """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""
         call, payload, attempts = self._call, self._payload, self._attempts
-        if not payload.command or not payload.has_ended or payload.host == CODEX:  # Codex does not tell how it ended
+        if not payload.command or not payload.has_ended or not payload.can("exit"):
             if payload.path and payload.tool in EDITING_TOOLS:
                 attempts.note_edit(call.thread, payload.path)
             return Reply()

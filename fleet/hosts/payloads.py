@@ -47,16 +47,20 @@ TOOLS = {
 """Each host's word for a tool, in lower case, to Claude Code's."""
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
-_HOME_OF = (("/rollout-", CODEX), ("/.claude/", CLAUDE_CODE), ("/.gemini/", GEMINI), ("/.copilot/", COPILOT))
-_ENVIRONMENT_OF = (
-    ("COPILOT_CLI", COPILOT),
-    ("GEMINI_SESSION_ID", GEMINI),
-    ("CURSOR_VERSION", CURSOR),
-    ("CODEX_MANAGED_PACKAGE_ROOT", CODEX),
-    ("CLAUDECODE", CLAUDE_CODE),
-)
+HOSTS = {
+    COPILOT: ("/.copilot/", "COPILOT_CLI", "", "ask bare exit"),
+    GEMINI: ("/.gemini/", "GEMINI_SESSION_ID", "GEMINI_CWD", "code exit note"),
+    CURSOR: ("", "CURSOR_VERSION", "", "bare code exit snake"),
+    CODEX: ("/rollout-", "CODEX_MANAGED_PACKAGE_ROOT", "", "note"),
+    CLAUDE_CODE: ("/.claude/", "CLAUDECODE", "CLAUDE_PROJECT_DIR", "ask exit note replace transcript"),
+    UNKNOWN: ("", "", "", "ask exit note transcript"),
+}
+"""Host to: part of its transcripts' paths, variable of its processes, variable with the project, and what it can do.
 
-
+``ask``: put a call to a person; others may reject that decision, so the agent gets it as context. ``bare``: it reads a
+reply's fields without a frame. ``code``: only exit 2 is known to refuse a call, with the reason on stderr. ``exit``: it
+tells how a command ended. ``note``: it shows a person a line of a hook's. ``replace``: run another command instead.
+``snake``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads."""
 _MASKS = ("|", ";", "&", "!", "\n")
 _FAILURE_CUES = (
     *("fail", "error", "exit", "panic", "fatal", "traceback"),
@@ -143,14 +147,18 @@ class Payload:
     @property
     def has_transcript(self) -> bool:
         """True where there is a transcript in the form that ``hosts.transcripts`` reads."""
-        return bool(self.transcript) and self.host in (CLAUDE_CODE, UNKNOWN)
+        return bool(self.transcript) and self.can("transcript")
+
+    def can(self, ability: str) -> bool:
+        """Return whether the host has an ability, a word of ``HOSTS``."""
+        return ability in HOSTS[self.host][3].split()
 
 
 def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
-    for part, host in _HOME_OF:
-        if part in transcript:
+    for host, (part, *_) in HOSTS.items():
+        if part and part in transcript:
             return host
     if "prompt_id" in fields:
         return CLAUDE_CODE
@@ -158,10 +166,7 @@ def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
         return CODEX
     if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and "session_id" in fields):
         return COPILOT  # Gemini sends a timestamp, too, but always a transcript
-    for name, host in _ENVIRONMENT_OF:
-        if environment.get(name):
-            return host
-    return UNKNOWN
+    return next((host for host, (_, name, *_) in HOSTS.items() if environment.get(name)), UNKNOWN)
 
 
 def _failure(fields: dict[str, object]) -> tuple[int | None, str]:
@@ -243,13 +248,6 @@ CONTEXT_CHARS_MAX = 9_000
 """Hosts cut at 10,000, or put the text into a file that nobody reads."""
 
 NOTE_CHARS_MAX = 240
-_READ_EXIT_2 = frozenset({GEMINI, CURSOR})
-"""Hosts of which only this is known: exit 2 refuses a tool call, and stderr has the reason."""
-_ASK = frozenset({CLAUDE_CODE, COPILOT, UNKNOWN})
-"""Hosts that can put a tool call to a person. Others may reject the decision, so the agent gets it as context."""
-_SHOW_A_NOTE = frozenset({CLAUDE_CODE, CODEX, GEMINI, UNKNOWN})
-"""Hosts that show a person a line of a hook's."""
-
 _CUT = "\n[cut here: {} of its {} characters left out]"
 
 
@@ -277,7 +275,7 @@ class Reply:
         since at any other event it would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
-        if is_call and self.blocked and payload.host in _READ_EXIT_2:
+        if is_call and self.blocked and payload.can("code"):
             return 2, "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
@@ -285,12 +283,12 @@ class Reply:
         if self.go_on:
             document = {"decision": "block", "reason": _cut(self.go_on)}
         elif context:
-            fields["additional_context" if payload.host == CURSOR else "additionalContext"] = _cut(context)
-        if fields and payload.host in (COPILOT, CURSOR):
+            fields["additional_context" if payload.can("snake") else "additionalContext"] = _cut(context)
+        if fields and payload.can("bare"):
             document = fields
         elif fields:
             document = {"hookSpecificOutput": {"hookEventName": payload.name, **fields}}
-        if self.note and payload.host in _SHOW_A_NOTE:
+        if self.note and payload.can("note"):
             document["systemMessage"] = _line(self.note)
         return 0, json.dumps(document) if document else "", ""
 
@@ -298,9 +296,9 @@ class Reply:
         """Return the decision about a tool call; {} for none, or where the host has no field for it."""
         if self.blocked:
             return {"permissionDecision": "deny", "permissionDecisionReason": _cut(self.blocked)}
-        if self.asked and payload.host in _ASK:
+        if self.asked and payload.can("ask"):
             return {"permissionDecision": "ask", "permissionDecisionReason": _cut(self.asked)}
-        if self.runs and payload.host == CLAUDE_CODE:
+        if self.runs and payload.can("replace"):
             return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": self.runs}}
         return {}
 

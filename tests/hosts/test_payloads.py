@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from fleet import hook
 from fleet.hosts import payloads
 from fleet.hosts.payloads import Payload
 
@@ -144,3 +145,20 @@ def test_a_line_for_the_person_goes_beside_the_context_and_only_to_hosts_that_sh
 def test_a_path_that_no_system_takes_is_cut_since_each_part_of_it_is_looked_at():
     made = Payload.parse("Stop", json.dumps({"cwd": "/x" * 100_000, "transcript_path": "/x" * 100_000}).encode(), {})
     assert len(made.cwd) == len(made.transcript) == 4096
+
+
+def test_a_row_of_the_table_is_all_by_which_a_host_is_recognised_and_answered(tmp_path, monkeypatch):
+    monkeypatch.setitem(payloads.HOSTS, "foo", ("/.foo/", "FOO_RUNS", "FOO_PROJECT", "ask note"))
+    here = Payload("Stop", {}, {"FOO_RUNS": "1"})
+    assert here.host == Payload("Stop", {"transcript_path": "/home/x/.foo/1.jsonl"}, {}).host == "foo"
+    assert json.loads(payloads.Reply(note="logged").output(here)[1]) == {"systemMessage": "logged"}
+    (tmp_path / ".fleet").mkdir()
+    (tmp_path / "fleet.toml").touch()
+    assert hook._find_root("", {"FOO_PROJECT": str(tmp_path)}) == str(tmp_path)
+
+
+@pytest.mark.parametrize("host", payloads.HOSTS)
+def test_a_host_is_known_by_its_variable_and_by_its_transcripts(host):
+    part, variable, _, _ = payloads.HOSTS[host]
+    assert Payload("Stop", {}, {variable: "1"} if variable else {}).host == host
+    assert not part or Payload("Stop", {"transcript_path": f"/home/x{part}1.jsonl"}, {}).host == host
