@@ -64,7 +64,7 @@ class GitRemote:
     Args:
         git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``Address.checked``.
-        mirror: the tree store of the same repository, which shares its listings of trees; None for no store.
+        mirror: the tree store of the same repository, which shares its listings of trees and reads for both.
 
     Raises:
         UsageError: the url or the branch is not safe to hand to git.
@@ -88,15 +88,15 @@ class GitRemote:
         self._timeout_s = timeout_s
         self._author = author
         self._has_turned = False
-        listings = mirror.listings if mirror is not None else None
-        self._copy = Bare(git_dir, timeout_s, self._url.secrets, listings)
+        self._mirror = mirror or tree.GitTree(git_dir)
+        self._copy = Bare(git_dir, timeout_s, self._url.secrets, self._mirror.listings)
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone."""
         with self._locked():
             try:
                 return self._fetch(since)
-            except GitDamaged as why:
+            except (GitDamaged, tree.TreeGoneError) as why:
                 self._rebuild(str(why))
                 return self._fetch(since)
 
@@ -142,12 +142,12 @@ class GitRemote:
         """Count the lines of each new file before any is parsed; ignore the files that have too many."""
         files = tree.sort_entries(changed, self._copy.ignored()).files
         suspects = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
-        with self._copy.reading():
+        with self._mirror.reading():
             reasons = {oid: why for path, oid in suspects.items() if (why := self._too_much(path, oid))}
         self._copy.ignore(reasons)
 
     def _too_much(self, path: str, oid: str) -> str:
-        with self._copy.open(oid) as content:
+        with self._mirror.open(oid) as content:
             return tree.too_much(path, content)
 
     def _warn_of_going_back(self, since: Mark, head: Mark) -> None:

@@ -12,8 +12,11 @@ from typing import Protocol
 
 import pytest
 
+from fleet.model import limits
 from fleet.model import line as codec
+from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable
+from fleet.store.git import Bare
 from fleet.store.tree import GitTree
 from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 from tests.pulling import PullingRemote, Whole
@@ -422,6 +425,19 @@ def test_a_remote_that_is_down_is_unavailable_and_nothing_is_lost(far: Far):
 
 
 # --- remotes whose marks are commits of the machine's tree store -----------------------------------------------------
+
+
+def test_one_git_reads_what_a_fetch_counts_and_what_is_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    far, started, start = GitFar(tmp_path, monkeypatch), [], Bare._start_reader
+    pushed(far.remote(), {"patterns.jsonl": b"".join(map(line, range(100)))}, "")
+    monkeypatch.setattr(Bare, "_start_reader", lambda bare: started.append(bare) or start(bare))
+    tree = GitTree(tmp_path / "here/git")
+    (tmp_path / "here").mkdir()
+    with tree.reading():
+        head = GitRemote(tmp_path / "here/git", str(far.server), "fleet", mirror=tree).fetch("")
+        assert tree.paths(head)["patterns.jsonl"].size > limits.UNREADABLE_MAX
+        assert tree.read(tree.paths(head)["patterns.jsonl"].oid).startswith(line(0))
+    assert len(started) == 1
 
 
 def test_fleets_own_repository_keeps_a_commit_of_its_own_as_a_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
