@@ -234,6 +234,7 @@ _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _DISK = re.compile(r"No space left|Read-only file system|Permission denied|Disk quota|Input/output error")
 _DAMAGE = re.compile(
     r"bad object|valid object|sha1 pointer|corrupt|is empty|unable to read|not a git repository|bad pack|missing"
+    r"|index file |packfile |expected object"
 )
 
 

@@ -252,8 +252,7 @@ class Patterns(_Table):
 
     def larger_than(self, bytes_min: int) -> list[tuple[str, int]]:
         """Return the lessons whose record is longer than so many bytes, each with its length."""
-        query = "SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id"
-        return [(each, size) for each, size in self._rows(query, bytes_min)]
+        return self._rows("SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id", bytes_min)
 
     def naming(self, name: str) -> list[Line]:
         """Return the records that a replica, or any of an agent, has a column of or is named in."""

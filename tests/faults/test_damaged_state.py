@@ -112,16 +112,18 @@ def test_every_command_answers_and_nothing_is_lost(damaged: Bench, seed: int):
     assert damaged.seen("velma") == damaged.seen("tank") == LESSONS | {MORE: 2}
 
 
-@pytest.mark.parametrize("harm", ["all", "one", "gone"])
+@pytest.mark.parametrize("harm", ["all", "gone", "oldest .idx", "newest .idx", "oldest .pack", "newest .pack"])
 def test_a_damaged_copy_of_the_branch_is_fetched_anew_by_the_next_sync(damaged: Bench, harm: str):
     damaged.correct("tank", MORE)
     damaged.sync("tank")
     objects = [each for each in (damaged.folder / "velma/.fleet/git/objects").rglob("*") if each.is_file()]
-    for at, each in enumerate(sorted(objects)):
+    age, _, suffix = harm.partition(" ")
+    by_age = sorted((each for each in objects if suffix in each.suffix), key=lambda each: each.stat().st_mtime_ns)
+    for each in [by_age[0]] if age == "oldest" else [by_age[-1]] if age == "newest" else objects:
         each.chmod(0o644)
         if harm == "gone":
             each.unlink()
-        elif harm == "all" or at == 0:
+        else:
             each.write_bytes(b"")
     (damaged.folder / "velma/clan-learnings/patterns.jsonl").unlink()
     damaged.sync("velma")
