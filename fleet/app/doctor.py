@@ -388,11 +388,13 @@ def _client() -> _Finding:
 
 def _hooks(workspace: Workspace) -> _Finding:
     try:
-        where, missing = callers(workspace.root)
+        where, missing, off = callers(workspace.root)
     except (FleetError, OSError) as why:
         return _trouble("unreadable", str(why))
     if not where:
         return _trouble("hooks", "no settings call fleet")
+    if off:
+        return _trouble("off", f"`disableAllHooks` in {off} turns every hook off")
     if missing:
         return _trouble("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
     if len(where) > 1:

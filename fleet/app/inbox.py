@@ -19,6 +19,7 @@ from typing import NamedTuple
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
 from fleet.learn.corrections_md import Correction
+from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.names import normalise
@@ -61,13 +62,14 @@ class _Handler(NamedTuple):
 class Listing(NamedTuple):
     """List of items: the best-evidenced ones, the number of all pending ones, and the day of the oldest.
 
-    ``expired``: the items dropped just now, since nobody decided them in time.
+    ``expired``: items dropped just now, since nobody decided them in time. ``to_state``: corrections without a lesson.
     """
 
     entries: tuple[Entry, ...]
     total: int
     since: str
     expired: tuple[Entry, ...]
+    to_state: int
 
 
 # --- what waits -----------------------------------------------------------------------------------------------------
@@ -87,7 +89,8 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     shown = tuple(waiting[:count] if count else waiting)
     with suppress(DiskError):
         Inboxes(workspace).show(() if workspace.is_read_only else shown)
-    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired))
+    to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
+    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired), to_state)
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:

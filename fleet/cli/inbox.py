@@ -111,7 +111,8 @@ def _show(workspace: Workspace, listing: Listing) -> None:
     for entry in listing.expired:
         output.echo(f"dropped, since nobody decided it by {entry.last_day()}: {_head(entry)}")
     if not listing.entries:
-        output.echo(_CAUGHT_UP)
+        left = f"{counted(listing.to_state, 'correction')} without a lesson: fleet learn --waiting"
+        output.echo(f"nothing waits for a decision; {left}" if listing.to_state else _CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
         _decide_each(workspace, output.agent_in(workspace), list(listing.entries))
     else:

@@ -146,6 +146,8 @@ class _Chosen(msgspec.Struct):
         start = Path.cwd()
         if found := root_around(str(start)):
             return Path(found)
+        if linked := next((each for each in (start, *start.parents) if (each / ".fleet").is_symlink()), None):
+            raise NoError(f"{linked}/.fleet is a link, and none is followed. Nothing is lost: put the folder there")
         raise NoWorkspaceError(f"there is no {CONFIG} in {start} or above. Run `fleet init` in your project's folder")
 
     def root_to_be(self) -> Path:

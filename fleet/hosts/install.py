@@ -160,17 +160,18 @@ class SettingsFile(NamedTuple):
                 )
 
 
-def callers(root: Path | None) -> tuple[list[str], set[str]]:
-    """Return the names of the settings that call fleet's hooks, and the events that some of them lack.
+def callers(root: Path | None) -> tuple[list[str], set[str], str]:
+    """Return the settings that call fleet's hooks, the events that some of them lack, and which turn all hooks off.
 
     Raises:
         FleetError, OSError: a settings file cannot be read.
     """
-    places = {SettingsFile.of(None).path: "user's"}
+    places = {SettingsFile.of(None).path: "user's"}  # what the ones before it set goes before what it sets
     if root is not None:
         project = SettingsFile.of(root).path
-        places = {project: "project's", project.with_name("settings.local.json"): "project's local"} | places
+        places = {project.with_name("settings.local.json"): "project's local", project: "project's"} | places
     where: list[str] = []
+    switches: dict[bool, str] = {}
     missing: set[str] = set()
     for path, name in places.items():
         settings = _parsed(_read(path), path)
@@ -179,7 +180,9 @@ def callers(root: Path | None) -> tuple[list[str], set[str]]:
             missing.update(MATCHERS.keys() - events)
         if _has_plugin(settings):
             where.append(f"the plugin in the {name} settings")
-    return where, missing
+        if not switches and isinstance(is_off := settings.get("disableAllHooks"), bool):
+            switches[is_off] = f"the {name} settings"
+    return where, missing, switches.get(True, "")
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------

@@ -682,11 +682,6 @@ def _format_block(heading: str, fields: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_title(title: str) -> str:
-    """Return the title as one line, comment marks escaped."""
-    return markdown.escape(_LINE_ENDS.sub(" ", title).strip())
-
-
 def _format_value(value: str) -> str:
     """Indent a value's further lines, which makes them plain text whatever they hold, and escape comment marks."""
     lines = markdown.escape(value.replace("\r\n", "\n").replace("\r", "\n").strip()).split("\n")
@@ -803,7 +798,7 @@ def _format_heading(when: str, title: str) -> str:
     dated = re.match(_DATED, when)
     if when and (dated is None or dated["when"] != when):
         raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
-    title = _format_title(title)
+    title = markdown.escape(_LINE_ENDS.sub(" ", title).strip())
     if when:
         return f"## {when} {DASH} {title}".rstrip()
     # A dash goes before a title that would be read as a date, a dash or a statement.

@@ -472,7 +472,8 @@ class _Backlog:
         added: dict[str, object] = {}
         for entry in (self._entries[record.id] for record in records if record.id in self._entries):
             values = self._values(entry)
-            may_differ = ("text", "correct") if text and _is_alike(str(values["text"]), text, line.id) else ()
+            is_alike = text and pattern_id(str(values["text"])) in {line.id, pattern_id(text)}
+            may_differ = ("text", "correct") if is_alike else ()
             for field, value in values.items():
                 if value and field not in added and (field not in lesson_fields or field in may_differ):
                     added[field] = value
@@ -525,11 +526,6 @@ def _clean(text: str) -> str:
     clean = screening.one_line(screening.screen(text).text)
     is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
     return clean if is_short else ""
-
-
-def _is_alike(stated: str, text: str, pattern: str) -> bool:
-    """Return whether a statement is a lesson in its own words: its text now, or the one that was logged first."""
-    return stated == text or pattern_id(stated) in {pattern, pattern_id(text)}
 
 
 def _lesson_text(entry: Entry) -> str:

@@ -267,7 +267,8 @@ def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
 
 def _reason_to_skip(record: Mapping[str, Any]) -> str:
     id_, pattern = record.get("id"), record.get("pattern")
-    if isinstance(id_, str) and _OWN_ID.fullmatch(id_) and _is_own(record):
+    is_own = not _OWN_KEYS.isdisjoint(record) or names.is_replica(_word(record, "by"))
+    if is_own and isinstance(id_, str) and _OWN_ID.fullmatch(id_):
         return "this is fleet's own line: sync it, do not import it"
     status = _word(record, "status").casefold()
     if record.get("retracted") is True or status in _GONE:
@@ -278,10 +279,6 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     if is_issue and not re.search("lesson|learn", json.dumps([record.get("issue_type"), record.get("labels")])):
         return "an issue of a tracker, and no lesson"
     return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
-
-
-def _is_own(record: Mapping[str, Any]) -> bool:
-    return not _OWN_KEYS.isdisjoint(record) or names.is_replica(_word(record, "by"))
 
 
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
@@ -305,7 +302,9 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     wrong = wrong or _text_in(folded, *_WRONGS)
     if not text and (statement := re.sub(_LABEL, "", _text_in(folded, *_TEXTS), count=1)):
         is_template = Passage(statement).is_placeholder()
-        if is_template or not (title or _is_more_than_name(statement) or wrong):
+        if is_template or not (
+            title or wrong or len(statement.split()) >= _WORDS_MIN or Passage(statement).is_sentence()
+        ):
             return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
         text, body = Passage(statement).lead(_TEXT_CHARS)
         correct = correct or _text_in(folded, *_RIGHTS)
@@ -338,10 +337,6 @@ def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, extra: Mappi
     fields_beside = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
     return Lesson(text, correct, title, identity, at_ms=at_ms, extra=fields_beside, **fields)
-
-
-def _is_more_than_name(text: str) -> bool:
-    return len(text.split()) >= _WORDS_MIN or Passage(text).is_sentence()
 
 
 def _text_in(record: Mapping[str, Any], *names: str) -> str:

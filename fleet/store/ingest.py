@@ -727,8 +727,9 @@ class Ingest:
         return sorted(self._column("SELECT id FROM pattern WHERE ripens != ''"))
 
     def newest_by(self) -> dict[str, str]:
-        """Return the largest stamp of each writer."""
-        return self.ask(lambda db: dict(db.execute("SELECT name, newest FROM writer")))
+        """Return the largest stamp of each writer, "" where it lies in the future and is no time of anything."""
+        query = "SELECT name, iif(newest > ?, '', newest) FROM writer"
+        return self.ask(lambda db: dict(db.execute(query, [self._policy().cut])))
 
     def newest(self) -> str:
         """Return the largest stamp that this machine admits, "" for none, without a refresh."""

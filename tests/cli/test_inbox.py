@@ -369,3 +369,14 @@ def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
     assert waiting() == before
     stage.run("velma", "sync")
     assert waiting() == before
+
+
+def test_an_empty_inbox_names_the_corrections_that_lack_a_lesson(w):
+    (w.folder / "w/agents/velma/corrections.md").write_text(
+        "# Corrections — velma\n\n## 2026-11-20 10:00Z — no, use pnpm\n**What I got wrong:** npm\n"
+        "**Correct approach:** \n**Pattern:** \n"
+    )
+    shown = w.run("w", "inbox").stdout
+    assert "nothing waits for a decision" in shown
+    assert "1 correction without a lesson: fleet learn --waiting" in shown
+    assert "caught up" not in shown

@@ -296,6 +296,30 @@ def test_a_link_is_told(synced):
     assert "members.toml" in doctor(synced, expect=1)["links"]["what"]
 
 
+@pytest.mark.parametrize(
+    ("switches", "which"),
+    [
+        ({"w/settings.json": True}, "the project's settings"),
+        ({"w/settings.local.json": True, "w/settings.json": False}, "the project's local settings"),
+        ({"user/settings.json": True}, "the user's settings"),
+        ({"w/settings.local.json": False, "user/settings.json": True}, ""),
+    ],
+)
+def test_settings_that_turn_every_hook_off_are_told(synced, switches, which):
+    at = {"w": synced.folder / "velma/.claude", "user": synced.folder / ".claude"}
+    synced.run("velma", "install", "claude-code")
+    for name, is_off in switches.items():
+        folder, _, file = name.partition("/")
+        at[folder].mkdir(exist_ok=True)
+        path = at[folder] / file
+        settings = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(settings | {"disableAllHooks": is_off}))
+    told = doctor(synced, expect=None)["hooks"]
+    assert ("turns every hook off" in told["what"]) is bool(which)
+    assert which in told["what"]
+    assert told["level"] == "warning" or not which
+
+
 def test_no_advice_destroys_anything():
     told = inspect.getsource(app_doctor) + json.dumps(app_doctor._texts())
     for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):

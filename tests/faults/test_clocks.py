@@ -192,6 +192,9 @@ def test_a_peers_tool_that_runs_ten_years_ahead_loses_nothing_and_wins_nothing(b
     at(bench, ahead, "tank")
     at(bench, NOW_MS + HOUR_MS, "velma")
     assert bench.seen("velma") == {LESSON: 2, "From the future": 1}, "counts and adds fold whatever they say"
+    replicas = json.loads(bench.run("velma", "status", "--json").stdout)["replicas"]
+    assert [each["last"] for each in replicas if each["replica"].startswith("tank.")] == [""]
+    assert all(each["last"] < clock.pack(NOW_MS + DAY_MS) for each in replicas)
     bench.run("velma", "retire", pattern)
     assert bench.seen("velma") == {"From the future": 1}
     bench.correct("velma", "Of the present")

@@ -253,3 +253,12 @@ def test_a_folder_whose_state_is_anothers_is_no_workspace(clan: Bench, tmp_path:
     done = commands.here(words, tmp_path, os.environ | {"HOME": str(tmp_path)})
     assert done.returncode != 0
     assert LESSON not in done.stdout
+
+
+def test_a_workspace_whose_own_folder_is_a_link_is_named_with_the_link(bench: Bench):
+    own = bench.folder / "velma/.fleet"
+    own.rename(bench.folder / "elsewhere")
+    own.symlink_to(bench.folder / "elsewhere")
+    told = bench.run("velma", "status", expect=1).stderr
+    assert ".fleet is a link" in told
+    assert "there is no fleet.toml" not in told
