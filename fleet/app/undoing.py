@@ -367,12 +367,12 @@ class _Undoing:
                 state = "stands again" if again else "was undone"
                 self._did.append(f"{records.FILE_NAME} says that {origin.id} {state}")
         for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
-            state = "waits again" if entry.decision is not None else "waits no longer"
-            self._did.append(f"{entry.item.id} {state}: {entry.item.title}")
-            if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" and entry.decision else None:
+            self._did.append(f"{entry.item.id} waits {'again' if entry.decision else 'no longer'}: {entry.item.title}")
+            if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" else None:
                 waiting = Waiting(str(lesson), entry.item.title.partition(": ")[2], *entry.item.evidence[:2])
+                memory = AgentMemory(self._workspace, entry.agent)
                 with self._workspace.locked():
-                    AgentMemory(self._workspace, entry.agent).note_waiting([waiting], [waiting.id], ())
+                    memory.note_waiting([waiting] if entry.decision else [], [waiting.id], ())
 
 
 def _seen_before(field: Field) -> int:

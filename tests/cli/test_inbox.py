@@ -367,6 +367,12 @@ def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
     assert not waiting()
     assert f"{item[0]} waits again" in stage.run("velma", "undo").stdout
     assert waiting() == before
+    [run, *_] = json.loads(stage.run("velma", "undo", "--list", "--json").stdout)["runs"]
+    assert f"{item[0]} waits no longer" in stage.run("velma", "undo", run["id"]).stdout
+    assert not waiting()
+    [run, *_] = json.loads(stage.run("velma", "undo", "--list", "--json").stdout)["runs"]
+    stage.run("velma", "undo", run["id"])
+    assert waiting() == before
     stage.run("velma", "sync")
     assert waiting() == before
 
