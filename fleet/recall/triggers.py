@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from fleet.model.errors import UsageError
 
 SHOWN_MAX = 3
+_OF_TRIGGER_MAX = 2
 TABLE_MAX = 500
 ENTRIES_MAX = 8
 PATTERN_CHARS_MAX = 200
@@ -65,7 +66,7 @@ def check(trigger: str, done: str) -> None:
 def due(rows: object, shown: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
     """Return id and row of at most three lessons about a call that the session has not seen.
 
-    A trigger shows one a session, that with the best evidence: a frequent command must not bring them all.
+    A trigger shows two a session, those with the best evidence: a frequent command must not bring them all.
 
     ``rows``: the content of the file of a table, not validated.
     ``shown``: ids that this session has seen before a call.
@@ -76,7 +77,7 @@ def due(rows: object, shown: Sequence[str], tool: str, command: str, path: str) 
     triggers = [trigger for pattern_id, trigger, _ in entries if pattern_id in shown]
     matches: list[tuple[str, str]] = []
     for pattern_id, trigger, row in entries:
-        if pattern_id in shown or trigger in triggers:
+        if pattern_id in shown or triggers.count(trigger) >= _OF_TRIGGER_MAX:
             continue
         if _fits(parse(trigger), called, commands, path):
             matches.append((pattern_id, row))
