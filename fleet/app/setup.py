@@ -70,6 +70,8 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
             )
     else:
         messages.append(f"{root} is a workspace already")
+    if Repository(root).has_unpulled(path.name):
+        messages.append(f"the project has a {path.name} that is not pulled yet: `fleet doctor` says what to do")
     workspace = Workspace(root)
     before = {each.name: each.value for each in config.settings(path)}
     if changes := {name: text for name, text in settings.items() if values[name] != before[name]}:
@@ -102,7 +104,7 @@ def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:
     named = Address.typed(remote).bare if remote else share.remote
     questions = {}
     has_one = (root / config.FILE_NAME).exists()
-    if not has_one and git.output(root, "ls-tree", "--name-only", "@{upstream}", config.FILE_NAME):
+    if not has_one and Repository(root).has_unpulled(config.FILE_NAME):
         questions["pull"] = f"`git pull` brings a {config.FILE_NAME} of this project's. Make another one all the same?"
     if share.remote and named != share.remote:
         current, new = Address(share.remote).redacted, Address(named).redacted

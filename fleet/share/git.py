@@ -453,6 +453,10 @@ class Repository:
             return Address((Path(top) / url).resolve()) if top else None
         return None
 
+    def has_unpulled(self, name: str) -> bool:
+        """Return whether the upstream branch, as last fetched, has a file that the last commit here lacks."""
+        return bool(git.output(self._folder, "diff", "--raw", "--diff-filter=A", "HEAD", "@{upstream}", "--", name))
+
     def identity(self) -> str:
         """Return ``Name <address>`` from git's configuration, "" where it is not set."""
         found = f"{self._setting('user.name')} <{self._setting('user.email')}>"

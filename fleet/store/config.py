@@ -275,14 +275,17 @@ def load(path: Path) -> Config:
     """Return the configuration in a file; a setting that is missing or wrong has its default."""
     if os.path.lexists(path) and not path.is_file():
         return _defaults(f"{path} is no plain file; every setting has its default until it is one")
+    text = ""
     try:
-        tables = tomllib.loads(_text(path))
+        text = _text(path)
+        tables = tomllib.loads(text)
     except FileNotFoundError:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
         warning = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
         return _defaults(warning) if is_lost else _defaults()
     except (ValueError, OSError) as why:
-        return _defaults(f"{path} cannot be read ({why}); every setting has its default until it is mended")
+        reason = "git left two versions in it: keep the team's" if "\n<<<<<<< " in text else why
+        return _defaults(f"{path} cannot be read ({reason}); every setting has its default until it is mended")
     config = Config() if tables else _defaults()
     for name, table in tables.items():
         if name not in _SECTIONS or not isinstance(table, dict):

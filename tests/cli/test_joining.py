@@ -143,6 +143,35 @@ def test_a_clone_behind_the_one_that_set_fleet_up_is_asked_to_pull_first(shell: 
     assert "is a workspace already" in shell.run("tank", "init", "--agent", "tank").stdout
 
 
+def test_who_set_fleet_up_before_the_project_did_hears_why_git_refuses_and_what_to_do(shell: Shell):
+    project(shell, "velma")
+    shell.git("push", "--quiet", "origin", "HEAD:main", where="velma")
+    shell.git("clone", "--quiet", "--branch", "main", str(shell.remote), "tank")
+    shell.run("tank", "init", "--agent", "tank")
+    shell.run("velma", "init", "--agent", "velma", "--remote", "origin")
+    shell.git("add", "fleet.toml", where="velma")
+    shell.git("commit", "--quiet", "-m", "fleet", where="velma")
+    shell.git("push", "--quiet", "origin", "HEAD:main", where="velma")
+
+    def told() -> str:
+        findings = json.loads(shell.run("tank", "doctor", "--json", expect=None).stdout)["findings"]
+        return "".join(each["what"] + each["do"] for each in findings if each["check"] == "config")
+
+    assert told() == ""
+    assert subprocess.run(["git", "pull", "--quiet"], cwd=shell.folder / "tank", check=False).returncode
+    assert "is not pulled yet" in told()
+    assert "remove fleet.toml" in told()
+    assert "is not pulled yet" in shell.run("tank", "init").stdout
+    who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    shell.git("add", "fleet.toml", where="tank")
+    shell.git(*who, "commit", "--quiet", "-m", "mine", where="tank")
+    merge = ["git", *who, "pull", "--quiet", "--no-rebase"]
+    assert subprocess.run(merge, cwd=shell.folder / "tank", check=False).returncode
+    assert "git left two versions in it" in told()
+    shell.git("checkout", "--theirs", "fleet.toml", where="tank")
+    assert told() == ""
+
+
 def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
     (shell.folder / "velma").mkdir()
     names = [("Name of the agent", "Velma D!"), ("Name of the agent", "velma")]
