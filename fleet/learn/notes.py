@@ -93,6 +93,7 @@ _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
+_TITLE_RANK_MAX = 9  # labels behind, as "Issue", name what an entry is about
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
@@ -296,6 +297,11 @@ class _Page:
 
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
         form = _Form(section.line or 1, context.head.title, context.head.when, context.category)
+        below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
+        for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
+            if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
+                form.title = ""
+                form.add(field, form.end)
         rest: list[Block] = []
         is_list = any(
             each.kind == "item" and _has_content(each) and _fields_of(each)[0].value for each in section.blocks

@@ -119,6 +119,24 @@ def test_an_order_beside_labelled_items_is_a_lesson_of_its_own():
     assert lessons[0][1] == "Tools: run `make clean` before building; since the cache goes stale"
 
 
+def test_a_heading_that_is_the_wrong_or_the_right_way_is_that_field_of_its_lesson():
+    page = (
+        "# Lessons\n\n## Wrong: npm install in CI\nRight: use npm ci there\n\n"
+        "## Mistake: editing a generated file\n- **Rule:** edit the template\n\n"
+        "## Right: run the linter before a commit\nWrong: pushed without it\n\n"
+        "## Mistake: caching\n**Wrong:** cached for ever **Right:** give each entry a lifetime\n\n"
+        "## Issue: the pool is exhausted\nFix: raise its size\n"
+    )
+    lessons = [(each.text, each.wrong) for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert lessons == [
+        ("use npm ci there", "npm install in CI"),
+        ("edit the template", "editing a generated file"),
+        ("run the linter before a commit", "pushed without it"),
+        ("caching: give each entry a lifetime", "cached for ever"),
+        ("the pool is exhausted", ""),
+    ]
+
+
 @pytest.mark.parametrize("text", ["永远在提交前运行 `make check`", "グローバル変数を避ける"])
 def test_an_order_in_chinese_or_japanese_is_a_lesson(text):
     assert [each.text for each in read_notes(f"- {text}\n", "lessons.md") if isinstance(each, Note)] == [text]
