@@ -25,7 +25,7 @@ from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.exchange import stale_warning
-from fleet.share.git import Address
+from fleet.share.git import Address, Repository
 from fleet.share.outgoing import Outbox
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
@@ -246,6 +246,8 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _trouble("config", problem)
+    if Repository(workspace.root).has_unpulled(config.FILE_NAME) and workspace.config_file.exists():
+        yield _trouble("unpulled", f"the project has another {config.FILE_NAME}, which is not pulled yet")
     for _, _, files in workspace.files_in_old_homes():
         shown = _named(workspace, files)
         yield _trouble("homes", f"{shown}: left where the agents' homes were before {workspace.place}/")
