@@ -276,17 +276,13 @@ def _check_format(tree: GitTree, commit: str) -> None:
                 f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"
             )
         return
-    old = [blob.oid for path, blob in paths.items() if Kind.of(path) is PATTERNS]
-    if any(_has_version_1(tree.read(oid)) for oid in old):
+    files = (tree.read(blob.oid).split(b"\n") for path, blob in paths.items() if Kind.of(path) is PATTERNS)
+    raws = (raw for file in files for raw in file if raw.startswith(b"{") and b'"w"' not in raw)
+    if any(map(is_version_1, raws)):
         raise NoError(
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
             "Nothing was written, and nothing is lost"
         )
-
-
-def _has_version_1(data: bytes) -> bool:
-    """Return whether a file has a line of version 1; only trees without a format are checked."""
-    return any(b'"w"' not in raw and is_version_1(raw) for raw in data.split(b"\n") if raw.startswith(b"{"))
 
 
 def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Line, Refused, is_version_1, join
+from fleet.model.line import Line, is_version_1, join
 from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
@@ -42,16 +42,6 @@ ONLINE = "online.json"
 """File below ``.fleet`` with who is in the live room, as the sidecar last heard, and when."""
 
 
-def _lent_by_environment() -> str:
-    """Return the replica that ``FLEET_REPLICA`` lends to a short-lived job, which mints none itself; "" for none."""
-    return os.environ.get("FLEET_REPLICA", "")
-
-
-def _wall_clock_ms() -> int:
-    """Return the time of the wall clock, milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
 class World(msgspec.Struct, frozen=True):
     """Environment of a workspace.
 
@@ -59,15 +49,15 @@ class World(msgspec.Struct, frozen=True):
         wall_ms: returns the wall clock, milliseconds since 1970.
         entropy: returns so many random bytes.
         machine: returns the fingerprint of this machine.
-        lent: returns the replica that is lent to this process, or "".
+        lent: returns the replica that ``FLEET_REPLICA`` lends to a short-lived job, which mints none; "" for none.
         durable: False to skip fsync in a test.
         tree: opens the fetched tree in the folder of fleet's own repository.
     """
 
-    wall_ms: Callable[[], int] = _wall_clock_ms
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     entropy: Callable[[int], bytes] = os.urandom
     machine: Callable[[], str] = replica.machine_fingerprint
-    lent: Callable[[], str] = _lent_by_environment
+    lent: Callable[[], str] = lambda: os.environ.get("FLEET_REPLICA", "")
     durable: bool = True
     tree: Callable[[Path], GitTree] = GitTree
 
@@ -127,7 +117,7 @@ class Workspace:
             tree=tree,
             clan=self.clan,
             locks=self.local / "locks",
-            quarantine=self._keep_refused,
+            quarantine=lambda refused: self.quarantine.keep(refused, self.wall()),
             aside=lambda: {refused.raw for refused in self.quarantine.all()},
             warn=self.warn,
             changed=self._note_generation if tree is not None else bool,
@@ -148,9 +138,6 @@ class Workspace:
     def quarantine(self) -> Quarantine:
         """Quarantine of the refused lines that were read here."""
         return Quarantine(self.files, self.local / "quarantine" / "refused.jsonl")
-
-    def _keep_refused(self, refused: list[Refused]) -> None:
-        self.quarantine.keep(refused, self.wall())
 
     def _note_generation(self, generation: int) -> None:
         """Write the generation to a file, where a hook reads it without a database."""
