@@ -61,6 +61,8 @@ LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
 WIDER_FROM = 1_000_000
 """Seeds from here on are those of wider histories (``wider.py``): what older ones stand for stays as it is."""
+FURTHER_FROM = 10_000_000
+"""Seeds from here on are those of further histories (``further.py``)."""
 OTHER_SCHEMA = SCHEMA_NUMBER + 1
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
@@ -985,9 +987,10 @@ def _holds(data: bytes, words: str) -> bool:
 
 def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] | None = None) -> str:
     """Run one seed in a fresh folder, of the kind that it is of by its number; return the hash of its trace."""
-    from tests.sim.wider import Wider  # which is built on this
+    from tests.sim.further import Further  # which are built on this
+    from tests.sim.wider import Wider
 
-    kind = kind or (Wider if seed >= WIDER_FROM else Simulation)
+    kind = kind or (Further if seed >= FURTHER_FROM else Wider if seed >= WIDER_FROM else Simulation)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with simulated():

@@ -512,11 +512,15 @@ class Wider(Simulation):
 
     # --- power fails --------------------------------------------------------------------------------------------------
 
-    def crash_in(self, machine: Machine) -> bool:
-        """Lose power at some durable step of one of these commands."""
+    def powered(self) -> list[Callable[[Machine], object]]:
+        """Return the commands in which power may fail."""
         acts = [self.undo_any, self.import_page, self.turn_scope, self.restore_saved, self.unmerge, self.retract]
         acts += [self.merge_lessons, self.state, self.purge, self.purge_discovery, self.keep_private, self.move_homes]
-        act = self.rng.choice(acts)
+        return acts
+
+    def crash_in(self, machine: Machine) -> bool:
+        """Lose power at some durable step of one of these commands."""
+        act = self.rng.choice(self.powered())
         purged = self._purged_here(machine)
         files, power = self.open(machine).files, POWERS[machine.root]
         assert isinstance(files, SimFiles)
