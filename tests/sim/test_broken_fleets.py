@@ -171,7 +171,7 @@ def a_file_is_read_on_without_a_look_at_its_beginning(patch: pytest.MonkeyPatch)
 
     patch.setattr(ingest, "file_fingerprint", trusting)
     patch.setattr(ingest, "fingerprint", lambda seen: f"{seen.st_size} {seen.st_mtime_ns // 10**9} {seen.st_ino}")
-    patch.setattr(ingest._Reader, "skip", passing)
+    patch.setattr(ingest._FileReader, "skip", passing)
 
 
 def carried_lines_leave_with_any_tree(patch: pytest.MonkeyPatch) -> None:

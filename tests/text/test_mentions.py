@@ -136,5 +136,5 @@ def test_no_text_takes_long_and_what_is_found_is_a_trigger(text):
     began = time.process_time()
     found = trigger("", text, text, text)
     guardable("", text, text, text)
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 0.5
     assert len(triggers.parse(found)) <= TRIGGERS_MAX
