@@ -262,7 +262,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
     state = (one_line(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
         "id": lesson.id,
-        **{field.name: one_line(lesson.value(field.name)) for field in codec.FIELDS if field.shown == "text"},
+        **{field.name: one_line(lesson.value(field.name)) for field in names.FIELDS if field.shown == "text"},
         "tags": [one_line(tag) for tag in lesson.tags],
         "seen": lesson.count("seen"),
         "sessions": lesson.count("sessions"),
@@ -277,7 +277,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
 
 
 def _details(lesson: Pattern) -> dict[str, Any]:
-    shown = {field.name for field in codec.FIELDS if field.shown}
+    shown = {field.name for field in names.FIELDS if field.shown}
     return {
         "counts": {name: dict(sorted(totals.items())) for name, totals in sorted(lesson.totals.items())},
         "imported": {name: sum(parts.values()) for name, parts in sorted(lesson.parts.items())},

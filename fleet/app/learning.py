@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from fleet.learn import corrections
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Correction
@@ -39,7 +37,7 @@ def correct(
     if same:
         lesson = _find(workspace, same)
         lesson_id, pattern = lesson.id, correction.pattern or lesson.text
-        correction = msgspec.structs.replace(correction, pattern=pattern)
+        correction = correction._replace(pattern=pattern)
     with Runs(workspace).recording(agent, "correct", [workspace.home(agent) / MEMORY]) as draft:
         return _log(workspace, agent, correction, draft, session=session, same=lesson_id)
 

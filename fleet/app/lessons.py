@@ -16,8 +16,8 @@ from fleet.learn.inputs import Text, secrets_in
 from fleet.model import edits, limits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError, UsageError
-from fleet.model.line import FIELDS, BadLineError, Line, canonical, check_value
-from fleet.model.names import pattern_id
+from fleet.model.line import BadLineError, Line, canonical, check_value
+from fleet.model.names import FIELDS, pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing

@@ -13,7 +13,7 @@ from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
-from fleet.model.line import FIELDS
+from fleet.model.names import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable

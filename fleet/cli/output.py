@@ -283,12 +283,9 @@ def headline(line: str) -> Row:
 
 def painted(text: str, style: str) -> str:
     """Return a text in one of ``STYLES``, where the terminal shows colours and nobody asked for none (``NO_COLOR``)."""
-    code = STYLES.get(style, "") if text.strip() and _has_colours() else ""
+    has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+    code = STYLES.get(style, "") if text.strip() and has_colours else ""
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
-
-
-def _has_colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
 def note(text: str) -> None:

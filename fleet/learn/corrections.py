@@ -17,8 +17,8 @@ from fleet.learn.counting import WAIT_S, CountedLog, reconcile
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
-from fleet.model.line import LOGGED, Line
-from fleet.model.names import normalise, only, pattern_id
+from fleet.model.line import Line
+from fleet.model.names import LOGGED, normalise, only, pattern_id
 from fleet.model.pattern import Pattern, fold, merged
 from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import mentions, screening
@@ -146,7 +146,7 @@ class Corrections:
                 except FleetError as why:
                     error = str(why)
             wall = self._workspace.wall()
-            draft = Draft(when=f"{wall[:10]} {wall[11:16]}Z", **msgspec.structs.asdict(entry))
+            draft = Draft(when=f"{wall[:10]} {wall[11:16]}Z", **entry._asdict())
             entry_id = draft.id_in(page) if stamp else ""
             block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
             if writer is not None and stamp:

@@ -19,12 +19,9 @@ from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
-import msgspec
-
 from crdt import clock
 from fleet.model import names
-from fleet.model.line import LOGGED
-from fleet.model.names import pattern_id
+from fleet.model.names import LOGGED, pattern_id
 from fleet.text import markdown
 
 FILE_NAME = "corrections.md"
@@ -181,7 +178,7 @@ class Entry(NamedTuple):
         return next(id_ for number in count() if (id_ := _entry_id(self.content, number)) not in taken)
 
 
-class Correction(msgspec.Struct, frozen=True):
+class Correction(NamedTuple):
     """One mistake as it was reported: what went wrong, the correct approach, the generalizable pattern."""
 
     wrong: str
@@ -194,7 +191,7 @@ class Correction(msgspec.Struct, frozen=True):
     trigger: str = ""
 
 
-class Draft(Correction, frozen=True, kw_only=True):
+class Draft(NamedTuple):
     """An entry that is about to be written.
 
     Tags and ``LOGGED`` fields are written only where there are any. A title is one line: line breaks in it become
@@ -206,7 +203,15 @@ class Draft(Correction, frozen=True, kw_only=True):
         label: label of the field with what went wrong.
     """
 
+    wrong: str
     when: str
+    right: str = ""
+    pattern: str = ""
+    title: str = ""
+    source: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    trigger: str = ""
     signal: str = ""
     label: str = "What I got wrong"
 

@@ -22,8 +22,8 @@ from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log,
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
-from fleet.model.line import LOGGED, Line
-from fleet.model.names import normalise, pattern_id
+from fleet.model.line import Line
+from fleet.model.names import LOGGED, normalise, pattern_id
 from fleet.model.pattern import PRIVATE, fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening

@@ -24,7 +24,6 @@ from fleet.learn import corrections_md
 from fleet.learn.corrections_md import Bound, Correction, Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import NoError, UsageError
-from fleet.model.names import normalise
 from fleet.store.files import Files
 from fleet.text import dates, markdown, screening
 
@@ -206,7 +205,7 @@ class Signals:
             own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
             when = own.when if re.fullmatch(markdown.WHEN, own.when) else ""
-            fields = {name: getattr(own, name) for name in Correction.__struct_fields__ if name != "pattern"}
+            fields = {name: getattr(own, name) for name in Correction._fields if name != "pattern"}
             draft = Draft(**fields, when=when, signal=own.signal, label=_label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)
 
@@ -329,10 +328,10 @@ def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
 
 def _is_restated(signal: Entry, counted: Entry) -> bool:
     """Return whether a counted entry's lesson is the words, or the title, of a signal: it was logged again."""
-    lesson = "" if counted.is_undone else normalise(counted.pattern)
-    words = normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
+    lesson = "" if counted.is_undone else names.normalise(counted.pattern)
+    words = names.normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
     is_cut = counted.pattern.endswith("…") and words.startswith(lesson)
-    return bool(lesson) and (is_cut or lesson in (words, normalise(signal.title)))
+    return bool(lesson) and (is_cut or lesson in (words, names.normalise(signal.title)))
 
 
 def _words(text: str) -> str:
@@ -342,7 +341,7 @@ def _words(text: str) -> str:
 
 
 def _key(sameness: str) -> str:
-    return blake2b(normalise(sameness).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return blake2b(names.normalise(sameness).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:

@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Collection, Container, Iterable, Iterator
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -67,41 +67,6 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         """Return the stamp at which its writer first saw the lesson; "" for none."""
         at: str = self.first.get(AT, "")
         return min(at, self.add) if at and self.add else at or self.add
-
-
-class _Field(NamedTuple):
-    """One field of a lesson.
-
-    Attributes:
-        label: its name for people, who may also use the aliases.
-        shown: ``text``: by itself, as it is. ``own``: in a form of its own. "": behind all others, by its name.
-        uses: ``asked``: a person is, before another writer replaces its wordings in many lessons. ``credited``: whoever
-            edited it is named in lists. ``logged``: an optional text of a correction. ``searched``: finds the lesson.
-    """
-
-    name: str
-    label: str
-    aliases: tuple[str, ...] = ()
-    shown: Literal["", "text", "own"] = ""
-    uses: str = ""
-
-
-FIELDS = (
-    _Field("text", "text", ("pattern", "lesson"), shown="text", uses="asked credited"),
-    _Field("wrong", "wrong", uses="credited"),
-    _Field("correct", "right", shown="text", uses="asked credited searched"),
-    _Field("title", "title", uses="searched"),
-    _Field("category", "category", shown="text", uses="asked logged searched"),
-    _Field("tags", "tags", ("tag",), shown="own"),
-    _Field("trigger", "trigger", shown="own", uses="asked credited logged"),
-    _Field("state", "state", shown="own"),
-    _Field("importance", "importance"),
-    _Field("scope", "scope"),
-    _Field("source", "source"),
-)
-"""The fields that this version knows, in the order in which they are shown. Others come from newer versions."""
-LOGGED = tuple(field.name for field in FIELDS if "logged" in field.uses)
-"""Optional texts of a correction: ``Correction``, the log and a line have them by these names."""
 
 
 class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):

@@ -1,4 +1,4 @@
-"""Names of agents and replicas, and ids: their valid forms, and how a lesson's id is computed.
+"""Names of agents, replicas and fields, and ids: their valid forms, and how a lesson's id is computed.
 
 Names are validated on input, so that no path is ever built from an invalid one. A lesson's id is the hash of its
 normalised text, so one lesson has one id on every machine. Normalising removes what people vary without meaning
@@ -11,6 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from fleet.model.errors import NoError
 
@@ -27,6 +28,41 @@ IMPORT = "import"
 
 GUEST = "guest"
 """Agent of a workspace where nobody has named one yet. What it logs stays in its log until one is named."""
+
+
+class _Field(NamedTuple):
+    """One field of a lesson.
+
+    Attributes:
+        label: its name for people, who may also use the aliases.
+        shown: ``text``: by itself, as it is. ``own``: in a form of its own. "": behind all others, by its name.
+        uses: ``asked``: a person is, before another writer replaces its wordings in many lessons. ``credited``: whoever
+            edited it is named in lists. ``logged``: an optional text of a correction. ``searched``: finds the lesson.
+    """
+
+    name: str
+    label: str
+    aliases: tuple[str, ...] = ()
+    shown: Literal["", "text", "own"] = ""
+    uses: str = ""
+
+
+FIELDS = (
+    _Field("text", "text", ("pattern", "lesson"), shown="text", uses="asked credited"),
+    _Field("wrong", "wrong", uses="credited"),
+    _Field("correct", "right", shown="text", uses="asked credited searched"),
+    _Field("title", "title", uses="searched"),
+    _Field("category", "category", shown="text", uses="asked logged searched"),
+    _Field("tags", "tags", ("tag",), shown="own"),
+    _Field("trigger", "trigger", shown="own", uses="asked credited logged"),
+    _Field("state", "state", shown="own"),
+    _Field("importance", "importance"),
+    _Field("scope", "scope"),
+    _Field("source", "source"),
+)
+"""The fields that this version knows, in the order in which they are shown. Others come from newer versions."""
+LOGGED = tuple(field.name for field in FIELDS if "logged" in field.uses)
+"""Optional texts of a correction: ``Correction``, the log and a line have them by these names."""
 
 
 def is_agent(name: str) -> bool:

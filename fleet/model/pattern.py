@@ -24,8 +24,8 @@ import msgspec
 from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
-from fleet.model.line import AT, FIELDS, UNDONE, Column, Line
-from fleet.model.names import PREFIX
+from fleet.model.line import AT, UNDONE, Column, Line
+from fleet.model.names import FIELDS, PREFIX
 
 if TYPE_CHECKING:
     from fleet.model.withheld import Withheld

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from fleet.model import limits
-from fleet.model.line import FIELDS, NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
+from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
+from fleet.model.names import FIELDS
 
 T = TypeVar("T", str, int)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import limits, names
 from fleet.model.discovery import Discovery
-from fleet.model.line import FIELDS
+from fleet.model.names import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE

@@ -1194,18 +1194,8 @@ sys.exit(hook.main(["SessionStart"]))
 # --- the fast path --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("event", "payload"),
-    [
-        ("PreToolUse", bash("ls")),
-        ("PostToolUse", bash("ls", tool_response={"stdout": "x"})),
-        ("UserPromptSubmit", {"prompt": "Add the parser"}),
-        ("Stop", {"stop_hook_active": False}),
-        ("PreCompact", {"trigger": "auto"}),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
+def imported_by(place, event, payload):
+    """Return the modules that a hook imports."""
     told = json.dumps({"cwd": str(place.folder), "session_id": "s", **payload})
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "fleet", "hook", event],
@@ -1219,6 +1209,28 @@ def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
     )
     modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "fleet.hosts.payloads" in modules  # it ran, and was measured
+    return modules
+
+
+def test_a_failure_is_logged_without_the_libraries_of_the_store(place):
+    modules = imported_by(place, "PostToolUseFailure", bash("make test", error="Exit code 2\nboom"))
+    assert "fleet.learn.signals" in modules  # it was logged
+    assert not modules & {"msgspec", "sqlite3", "dataclasses"}
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        ("PreToolUse", bash("ls")),
+        ("PostToolUse", bash("ls", tool_response={"stdout": "x"})),
+        ("UserPromptSubmit", {"prompt": "Add the parser"}),
+        ("Stop", {"stop_hook_active": False}),
+        ("PreCompact", {"trigger": "auto"}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
+    modules = imported_by(place, event, payload)
     assert not modules & HEAVY
     assert "fleet.app.events" not in modules
 

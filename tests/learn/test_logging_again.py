@@ -10,8 +10,7 @@ from fleet.learn import corrections, counting
 from fleet.learn.corrections import Corrections
 from fleet.learn.corrections_md import Correction, Log, Record, _read_record
 from fleet.learn.counting import CountedLog
-from fleet.model.line import FIELDS, LOGGED
-from fleet.model.names import pattern_id
+from fleet.model.names import FIELDS, LOGGED, pattern_id
 from fleet.store import config
 from fleet.store.workspace import Workspace, World
 from fleet.text import screening
