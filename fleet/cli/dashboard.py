@@ -1,4 +1,4 @@
-"""What is read first: ``fleet start`` for an agent; ``fleet`` alone for a person, or how to begin."""
+"""Commands that are read first: ``fleet start`` for an agent; ``fleet`` alone for a person, or how to begin."""
 
 import sys
 from datetime import datetime
