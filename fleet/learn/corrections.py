@@ -146,7 +146,7 @@ class Corrections:
                 except FleetError as why:
                     error = str(why)
             wall = self._workspace.wall()
-            draft = Draft(when=f"{wall[:10]} {wall[11:16]}Z", **entry._asdict())
+            draft = Draft(entry, f"{wall[:10]} {wall[11:16]}Z")
             entry_id = draft.id_in(page) if stamp else ""
             block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
             if writer is not None and stamp:

@@ -192,7 +192,7 @@ class Correction(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An entry that is about to be written.
+    """Entry that is about to be written: a correction, and what the log alone says of it.
 
     Tags and ``LOGGED`` fields are written only where there are any. A title is one line: line breaks in it become
     blanks. A pattern that only says it is to be inferred reads as none.
@@ -203,22 +203,16 @@ class Draft(NamedTuple):
         label: label of the field with what went wrong.
     """
 
-    wrong: str
+    correction: Correction
     when: str
-    right: str = ""
-    pattern: str = ""
-    title: str = ""
-    source: str = ""
-    category: str = ""
-    tags: tuple[str, ...] = ()
-    trigger: str = ""
     signal: str = ""
     label: str = "What I got wrong"
 
     @property
     def content(self) -> str:
         """The canonical text that its id is the hash of, as it will be read."""
-        return _content(self.when, self.title, self.wrong, self.right, self.source, self.pattern)
+        own = self.correction
+        return _content(self.when, own.title, own.wrong, own.right, own.source, own.pattern)
 
     def render(self) -> str:
         """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
@@ -226,14 +220,15 @@ class Draft(NamedTuple):
         Raises:
             ValueError: ``when`` is neither empty nor a date that a heading can hold.
         """
-        heading = _format_heading(self.when.strip(), self.title)
-        values = {"Correct approach": self.right, "Source": self.source, "Pattern": self.pattern}
+        own = self.correction
+        heading = _format_heading(self.when.strip(), own.title)
+        values = {"Correct approach": own.right, "Source": own.source, "Pattern": own.pattern}
         if self.signal:
-            right = {"Correct approach": self.right} if self.right else {}
-            values = right | {"Signal": self.signal, "Source": self.source, "Pattern": TO_BE_INFERRED}
-        more = {"tags": ", ".join(self.tags)} | {name: getattr(self, name) for name in LOGGED}
+            right = {"Correct approach": own.right} if own.right else {}
+            values = right | {"Signal": self.signal, "Source": own.source, "Pattern": TO_BE_INFERRED}
+        more = {"tags": ", ".join(own.tags)} | {name: getattr(own, name) for name in LOGGED}
         values |= {name.capitalize(): value for name, value in sorted(more.items()) if value}
-        return _format_block(heading, {self.label: self.wrong, **values})
+        return _format_block(heading, {self.label: own.wrong, **values})
 
     def appended_to(self, page: bytes, agent: str) -> str:
         """Return the text to append to an agent's page; to an empty page with the page's title."""

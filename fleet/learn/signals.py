@@ -183,7 +183,8 @@ class Signals:
             when = f"{now[:10]} {now[11:16]}Z"
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             trigger, label = _screen(signal.trigger).text, _label(signal.kind)
-            draft = Draft(wrong, title=title, when=when, source=source, signal=class_, label=label, trigger=trigger)
+            correction = Correction(wrong, title=title, source=source, trigger=trigger)
+            draft = Draft(correction, when, class_, label)
             entry = self._log(page, draft, _Mark("", now, *identity))
         return _SignalResult(entry, is_new=True, secrets=secrets)
 
@@ -206,7 +207,7 @@ class Signals:
             mark = next((each for each in _marks(page) if each.id == entry), None)
             when = own.when if re.fullmatch(markdown.WHEN, own.when) else ""
             fields = {name: getattr(own, name) for name in Correction._fields if name != "pattern"}
-            draft = Draft(**fields, when=when, signal=own.signal, label=_label(mark.kind if mark is not None else ""))
+            draft = Draft(Correction(**fields), when, own.signal, _label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:

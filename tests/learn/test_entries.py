@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.learn.corrections_md import Draft, Log, Record, fold, is_placeholder
+from fleet.learn.corrections_md import Correction, Draft, Log, Record, fold, is_placeholder
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 AT = "2026-11-20T22:30:00.123Z-0000"
@@ -34,6 +34,10 @@ def record(number, **changed):
     return Record(**{**said, "session": "s", **changed}).render()
 
 
+def drafted(when, **said):
+    return Draft(Correction(**said), when)
+
+
 def titles(text):
     return [entry.title for entry in Log.parse(text).entries]
 
@@ -51,7 +55,7 @@ def test_the_usual_entry_is_read_and_is_what_is_written():
     assert entry.pattern == "Always use awk over sed for user-provided input substitution"
     assert (entry.auto, entry.signal, entry.record) == (False, "", None)
     said = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "source", "pattern")}
-    assert Draft(**said).render() == USUAL
+    assert drafted(**said).render() == USUAL
 
 
 @pytest.mark.parametrize(
@@ -402,7 +406,7 @@ def ends_trimmed(text):
 
 
 def assert_reads_back(said):
-    written = Draft(**said).render()
+    written = drafted(**said).render()
     after = "## 2026-01-01 00:00Z — after\n**Pattern:** still there\n"
     log = Log.parse(written + record(7) + "\n\n" + after)
     entry, last = log.entries
@@ -415,7 +419,7 @@ def assert_reads_back(said):
     assert log.records == (entry.record,)
     assert (last.title, last.pattern, last.record) == ("after", "still there", None)
     again = {name: getattr(entry, name) for name in said}
-    assert only(Draft(**again).render()).content == entry.content
+    assert only(drafted(**again).render()).content == entry.content
 
 
 @settings(max_examples=200, deadline=None)
@@ -429,18 +433,18 @@ def test_what_is_written_reads_back_and_nothing_breaks_out(**said):
     before=hostile, said=st.fixed_dictionaries(dict.fromkeys(("title", "wrong", "right", "source", "pattern"), hostile))
 )
 def test_no_page_before_it_however_torn_harms_a_written_entry(before, said):
-    written = Draft(when="2026-03-15 14:30Z", **said).render()
+    written = drafted(when="2026-03-15 14:30Z", **said).render()
     assert only(written).content in [entry.content for entry in Log.parse(before + "\n" + written).entries]
 
 
 @pytest.mark.parametrize("when", ["yesterday", "2026-03", "14:30", "2026-03-15 14:30Z — x", "2026-03-15\n## x"])
 def test_a_time_that_would_not_read_back_is_not_written(when):
     with pytest.raises(ValueError, match="no date"):
-        Draft(when=when, title="t", wrong="", right="", source="", pattern="").render()
+        drafted(when=when, title="t", wrong="", right="", source="", pattern="").render()
 
 
 def test_a_written_value_stays_readable():
-    text = Draft(when="", title="t", wrong="a\n\n## b", right="", source="", pattern="p").render()
+    text = drafted(when="", title="t", wrong="a\n\n## b", right="", source="", pattern="p").render()
     assert text == "## t\n**What I got wrong:** a\n\n    ## b\n**Correct approach:**\n**Source:**\n**Pattern:** p\n"
 
 

@@ -261,7 +261,7 @@ def test_a_stated_lesson_reads_back(words, field):
 @given(title=hostile, when=st.sampled_from(["", "2026-03-15 14:30Z"]))
 def test_no_title_is_taken_for_a_lesson(title, when):
     for start in ("Learned from c-0123456789abcdef — ", "Right way for c-0123456789abcdef: "):
-        page = Draft(when=when, title=start + title, wrong="w", right="", source="", pattern="p").render()
+        page = Draft(Correction("w", title=start + title, pattern="p"), when).render()
         log = Log.parse(page)
         assert (log.statements, [entry.wrong for entry in log.entries]) == ((), ["w"])
         assert log.entries[0].title == " ".join((start + title).split("\n")).strip() or "\n" in title

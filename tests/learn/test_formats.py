@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fleet.learn.corrections_md import Draft, Record
+from fleet.learn.corrections_md import Correction, Draft, Record
 from fleet.learn.formats import Bad, Finding, Lesson, read_records
 from fleet.learn.notes import SkippedPiece
 from fleet.text.dates import to_ms
@@ -540,14 +540,14 @@ def test_a_remark_above_json_lines_makes_them_no_page():
 
 
 def test_an_entry_of_a_page_is_a_lesson():
-    page = Draft(when="2026-06-10 00:00Z", title="t", wrong="w", right="r", source="s", pattern="p").render()
+    page = Draft(Correction("w", "r", "p", "t", "s"), "2026-06-10 00:00Z").render()
     (item,) = read(f"# Corrections\n\n{page}", "corrections.md")
     assert (item.text, item.correct, item.title, item.source) == ("p", "r", "t", "s")
     assert (item.at_ms, item.seen, item.agent, item.extra) == (JUNE_10, 1, "", (("wrong", "w"),))
 
 
 def test_an_entry_that_was_counted_says_so():
-    page = Draft(when="", title="t", wrong="", right="", source="", pattern="p").render()
+    page = Draft(Correction("", pattern="p", title="t"), "").render()
     said = Record("c-00000000000000aa", "p-3f9c1a2b7d4e5f60", "velma.09ab12cd", "2026-11-20T22:30:00.123Z-0000", "s")
     (item,) = read(page + said.render() + "\n", "corrections.md")
     assert item.extra == (("record", "c-00000000000000aa"), ("replica", "velma.09ab12cd"))
