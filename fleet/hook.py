@@ -174,11 +174,8 @@ def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
     if folder := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(folder))
         return root if is_root(root) else ""
-    named = [
-        each
-        for each in (cwd, *(environment.get(host[2], "") for host in reversed(HOSTS.values())))
-        if os.path.isabs(each)
-    ]
+    projects = [environment.get(host.get("project", ""), "") for host in HOSTS.values()]
+    named = [each for each in (cwd, *projects) if os.path.isabs(each)]
     return next(filter(None, map(root_around, named or filter(None, [_here()]))), "")
 
 

@@ -48,19 +48,29 @@ TOOLS = {
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
 HOSTS = {
-    COPILOT: ("/.copilot/", "COPILOT_CLI", "", "ask bare exit"),
-    GEMINI: ("/.gemini/", "GEMINI_SESSION_ID", "GEMINI_CWD", "code exit note"),
-    CURSOR: ("", "CURSOR_VERSION", "", "bare code exit snake"),
-    CODEX: ("/rollout-", "CODEX_MANAGED_PACKAGE_ROOT", "", "note"),
-    CLAUDE_CODE: ("/.claude/", "CLAUDECODE", "CLAUDE_PROJECT_DIR", "ask exit note replace transcript"),
-    UNKNOWN: ("", "", "", "ask exit note transcript"),
+    COPILOT: {"home": "/.copilot/", "process": "COPILOT_CLI", "can": "ask exit-status unframed"},
+    GEMINI: {
+        "home": "/.gemini/",
+        "process": "GEMINI_SESSION_ID",
+        "project": "GEMINI_CWD",
+        "can": "exit-2 exit-status note",
+    },
+    CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
+    CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note"},
+    CLAUDE_CODE: {
+        "home": "/.claude/",
+        "process": "CLAUDECODE",
+        "project": "CLAUDE_PROJECT_DIR",
+        "can": "ask exit-status note replace transcript",
+    },
+    UNKNOWN: {"can": "ask exit-status note transcript"},
 }
-"""Host to: part of its transcripts' paths, variable of its processes, variable with the project, and what it can do.
-
-``ask``: put a call to a person; others may reject that decision, so the agent gets it as context. ``bare``: it reads a
-reply's fields without a frame. ``code``: only exit 2 is known to refuse a call, with the reason on stderr. ``exit``: it
-tells how a command ended. ``note``: it shows a person a line of a hook's. ``replace``: run another command instead.
-``snake``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads."""
+"""Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
+processes and with the project, and what they can do. ``ask``: put a call to a person; others may reject that decision,
+so the agent gets it as context. ``exit-2``: only this exit status is known to refuse a call, with the reason on stderr.
+``exit-status``: tell how a command ended. ``note``: show a person a line of a hook's. ``replace``: run another command.
+``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
+``unframed``: it reads a reply's fields without a frame."""
 _MASKS = ("|", ";", "&", "!", "\n")
 _FAILURE_CUES = (
     *("fail", "error", "exit", "panic", "fatal", "traceback"),
@@ -151,22 +161,22 @@ class Payload:
 
     def can(self, ability: str) -> bool:
         """Return whether the host has an ability, a word of ``HOSTS``."""
-        return ability in HOSTS[self.host][3].split()
+        return ability in HOSTS[self.host]["can"].split()
 
 
 def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
-    for host, (part, *_) in HOSTS.items():
-        if part and part in transcript:
-            return host
+    for name, host in HOSTS.items():
+        if "home" in host and host["home"] in transcript:
+            return name
     if "prompt_id" in fields:
         return CLAUDE_CODE
     if "turn_id" in fields:
         return CODEX
     if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and "session_id" in fields):
         return COPILOT  # Gemini sends a timestamp, too, but always a transcript
-    return next((host for host, (_, name, *_) in HOSTS.items() if environment.get(name)), UNKNOWN)
+    return next((name for name, host in HOSTS.items() if environment.get(host.get("process", ""))), UNKNOWN)
 
 
 def _failure(fields: dict[str, object]) -> tuple[int | None, str]:
@@ -275,7 +285,7 @@ class Reply:
         since at any other event it would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
-        if is_call and self.blocked and payload.can("code"):
+        if is_call and self.blocked and payload.can("exit-2"):
             return 2, "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
@@ -283,8 +293,8 @@ class Reply:
         if self.go_on:
             document = {"decision": "block", "reason": _cut(self.go_on)}
         elif context:
-            fields["additional_context" if payload.can("snake") else "additionalContext"] = _cut(context)
-        if fields and payload.can("bare"):
+            fields["additional_context" if payload.can("snake-case") else "additionalContext"] = _cut(context)
+        if fields and payload.can("unframed"):
             document = fields
         elif fields:
             document = {"hookSpecificOutput": {"hookEventName": payload.name, **fields}}

@@ -347,7 +347,7 @@ class Bound(NamedTuple):
         return self.record.id != self.id or stated != self.entry.stated_mark
 
 
-FIELDS = {
+_FIELD_BY_LABEL = {
     label: field
     for field, labels in {
         "flagged": "user flagged",
@@ -727,7 +727,7 @@ def _label(line: str) -> tuple[str, str] | None:
     match = _label_form().fullmatch(line) if ":" in line or "：" in line else None
     if match is None:
         return None
-    name = FIELDS.get(" ".join((match["name"] or match["plain"]).casefold().split()))
+    name = _FIELD_BY_LABEL.get(" ".join((match["name"] or match["plain"]).casefold().split()))
     return (name, match["value"]) if name else None
 
 

@@ -94,11 +94,8 @@ class Held(NamedTuple):
 
     def encode(self) -> str:
         """Return the text to store."""
-        return json.dumps([self.group, *(_text(self.id, self.writer, column) for column in self.part)])
-
-
-def _text(id_: str, writer: str, column: Column) -> str:
-    return encode(Line(id_, {writer: column} if column != NOTHING else {})).decode()
+        lines = (Line(self.id, {self.writer: column} if column != NOTHING else {}) for column in self.part)
+        return json.dumps([self.group, *(encode(each).decode() for each in lines)])
 
 
 def _column(id_: str, writer: str, text: str) -> Column:

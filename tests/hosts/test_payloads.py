@@ -148,7 +148,9 @@ def test_a_path_that_no_system_takes_is_cut_since_each_part_of_it_is_looked_at()
 
 
 def test_a_row_of_the_table_is_all_by_which_a_host_is_recognised_and_answered(tmp_path, monkeypatch):
-    monkeypatch.setitem(payloads.HOSTS, "foo", ("/.foo/", "FOO_RUNS", "FOO_PROJECT", "ask note"))
+    monkeypatch.setitem(
+        payloads.HOSTS, "foo", {"home": "/.foo/", "process": "FOO_RUNS", "project": "FOO_PROJECT", "can": "ask note"}
+    )
     here = Payload("Stop", {}, {"FOO_RUNS": "1"})
     assert here.host == Payload("Stop", {"transcript_path": "/home/x/.foo/1.jsonl"}, {}).host == "foo"
     assert json.loads(payloads.Reply(note="logged").output(here)[1]) == {"systemMessage": "logged"}
@@ -159,6 +161,8 @@ def test_a_row_of_the_table_is_all_by_which_a_host_is_recognised_and_answered(tm
 
 @pytest.mark.parametrize("host", payloads.HOSTS)
 def test_a_host_is_known_by_its_variable_and_by_its_transcripts(host):
-    part, variable, _, _ = payloads.HOSTS[host]
-    assert Payload("Stop", {}, {variable: "1"} if variable else {}).host == host
-    assert not part or Payload("Stop", {"transcript_path": f"/home/x{part}1.jsonl"}, {}).host == host
+    signs = payloads.HOSTS[host]
+    environment = {signs["process"]: "1"} if "process" in signs else {}
+    assert Payload("Stop", {}, environment).host == host
+    if "home" in signs:
+        assert Payload("Stop", {"transcript_path": f"/home/x{signs['home']}1.jsonl"}, {}).host == host
