@@ -41,7 +41,8 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
     with workspace.snapshot():  # what comes meanwhile is new the next time
         state = _state(workspace, agent)
         if is_seen:
-            _note_look(workspace)
+            with suppress(FleetError):  # in a read-only workspace the same is shown again
+                workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
     command, why = _next(state)
     return state | {"next": {"command": command, "why": why}}
 
@@ -50,7 +51,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     generation, since = _last_look(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
-    last = _last(workspace)
+    last, is_installed = _last(workspace), bool(callers(workspace.root)[0])
     return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
@@ -60,17 +61,12 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "promoted": list(_promoted(workspace, since)) if since else [],
         "waits": _pending_decisions(workspace),
         "online": _online_now(workspace),
-        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": _has_hooks(workspace)},
+        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }
-
-
-def _note_look(workspace: Workspace) -> None:
-    with suppress(FleetError):  # in a read-only workspace the same is shown again
-        workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
 def _last_look(workspace: Workspace) -> tuple[int, str]:
@@ -125,14 +121,6 @@ def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
         "left_out": left_out,
         "decisions": decisions._asdict(),
     }
-
-
-def _has_hooks(workspace: Workspace) -> bool:
-    """Return whether settings have our hooks; ``fleet doctor`` reports a file that cannot be read."""
-    try:
-        return bool(callers(workspace.root)[0])
-    except (FleetError, OSError):
-        return False
 
 
 def _online_now(workspace: Workspace) -> list[dict[str, str]]:

@@ -389,10 +389,9 @@ def _client() -> _Finding:
 
 
 def _hooks(workspace: Workspace) -> _Finding:
-    try:
-        where, missing, off = callers(workspace.root)
-    except (FleetError, OSError) as why:
-        return _trouble("unreadable", str(why))
+    where, missing, off, unreadable = callers(workspace.root)
+    if unreadable:
+        return _trouble("unreadable", unreadable)
     if not where:
         return _trouble("hooks", "no settings call fleet")
     if off:

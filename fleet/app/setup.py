@@ -170,14 +170,13 @@ def _check_zone(name: str) -> None:
         raise UsageError(f"no time zone is called {name[:60]!r}; one is called Europe/Berlin, for example") from why
 
 
-def _check_endpoint(url: str) -> None:
-    consent.Endpoint(url).check()
-
-
 _CHECKS: dict[str, Callable[[str], object]] = {
     "sleep.zone": _check_zone,
     "live.url": access.check,
-    **dict.fromkeys(("semantic.url", "reflect.url", "reflect.honcho_url", "notify.webhook"), _check_endpoint),
+    **dict.fromkeys(
+        ("semantic.url", "reflect.url", "reflect.honcho_url", "notify.webhook"),
+        lambda url: consent.Endpoint(url).check(),
+    ),
 }
 """Further checks of settings; "" passes each: it is the default."""
 

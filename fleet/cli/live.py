@@ -137,7 +137,8 @@ def _who(
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
         if on is not None:  # the sidecar publishes it in a moment
-            _note_topic(workspace, output.agent_in(workspace), on)
+            topic = screening.one_line(screening.screen(on).text)[: limits.ON_CHARS_MAX]
+            workspace.state.put(**{f"on:{output.agent_in(workspace)}": topic})
         here = {replica.name for replica in workspace.replicas().replicas}
         online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
         output.show({"online": online}, list(map(_row, online)) or "nobody is online. `fleet sidecar` joins the room")
@@ -146,12 +147,6 @@ def _who(
 def _row(member: dict[str, Any]) -> str:
     here = " (here)" if member["here"] else ""
     return f"{member['agent']:<16} since {output.when(member['since'])}  {member['on'] or '-'}{here}"
-
-
-def _note_topic(workspace: Workspace, agent: str, text: str) -> None:
-    """Note what an agent is on, for its sidecar to publish."""
-    topic = screening.one_line(screening.screen(text).text)[: limits.ON_CHARS_MAX]
-    workspace.state.put(**{f"on:{agent}": topic})
 
 
 def _online(workspace: Workspace) -> list[Online]:

@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from sqlite3 import Error
 from typing import Annotated, Any, TextIO
+from unicodedata import category, east_asian_width
 
 import msgspec
 import typer
@@ -34,6 +34,10 @@ Part = tuple[str, str]
 Row = tuple[Part, ...]
 WIDTH_MAX = 120
 _ROOM_MIN = 20
+_WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\U0001f300-\U0003fffd"
+_OPENING = "(\\[（［｛〈《「『【〔“‘"
+_WORDS = rf"(\s*)([{_OPENING}]*[{_WIDE}][^\s\w{_OPENING}]*|[^\s{_WIDE}]+)"
+"""A word with the blanks before it; each wide letter, since those stand without blanks, with its punctuation."""
 
 _TIME_CHARS = 24
 """Length of the time in a stamp: what follows is ``-`` and the counter."""
@@ -258,9 +262,23 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def _wrapped(line: str, width: int, hang: int = 0) -> str:
-    if len(line) <= width:
+    """Return a line in rows of at most ``width`` columns, broken at blanks and between wide letters."""
+    if _columns(line) <= width:
         return line
-    return textwrap.fill(line, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    rows = [""]
+    for blanks, word in re.findall(_WORDS, line):
+        if rows[-1].strip() and _columns(rows[-1] + blanks + word) > width:
+            rows.append(" " * hang + word)
+        else:
+            rows[-1] += blanks + word
+    return "\n".join(rows)
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a wide letter two, a mark above or below another none."""
+    if text.isascii():
+        return len(text)
+    return sum(1 + (east_asian_width(each) in "WF") - (category(each) in ("Mn", "Me")) for each in text)
 
 
 def echo_row(*parts: Part, is_own: bool = False) -> None:
@@ -270,7 +288,7 @@ def echo_row(*parts: Part, is_own: bool = False) -> None:
     plain line.
     """
     shown = [(text if is_own else cleaned(text), style) for text, style in parts]
-    (last, style), hang = shown[-1], sum(len(text) for text, _ in shown[:-1])
+    (last, style), hang = shown[-1], sum(_columns(text) for text, _ in shown[:-1])
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
         shown[-1] = (_wrapped(last, room).replace("\n", f"\n{' ' * hang}"), style)
     chosen.put("".join(painted(text, style) for text, style in shown))

@@ -185,6 +185,7 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
         return
     changed = any(each.is_other for each in file.install())
     echo(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
+    _note_off(file)
 
 
 def _show_next(workspace: Workspace) -> None:
@@ -285,6 +286,7 @@ def _install(
     )
     if not (dry_run or output.chosen.as_json):
         _ask_to_reflect()
+    _note_off(file)
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
 
@@ -322,6 +324,11 @@ def _completion(
     if shell not in SHELLS:
         raise UsageError(f"there is a script for {', '.join(SHELLS)}, not for {shell[:40]!r}")
     echo(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell), as_is=True)
+
+
+def _note_off(file: SettingsFile) -> None:
+    if off := install.callers(file.root)[2]:
+        note(f"`disableAllHooks` in {off} turns every hook off: take it out, if hooks should run")
 
 
 def _file(*, project: bool, user: bool) -> SettingsFile:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.hosts.payloads import CLAUDE_CODE
-from fleet.model.errors import RefusedError, UsageError
+from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.store.files import Files
 
 _COMMAND = (
@@ -160,11 +160,10 @@ class SettingsFile(NamedTuple):
                 )
 
 
-def callers(root: Path | None) -> tuple[list[str], set[str], str]:
+def callers(root: Path | None) -> tuple[list[str], set[str], str, str]:
     """Return the settings that call fleet's hooks, the events that some of them lack, and which turn all hooks off.
 
-    Raises:
-        FleetError, OSError: a settings file cannot be read.
+    The last is why a settings file cannot be read, as Claude Code cannot either; "" if all can.
     """
     places = {SettingsFile.of(None).path: "user's"}  # what the ones before it set goes before what it sets
     if root is not None:
@@ -173,8 +172,12 @@ def callers(root: Path | None) -> tuple[list[str], set[str], str]:
     where: list[str] = []
     switches: dict[bool, str] = {}
     missing: set[str] = set()
+    unreadable = ""
     for path, name in places.items():
-        settings = _parsed(_read(path), path)
+        try:
+            settings = _parsed(_read(path), path)
+        except (FleetError, OSError) as why:
+            settings, unreadable = {}, str(why)
         if events := _installed(settings):
             where.append(f"the {name} settings")
             missing.update(MATCHERS.keys() - events)
@@ -182,7 +185,7 @@ def callers(root: Path | None) -> tuple[list[str], set[str], str]:
             where.append(f"the plugin in the {name} settings")
         if not switches and isinstance(is_off := settings.get("disableAllHooks"), bool):
             switches[is_off] = f"the {name} settings"
-    return where, missing, switches.get(True, "")
+    return where, missing, switches.get(True, ""), unreadable
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------

@@ -228,7 +228,9 @@ class Draft(NamedTuple):
             values = right | {"Signal": self.signal, "Source": own.source, "Pattern": TO_BE_INFERRED}
         more = {"tags": ", ".join(own.tags)} | {name: getattr(own, name) for name in LOGGED}
         values |= {name.capitalize(): value for name, value in sorted(more.items()) if value}
-        return _format_block(heading, {self.label: own.wrong, **values})
+        fields = {self.label: own.wrong, **values}.items()
+        lines = [heading, *(f"**{label}:** {_format_value(value)}".rstrip() for label, value in fields)]
+        return "\n".join(lines) + "\n"
 
     def appended_to(self, page: bytes, agent: str) -> str:
         """Return the text to append to an agent's page; to an empty page with the page's title."""
@@ -675,11 +677,6 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
 
 
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
-
-
-def _format_block(heading: str, fields: Mapping[str, str]) -> str:
-    lines = [heading, *(f"**{label}:** {_format_value(value)}".rstrip() for label, value in fields.items())]
-    return "\n".join(lines) + "\n"
 
 
 def _format_value(value: str) -> str:

@@ -205,13 +205,12 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             for stamps in (column.rem, *column.over.values(), *column.purge.values()):
                 yield from stamps.values()
 
-    def newest_stamps(self) -> dict[str, str]:
-        """Return the largest stamp that each writer issued in a line."""
+    def newest_stamps(self, cut: str = "~") -> dict[str, str]:
+        """Return the largest stamp within the cut that each writer issued in a line, "" where all lie beyond it."""
         newest: dict[str, str] = {}
         for writer, column in self.w.items():
-            stamp = max([column.add, *(stamp for stamp, _ in column.set.values())]) if column.set else column.add
-            if stamp:
-                newest[writer] = stamp
+            if stamps := [*filter(None, [column.add]), *(stamp for stamp, _ in column.set.values())]:
+                newest[writer] = max((stamp for stamp in stamps if stamp <= cut), default="")
         return newest
 
     def wording_writers(self) -> dict[str, str]:

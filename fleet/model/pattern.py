@@ -259,6 +259,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     at, by = _first_seen(columns)
+    loggers = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
     return Pattern(
         id=line.id,
         fields=fields,
@@ -272,7 +273,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         at=at,
         by=by,
         late=late,
-        loggers=_loggers(columns),
+        loggers=frozenset(loggers - {names.IMPORT}),
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
@@ -415,11 +416,6 @@ def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
         if at and (at, writer) < first:
             first = at, writer
     return first if first[1] else (clock.ZERO, "")
-
-
-def _loggers(columns: Mapping[str, Column]) -> frozenset[str]:
-    logged = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
-    return frozenset(logged - {names.IMPORT})
 
 
 def _has_logged(column: Column) -> bool:

@@ -163,17 +163,15 @@ class Ready:
     def sums(self) -> dict[str, str]:
         """Return size and checksum of each file that the text is made from, "" for a missing one."""
         sums: dict[str, str] = {}
-        home = f"{homes.Homes(self._root).current()}/{self._agent}"
-        for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *self._local_files()):
+        agent = self._agent
+        home = f"{homes.Homes(self._root).current()}/{agent}"
+        marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
+        for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = self._read(path, _BYTES_MAX)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
         if checks := self._read(f"{home}/checks.md", _BYTES_MAX):  # one may be due by the next hour
             sums["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return sums
-
-    def _local_files(self) -> tuple[str, str, str]:
-        agent = self._agent
-        return f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
 
     def _own(self, path: str, bytes_max: int) -> bytes:
         """Return the content of a file below ``.fleet``. No link is followed: a hostile repository may have one."""

@@ -727,7 +727,7 @@ class Ingest:
         return sorted(self._column("SELECT id FROM pattern WHERE ripens != ''"))
 
     def newest_by(self) -> dict[str, str]:
-        """Return the largest stamp of each writer, "" where it lies in the future and is no time of anything."""
+        """Return the largest stamp of each writer that is no time of the future; "" for none."""
         query = "SELECT name, iif(newest > ?, '', newest) FROM writer"
         return self.ask(lambda db: dict(db.execute(query, [self._policy().cut])))
 

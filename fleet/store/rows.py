@@ -236,7 +236,8 @@ class Rows:
             elif isinstance(entry, Discovery):
                 # In another file it may be an import, whose author does not write here.
                 if path == DISCOVERIES.shard(entry.by) and entry.at != clock.ZERO:
-                    self._writers[entry.by] = max(entry.at, self._writers.get(entry.by, ""))
+                    stamp = entry.at if entry.at <= self._policy.cut else ""
+                    self._writers[entry.by] = max(stamp, self._writers.get(entry.by, ""))
                 self._join_discovery(path, entry, in_tree=in_tree)
 
     def _join_discovery(self, path: str, entry: Discovery, *, in_tree: bool) -> None:
@@ -344,7 +345,7 @@ class Rows:
         folded = pattern.fold(record, self._policy)
         text, alike = folded.text, pattern_id(folded.text)
         newest, ripens = _newest_and_next(record, self._policy.cut)
-        for writer, stamp in record.newest_stamps().items():
+        for writer, stamp in record.newest_stamps(self._policy.cut).items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
         purged = record.purged_carried()
         for hash_ in purged:

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+import unicodedata
 
 import pytest
 
@@ -193,6 +194,18 @@ def test_colours_are_for_a_terminal_that_wants_them_and_never_for_a_pipe(w, env)
     assert all(len(row) <= 60 for row in rows)
     assert all(row.startswith(" " * 26) for row in rows[1:]), "a long lesson goes on below itself"
     assert len(w.run("w", "patterns").stdout.splitlines()) == 1, "into a pipe a lesson is one line"
+
+
+def test_wide_letters_count_two_columns_and_a_line_of_them_goes_on_below_itself(w):
+    chinese = "永远不要从用户输入构建表达式，否则路径中的斜杠会破坏命令。" * 3 + "（用环境变量）"
+    w.correct("w", chinese, "--category", "e\u0301" * 10)
+    rows = w.on_a_terminal("patterns", columns=60, NO_COLOR="1").splitlines()
+    assert chinese in "".join(row.strip() for row in rows)
+    assert len(rows) > 5
+    for command in (("patterns",), ("show", rows[0].split()[0]), ("start",)):
+        for row in w.on_a_terminal(*command, columns=60, NO_COLOR="1").splitlines():
+            assert sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in row) <= 60, row
+            assert row.strip()[:1] not in tuple("，。）"), "no row begins with what closes"
 
 
 def test_at_60_columns_messages_go_on_at_a_word_and_what_is_to_be_copied_stays_as_it_is(w):

@@ -166,6 +166,24 @@ def test_an_edit_that_a_peer_stamped_ten_years_ahead_waits_and_what_stands_besid
     assert category(bench, "joey") == "and mended"
 
 
+def test_a_writer_with_one_stamp_from_the_future_has_the_date_of_its_newest_other_one(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("tank", LESSON)
+    at(bench, NOW_MS, "tank", "velma")
+    discovery = ("discover", "--context", "c", "--problem", "p", "--solution", "s")
+    for words in (discovery, ("correct", "--wrong", "w", "--right", "r", "--pattern", "From the future")):
+        bench.now_ms = NOW_MS + TEN_YEARS_MS
+        bench.run("tank", *words)
+        at(bench, NOW_MS + TEN_YEARS_MS, "tank")
+        at(bench, NOW_MS + HOUR_MS, "velma")
+        [last] = [each["last"] for each in bench.status("velma")["replicas"] if each["where"] == "elsewhere"]
+        assert last.startswith("2026-11-21"), words
+    at(bench, NOW_MS + TEN_YEARS_MS, "velma")
+    [last] = [each["last"] for each in bench.status("velma")["replicas"] if each["where"] == "elsewhere"]
+    assert last.startswith("2036-11-21"), "its time has come"
+
+
 def test_the_year_9999_never_drags_our_own_stamps_along(bench):
     bench.join("velma")
     end = "9999-12-31T23:59:59.999Z-ffff"

@@ -303,6 +303,23 @@ def test_a_page_of_another_version_is_brought_up_to_date(place):
     assert files(place) == wanted
 
 
+@pytest.mark.parametrize("words", [("install", "claude-code"), ("init", "--install", "claude-code")], ids=" ".join)
+def test_installing_into_settings_that_turn_every_hook_off_says_so(place, words):
+    written(place, '{"disableAllHooks": true}')
+    assert "`disableAllHooks` in the project's settings turns every hook off" in place.fleet(*words).stderr
+    written(place, "{}")
+    assert "disableAllHooks" not in place.fleet(*words).stderr
+
+
+def test_a_persons_broken_settings_stop_nothing_in_a_project(bare):
+    (bare.home / ".claude").mkdir()
+    (bare.home / ".claude/settings.json").write_text("{ // mine")
+    bare.fleet("init", "--agent", "tank")
+    bare.fleet("install", "claude-code")
+    assert "installed: the next session calls them" in bare.fleet().stdout
+    assert "settings.json is not valid JSON" in bare.fleet("doctor", expect=1).stdout
+
+
 def test_a_dry_run_writes_no_page(place):
     assert "+You were corrected" in place.fleet("install", "claude-code", "--dry-run").stdout
     assert not (place.folder / ".claude").exists()
