@@ -192,7 +192,7 @@ def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]
 
 
 def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
-    return workspace.files.lock(workspace.local / "locks" / "scratchpad.lock", _LOCK_WAIT_S)
+    return workspace.lock("scratchpad", _LOCK_WAIT_S)
 
 
 # --- recurrences ------------------------------------------------------------------------------------------------------
@@ -510,7 +510,7 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
 @contextmanager
 def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
     """Hold the lock of a consolidation, and yield a function that notes a change, which moves the lock's time."""
-    with workspace.files.lock(workspace.local / "locks" / "consolidation.lock", 0):
+    with workspace.lock("consolidation", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
         # A lock of ours is left behind: the one that dies with its process is held here.
         is_ours = workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()

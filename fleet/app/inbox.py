@@ -211,7 +211,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 @contextmanager
 def _locked_entry(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
     """Hold the lock of decisions, so that two answers do not act twice, and yield an item with its handler."""
-    with workspace.files.lock(workspace.local / "locks" / "decide.lock"):
+    with workspace.lock("decide"):
         Runs(workspace).recover()
         entry = _find(workspace, prefix)
         yield entry, _handler(entry.item)

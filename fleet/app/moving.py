@@ -320,7 +320,7 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
         FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
     """
     sentences: list[str] = []
-    with workspace.files.lock(workspace.local / "locks" / "sync.lock"), workspace.locked():
+    with workspace.lock("sync"), workspace.locked():
         if (steps := converting.upgrade(workspace)) is not None:
             sentences += steps
             # The old page may show lessons that are private now.

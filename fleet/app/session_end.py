@@ -202,7 +202,7 @@ def reflect(
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
     with ExitStack() as stack:
         try:
-            stack.enter_context(workspace.files.lock(workspace.local / "locks" / f"reflect-{name}.lock", 0))
+            stack.enter_context(workspace.lock(f"reflect-{name}", 0))
         except BusyError as why:
             raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
         Runs(workspace).recover()

@@ -1,8 +1,7 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from random import Random
 
@@ -123,7 +122,7 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
     """
     _ensure_replica(workspace, agent)
     remote = Membership(workspace).remote(yes=yes)
-    with _sync_lock(workspace):
+    with workspace.lock("sync"):
         return sync_with(workspace, remote, compact=compact)
 
 
@@ -136,7 +135,7 @@ def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     remote, why = _agreed_remote(workspace)
     if remote is None:
         return SyncResult(why=why)
-    with _sync_lock(workspace):
+    with workspace.lock("sync"):
         return sync_with(workspace, remote)
 
 
@@ -149,7 +148,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     if remote is None:
         return SyncResult(why=why)
     _ensure_replica(workspace, agent)
-    with _sync_lock(workspace):
+    with workspace.lock("sync"):
         exchanged = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
         for warning in remote.warnings:
             workspace.warn(warning)
@@ -225,12 +224,6 @@ def _ensure_replica(workspace: Workspace, agent: str) -> None:
     if not workspace.is_read_only:
         with workspace.writing(agent):
             pass
-
-
-@contextmanager
-def _sync_lock(workspace: Workspace) -> Iterator[None]:
-    with workspace.files.lock(workspace.local / "locks" / "sync.lock"):
-        yield
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
@@ -516,7 +509,7 @@ class Membership:
         remote for others as well, and is left alone.
         """
         share = self._workspace.config.share
-        with _sync_lock(self._workspace):
+        with self._workspace.lock("sync"):
             self._state.put(**{_LEFT: self._workspace.wall()})
             self._state.disagree(consent.REMOTE)
             self._state.put(**{_LOGIN + Address(share.remote).bare: ""})

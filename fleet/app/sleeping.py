@@ -132,7 +132,7 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
     """Hold the lock of a checkout's sleeps; where another sleep holds it, record whose it is."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(workspace.files.lock(workspace.local / "locks" / "sleep.lock", _LOCK_WAIT_S))
+            stack.enter_context(workspace.lock("sleep", _LOCK_WAIT_S))
         except BusyError as why:
             holder = workspace.state.get(_HOLDER) or "another sleep is at work here"
             record = Record(run=Runs(workspace).name(KIND), kind=KIND, outcome="skipped", why=f"busy: {holder}")
@@ -325,7 +325,7 @@ def make_ready(call: Call) -> str:
             if fetched.patterns_in or fetched.discoveries_in:
                 call.notes.add(f"came {fetched.patterns_in + fetched.discoveries_in}")
         try:
-            with workspace.files.lock(workspace.local / "locks" / "ready.lock", 0):
+            with workspace.lock("ready", 0):
                 size = len(starting.SessionStart(workspace, call.agent).make(may_tidy=True).text)
         except BusyError:
             return "another process is making the next session's start ready"

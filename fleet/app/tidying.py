@@ -91,7 +91,7 @@ def tidy(
         BusyError: another pass runs.
         DiskError: nothing was changed, or the next run finishes this one.
     """
-    with workspace.files.lock(workspace.local / "locks" / f"tidy-{agent}.lock", 0.5):
+    with workspace.lock(f"tidy-{agent}", 0.5):
         if not dry_run:
             Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)

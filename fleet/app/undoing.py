@@ -8,7 +8,7 @@ The id of the run is stored before anything is changed, so the next command fini
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     Raises:
         NoError: there is no such run, it is undone already, or it cannot be.
     """
-    with _lock(workspace):
+    with workspace.lock("undo"):
         _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
         if by := Runs(workspace).undone().get(run.id):
@@ -118,12 +118,8 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
 def finish(workspace: Workspace) -> None:
     """Finish an undo that a crash cut short."""
     if workspace.state.get(_PENDING):
-        with _lock(workspace):
+        with workspace.lock("undo"):
             _finish_pending(workspace)
-
-
-def _lock(workspace: Workspace) -> AbstractContextManager[None]:
-    return workspace.files.lock(workspace.local / "locks" / "undo.lock")
 
 
 def _finish_pending(workspace: Workspace) -> None:

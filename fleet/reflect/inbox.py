@@ -214,7 +214,7 @@ class Inbox:
         return expired
 
     def _locked(self) -> AbstractContextManager[None]:
-        return self._workspace.files.lock(self._workspace.local / "locks" / f"inbox-{self._agent}.lock")
+        return self._workspace.lock(f"inbox-{self._agent}")
 
     def _append(self, lines: Sequence[msgspec.Struct]) -> None:
         JsonLines(self._workspace.files, self._path).add(lines)

@@ -6,7 +6,6 @@ that deleting a database gives nobody a second budget.
 """
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -121,11 +120,8 @@ class Records:
 
     def append(self, record: Record) -> Record:
         """Append one line, screened and durable before this returns; return it with its time."""
-        with self._lock():
+        with self._workspace.lock("reflections"):
             return self._append(record)
-
-    def _lock(self) -> AbstractContextManager[None]:
-        return self._workspace.files.lock(self._workspace.local / "locks" / "reflections.lock")
 
     def _append(self, record: Record) -> Record:
         stamped = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
@@ -154,7 +150,7 @@ class Records:
         Both under one lock, so that two passes at once never share a dollar. The line of the pass settles it, also
         where the pass failed.
         """
-        with self._lock():
+        with self._workspace.lock("reflections"):
             if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
                 return False
             self._append(msgspec.structs.replace(record, line="reserved"))

@@ -380,7 +380,7 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
         work=work,
         sync=sync,
         waiting=lambda: sharing.waiting(workspace),
-        alone=lambda name: workspace.files.lock(workspace.local / "locks" / f"{name}.lock"),
+        alone=workspace.lock,
         memory=Memory(workspace.files, workspace.local),
         settings=workspace.config.sidecar,
         rng=random.Random(),  # noqa: S311 - no secret

@@ -194,15 +194,13 @@ class Ingest:
         self.refresh()
         return act(self.database.open())
 
-    @contextmanager
-    def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
+    def snapshot(self, wait_s: float = BUSY_S) -> AbstractContextManager[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
         A snapshot within another is that one. Yields whether it is up to date: False where another process is at it and
         not done within ``wait_s``.
         """
-        with self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot) as is_current:
-            yield is_current
+        return self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot)
 
     def without_refresh(self) -> AbstractContextManager[bool]:
         """Let queries answer from the rows as they are while the block runs."""

@@ -143,7 +143,7 @@ class Runs:
             BusyError: another process is applying a run.
             DiskError: the plan is kept, and the next run finishes it.
         """
-        with self._locked():
+        with self._workspace.lock("runs"):
             self._recover()
             return self._apply(run)
 
@@ -167,7 +167,7 @@ class Runs:
         """Finish the plans that a crash left, and return them."""
         if not any(self._folder.glob(f"*{_PLAN}")):
             return ()
-        with self._locked():
+        with self._workspace.lock("runs"):
             return self._recover()
 
     @contextmanager
@@ -281,7 +281,7 @@ class Runs:
             BusyError, DiskError: as ``apply``.
         """
         run = self.find(run_id)
-        with self._locked():
+        with self._workspace.lock("runs"):
             self._recover()
             if by := self.undone().get(run.id):
                 raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed")
@@ -369,11 +369,6 @@ class Runs:
         for depth in range(1, len(parts) + 1):
             if self._workspace.root.joinpath(*parts[:depth]).is_symlink():
                 raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._files.lock(self._workspace.local / "locks" / "runs.lock"):
-            yield
 
 
 def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:

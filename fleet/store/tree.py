@@ -10,7 +10,7 @@ their public keys.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -223,11 +223,9 @@ class GitTree:
         with _gone():
             return path in self._bare.listing(self.head())
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Let one git answer all that is read while the block runs."""
-        with self._bare.reading():
-            yield
+        return self._bare.reading()
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:

@@ -6,7 +6,7 @@ Wall clock, random source, machine and fetched tree are passed in (``World``), s
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -397,15 +397,17 @@ class Workspace:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
-        """Hold the workspace's write lock.
+    def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
+        """Hold the workspace's write lock. Raises as ``lock``."""
+        return self.lock("write", wait_s)
+
+    def lock(self, name: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
+        """Hold one of the workspace's locks, by its name.
 
         Raises:
             BusyError: another process holds it.
         """
-        with self.files.lock(self.local / "locks" / "write.lock", wait_s):
-            yield
+        return self.files.lock(self.local / "locks" / f"{name}.lock", wait_s)
 
     @contextmanager
     def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator["Writer"]:
@@ -413,11 +415,9 @@ class Workspace:
         with self.locked(wait_s):
             yield self.writer(agent)
 
-    @contextmanager
-    def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
+    def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
         """Hold the lock of one agent's ``corrections.md``; with the write lock, that one is taken first."""
-        with self.files.lock(self.local / "locks" / f"log-{agent}.lock", wait_s):
-            yield
+        return self.lock(f"log-{agent}", wait_s)
 
     def replica_name(self, agent: str) -> str:
         """Return the replica under which the agent writes here; "" if one must be minted, or a lease be read, first."""
