@@ -265,17 +265,16 @@ class Ingest:
     def _is_made(self, wait_s: float) -> bool:
         """Return whether there is a database, which is built where it is missing and may be written."""
         path = self.database.path
-        if path is not None and not self.database.is_open:
-            is_free = not self._is_in_the_way(path)
-            if is_free and not path.exists() and self._may_write(path):
+        if path is None or self.database.is_open:
+            return True
+        if self._is_in_the_way(path):
+            self._use_memory()
+        elif not path.exists():
+            folder = path.parent if path.parent.exists() else path.parent.parent
+            if os.access(folder, os.W_OK):
                 return self._is_built(wait_s)
-            if not is_free or not path.exists():
-                self._use_memory()
+            self._use_memory()
         return True
-
-    def _may_write(self, path: Path) -> bool:
-        folder = path.parent
-        return os.access(folder if folder.exists() else folder.parent, os.W_OK)
 
     def _is_in_the_way(self, path: Path) -> bool:
         """Return whether something else lies where the database belongs, or above it: links are never followed."""

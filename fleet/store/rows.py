@@ -40,14 +40,10 @@ _COLUMNS = (
 )
 _INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 20)})"  # noqa: S608
 _UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in ('id', *_COLUMNS, 'generation'))} WHERE rowid = ?"  # noqa: S608
-_INSERT_DISCOVERY = (
-    "INSERT INTO discovery (line, hash, base, at, retracts, generation, id) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-_UPDATE_DISCOVERY = (
-    "UPDATE discovery SET line = ?, hash = ?, base = ?, at = ?, retracts = ?, generation = ? WHERE id = ?"
-)
-_INSERT_WORDS = "INSERT INTO {} (text, more, rowid) VALUES (?, ?, ?)"
-_UPDATE_WORDS = "UPDATE {} SET text = ?, more = ? WHERE rowid = ? AND (text, more) IS NOT (?, ?)"
+_INSERT_WORDS = "INSERT INTO words (text, more, rowid) VALUES (?, ?, ?)"
+_UPDATE_WORDS = "UPDATE words SET text = ?, more = ? WHERE rowid = ? AND (text, more) IS NOT (?, ?)"
+_PUT_DISCOVERY = "INSERT OR REPLACE INTO discovery VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_FOUND = "INSERT OR REPLACE INTO found (rowid, text, more) VALUES (?, ?, ?)"
 _PENDING = "SELECT o.id, p.line, p.hash, o.base FROM outbox o JOIN pattern p ON p.id = o.id ORDER BY o.id"
 _COMPARED = (
     f"SELECT id, {', '.join(_COLUMNS)} FROM pattern ORDER BY id",  # noqa: S608
@@ -244,7 +240,7 @@ class Rows:
         """Join one discovery with the line that is known of it."""
         data = DISCOVERIES.encode(entry)
         row = self.connection.execute("SELECT line, base, rowid FROM discovery WHERE id = ?", (entry.id,)).fetchone()
-        line_before, base = row[:2] if row is not None else (None, None)
+        line_before, base, number = row or (None, None, None)
         data_joined = Discovery.join(line_before, data)
         if in_tree:
             base = Discovery.join(base, data)
@@ -259,16 +255,12 @@ class Rows:
             for (raw,) in self.connection.execute(query, (joined.retracts,)).fetchall():
                 author = DISCOVERIES.decode(raw).by
                 self._watched().note_retraction(path, joined.id, joined.by, author, in_tree=in_tree)
-        values = (data_joined, checksum(data_joined), base, *_shown(joined, self._policy), self._generation, joined.id)
-        cursor = self.connection.execute(_INSERT_DISCOVERY if row is None else _UPDATE_DISCOVERY, values)
-        body = "\n".join([joined.solution, joined.context, joined.type, *joined.tags])
-        words = self._words(joined.problem, body)
-        if not self._is_searched:
-            return
-        if row is None:
-            self.connection.execute(_INSERT_WORDS.format("found"), (*words, cursor.lastrowid))
-        else:
-            self.connection.execute(_UPDATE_WORDS.format("found"), (*words, row[2], *words))
+        shown = _shown(joined, self._policy)
+        values = (number, joined.id, data_joined, checksum(data_joined), base, *shown, self._generation)
+        number = self.connection.execute(_PUT_DISCOVERY, values).lastrowid
+        if self._is_searched:
+            body = "\n".join([joined.solution, joined.context, joined.type, *joined.tags])
+            self.connection.execute(_PUT_FOUND, (number, *self._words(joined.problem, body)))
 
     def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
         """Keep a line of a newer version, unless it was purged."""
@@ -372,9 +364,9 @@ class Rows:
         connection.executemany(_INSERT, [(*row.values, number) for number, row in new])
         connection.executemany(_UPDATE, [(*row.values, row.number) for row in changed])
         if self._is_searched:
-            connection.executemany(_INSERT_WORDS.format("words"), [(*row.words, number) for number, row in new])
+            connection.executemany(_INSERT_WORDS, [(*row.words, number) for number, row in new])
             changed_words = [(*row.words, row.number, *row.words) for row in changed]
-            connection.executemany(_UPDATE_WORDS.format("words"), changed_words)
+            connection.executemany(_UPDATE_WORDS, changed_words)
         connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
         connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
