@@ -107,7 +107,7 @@ def _new_wordings(
     """
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
-    marks, shown = line.purges(), fold(line).fields
+    marks, shown = line.marks("purge"), fold(line).fields
     purged = {field for _, field in marks}
     for field, value in fields.items():
         known = [column.first[field] for column in line.w.values() if field in column.first]

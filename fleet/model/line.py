@@ -29,7 +29,7 @@ import json
 import re
 from collections.abc import Collection, Container, Iterable, Iterator
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -137,11 +137,11 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         edit = column.set.get("state")
         return edit is not None and edit[1] == "retired" and edit != earlier.set.get("state")
 
-    def purges(self) -> dict[tuple[str, str], str]:
-        """Return the purge marks on values: the largest stamp by (writer, field), whoever set it."""
+    def marks(self, part: Literal["over", "purge"]) -> dict[tuple[str, str], str]:
+        """Return the marks of a part on values: the largest stamp by (writer, field), whoever set it."""
         marks: dict[tuple[str, str], str] = {}
         for column in self.w.values():
-            for writer, fields in column.purge.items():
+            for writer, fields in getattr(column, part).items():
                 for field, stamp in fields.items() if writer != CARRIED else ():
                     marks[writer, field] = max(stamp, marks.get((writer, field), ""))
         return marks
@@ -181,11 +181,11 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
 
     def without_purged(self, marked: "Line") -> "Line":
         """Return a line without the values that marks in another line cover."""
-        return Line(self.id, _without_purged(self.w, marked.purges()))
+        return Line(self.id, _without_purged(self.w, marked.marks("purge")))
 
     def repeated_edits(self, marked: "Line", writers: Collection[str]) -> "Line":
         """Return the edits of some writers that repeat a value which a mark in another line purges from one of them."""
-        marks = {key: stamp for key, stamp in marked.purges().items() if key[0] in writers}
+        marks = {key: stamp for key, stamp in marked.marks("purge").items() if key[0] in writers}
         columns: dict[str, Column] = {}
         for (writer, field), stamp in marks.items():
             purged = self.w.get(writer, NOTHING).set.get(field, ("~", None))
@@ -432,7 +432,7 @@ def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line
         raise BadLineError("'w' is no object")
     line = Line(parsed["id"], {writer: _as_column(writer, value) for writer, value in columns.items()})
     _check(line)
-    return Line(line.id, _without_purged(line.w, line.purges()))
+    return Line(line.id, _without_purged(line.w, line.marks("purge")))
 
 
 def is_version_1(raw: bytes) -> bool:
@@ -653,7 +653,7 @@ def join(mine: Line, theirs: Line) -> Line:
         elif own is not column and canonical(own) != canonical(column):
             columns[writer] = _join_columns(own, column)
     joined = Line(mine.id, columns)
-    marks = joined.purges()
+    marks = joined.marks("purge")
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
 
 
@@ -732,7 +732,7 @@ def difference(line: Line, base: Line | None) -> Line | None:
         column_base = base.w.get(writer)
         if column_base is not column:
             columns[writer] = column if column_base is None else _column_difference(column, column_base)
-    columns = _without_purged(columns, base.purges())
+    columns = _without_purged(columns, base.marks("purge"))
     return Line(line.id, columns) if columns else None
 
 

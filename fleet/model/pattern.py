@@ -17,6 +17,7 @@ has not arrived yet is a member that shows nothing. A cleared field is an empty 
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -254,11 +255,13 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _without_undone(column)
-    wording_writers = Line(line.id, columns).wording_writers()
-    fields, edited, late = _folded_fields(columns, wording_writers, policy.cut)
+    counted = Line(line.id, columns)
+    wording_writers = counted.wording_writers()
+    fields, edited, late = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
-    at, by = _first_seen(columns)
+    first_seen = ((at, writer) for writer, column in columns.items() if (at := column.first_seen()))
+    at, by = min(first_seen, default=(clock.ZERO, ""))
     loggers = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
     return Pattern(
         id=line.id,
@@ -316,14 +319,14 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 
 def _folded_fields(
-    columns: Mapping[str, Column], wording_writers: Mapping[str, str], cut: str
+    line: Line, wording_writers: Mapping[str, str], cut: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
     """Return the fields, (stamp, writer) of those that were edited, and the largest stamp beyond the cut."""
-    replaced = _replaced(columns)
-    values: dict[str, Any] = {field: columns[writer].first[field] for field, writer in wording_writers.items()}
+    replaced = line.marks("over")
+    values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
     late = ""
-    for writer, column in columns.items():
+    for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
             if stamp <= replaced.get((writer, field), ""):
                 continue
@@ -340,22 +343,8 @@ def _folded_fields(
     return dict(sorted(values.items())), edited, late
 
 
-def _replaced(columns: Mapping[str, Column]) -> dict[tuple[str, str], str]:
-    """Return the ``over`` marks: the stamp up to which a writer's edit of a field is replaced."""
-    marks: dict[tuple[str, str], str] = {}
-    for column in columns.values():
-        for writer, fields in column.over.items():
-            for field, stamp in fields.items():
-                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
-    return marks
-
-
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
-    removed: dict[str, str] = {}
-    for column in columns.values():
-        if column.rem:
-            removed = orset.join(removed, column.rem)
-    return removed
+    return reduce(orset.join, (column.rem for column in columns.values() if column.rem), dict[str, str]())
 
 
 def is_undone_before_sent(news: Line, base: Line | None, mine: Container[str]) -> bool:
@@ -406,16 +395,6 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
             if total:  # else all occurrences are undone
                 totals.setdefault(name, {})[writer] = total
     return totals
-
-
-def _first_seen(columns: Mapping[str, Column]) -> tuple[str, str]:
-    """Return the smallest (stamp, writer) of all writers' first sights of the lesson."""
-    first = ("~", "")
-    for writer, column in columns.items():
-        at = column.first_seen()
-        if at and (at, writer) < first:
-            first = at, writer
-    return first if first[1] else (clock.ZERO, "")
 
 
 def _has_logged(column: Column) -> bool:

@@ -180,7 +180,7 @@ class Outbox:
         for each in ids:
             record = workspace.patterns.line(each)
             if record is not None:
-                marks.update(repr((sorted(record.purges().items()), sorted(record.purged_carried()))).encode())
+                marks.update(repr((sorted(record.marks("purge").items()), sorted(record.purged_carried()))).encode())
         out.stripped = marks.hexdigest()
         checked_head, _, checked_marks = workspace.state.get(_STRIPPED).partition(" ")
         is_checked = checked_marks == out.stripped and tree.descends(tree.head(), checked_head)

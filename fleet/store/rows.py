@@ -195,7 +195,7 @@ class Rows:
         record, data = steps[-1], line.encode(steps[-1])
         is_new = row is None or data != row.data
         if is_new:
-            if record_before is not None and record.purges() != record_before.purges():
+            if record_before is not None and record.marks("purge") != record_before.marks("purge"):
                 self._newly_marked.append(record_id)
             if self.is_watched:
                 for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
@@ -264,20 +264,11 @@ class Rows:
 
     def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
         """Keep a line of a newer version, unless it was purged."""
-        if self.connection.execute("SELECT 1 FROM purged WHERE hash = ?", (entry.hash,)).fetchone():
-            return
-        is_in_tree = self._is_carried_in_tree(entry)
-        if is_in_tree is None:
-            self.changed = True
-            row = (entry.hash, kind.name, entry.id, entry.raw, int(in_tree))
-            self.connection.execute("INSERT INTO carried VALUES (?, ?, ?, ?, ?)", row)
-        elif in_tree and not is_in_tree:
+        insert = "INSERT OR IGNORE INTO carried SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?1 NOT IN (SELECT hash FROM purged)"
+        row = (entry.hash, kind.name, entry.id, entry.raw, int(in_tree))
+        self.changed |= self.connection.execute(insert, row).rowcount > 0
+        if in_tree:
             self.connection.execute("UPDATE carried SET in_tree = 1 WHERE hash = ?", (entry.hash,))
-
-    def _is_carried_in_tree(self, entry: Carried) -> bool | None:
-        """Return whether the tree has a carried line; None for one that is not kept."""
-        row = self.connection.execute("SELECT in_tree FROM carried WHERE hash = ?", (entry.hash,)).fetchone()
-        return None if row is None else bool(row[0])
 
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
         """Join a whole tree: afterwards the outbox names just the rows of which the tree lacks something.
@@ -347,7 +338,7 @@ class Rows:
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(purged or record.purges())), int(_is_used(folded))),
+            *(folded.last_seen, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
             self._generation,
         )
         return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
@@ -451,7 +442,8 @@ class Rows:
         if entry is None:
             return True  # an unreadable line stays where it is
         if isinstance(entry, Carried):
-            return self._is_carried_in_tree(entry) is False
+            query = "SELECT 1 FROM carried WHERE hash = ? AND NOT in_tree"
+            return self.connection.execute(query, (entry.hash,)).fetchone() is not None
         if isinstance(entry, Discovery):
             row = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
             return row is None or Discovery.join(row[0], DISCOVERIES.encode(entry)) != row[0]

@@ -951,7 +951,7 @@ def a_log_says_what_nobody_has_said(t: Any, line: Line, me: str, field: str, val
     told = codec.join(line, t.confirm(line, me, after(line), fields={field: value}))
     firsts = [canonical(column.first[field]) for column in told.w.values() if field in column.first]
     shown = canonical(fold(told).fields[field])
-    if (me, field) not in line.purges():
+    if (me, field) not in line.marks("purge"):
         mine = [canonical(column.first[field]) for column in [told.w[me]] if field in column.first]
         assert canonical(value) in {shown, *firsts} or canonical(value) < max(mine, default=b"")
     elif field in known:

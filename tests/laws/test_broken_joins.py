@@ -394,7 +394,7 @@ def _purging(
     unmarked = _without("purge")
 
     def join(a: Line, b: Line) -> Line:
-        marks = marks_of(a, b).purges()
+        marks = marks_of(a, b).marks("purge")
         columns = dict(codec.join(_marks_alone(a), _marks_alone(b)).w)
         for writer, column in codec.join(unmarked(a), unmarked(b)).w.items():
             columns[writer] = msgspec.structs.replace(
@@ -429,7 +429,7 @@ def _by_wall_clock(a: Line, b: Line) -> Line:
 def _over_in_the_join(a: Line, b: Line) -> Line:
     """A join that drops what an edit replaced: only a fold may leave it out."""
     joined = codec.join(a, b)
-    marks = pattern._replaced(joined.w)
+    marks = joined.marks("over")
     columns = {
         writer: msgspec.structs.replace(
             column, set={f: e for f, e in column.set.items() if e[0] != marks.get((writer, f), "")}

@@ -86,7 +86,7 @@ def test_marks_of_the_carried_are_kept_and_cover_no_column():
     said = Line(IDS[0], {REPLICAS[1]: Column(first={"00000000000000aa": "x"})})
     joined = codec.join(mark, said)
     assert joined.purged_carried() == {"00000000000000aa"}
-    assert joined.purges() == {}
+    assert joined.marks("purge") == {}
     assert joined.w[REPLICAS[1]].first == {"00000000000000aa": "x"}
 
 

@@ -106,8 +106,8 @@ MUTANTS = [
     Mutant(
         "a replaced edit from the future comes back when its time has come",
         "fleet/model/pattern.py",
-        "    replaced = _replaced(columns)\n",
-        "    replaced = _replaced({})\n",
+        '    replaced = line.marks("over")\n',
+        '    replaced = Line(line.id).marks("over")\n',
         ("tests/laws/test_folds.py",),
     ),
     Mutant(

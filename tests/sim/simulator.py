@@ -452,7 +452,7 @@ class Simulation:
         machine.is_hurt = True  # the databases were deleted, and rows alone may have known what people took out
         record = workspace.patterns.line(each)
         assert record is not None
-        marks = record.purges()
+        marks = record.marks("purge")
         self.ledger.retired.add(each)
         for (writer, field), stamp in marks.items():
             self._do(machine, self.ledger.purged, (each, field, writer, stamp))

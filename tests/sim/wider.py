@@ -137,12 +137,12 @@ class Wider(Simulation):
         machine.is_hurt = True
         secrets = {words[1] for words in self.ledger.words}
         groups = self.open(machine).patterns.groups()
-        before = {each: record.purges() for each, record in self.known_by(machine).records.items()}
+        before = {each: record.marks("purge") for each, record in self.known_by(machine).records.items()}
         self.ledger.retired.update(each for one in secrets for each in groups.get(one, [one]))
         is_done = super().purge(machine)
         self._note_marks(machine)
         known = self.known_by(machine).records
-        for one in sorted(each for each in secrets & known.keys() if known[each].purges() != before.get(each)):
+        for one in sorted(each for each in secrets & known.keys() if known[each].marks("purge") != before.get(each)):
             words = sorted({told[0] for told in self.ledger.words if told[1] == one})
             left = [
                 said for each in groups.get(one, [one]) if each in known for said in _said(each, known[each], words)
@@ -160,7 +160,7 @@ class Wider(Simulation):
 
     def _note_marks(self, machine: Machine) -> None:
         for each, record in self.known_by(machine).records.items():
-            for (writer, name), stamp in record.purges().items():
+            for (writer, name), stamp in record.marks("purge").items():
                 self._do(machine, self.ledger.purged, (each, name, writer, stamp))
 
     def merge_lessons(self, machine: Machine) -> bool:
@@ -553,7 +553,7 @@ class Wider(Simulation):
     def _purged_here(self, machine: Machine) -> set[str]:
         """Return the words that were purged wherever they stood, as far as this machine knows."""
         known = self.known_by(machine).records
-        marks = {each: record.purges() for each, record in known.items()}
+        marks = {each: record.marks("purge") for each, record in known.items()}
         found: dict[str, bool] = {}
         for words, each, name, writer, stamp in self.ledger.words:
             is_gone = marks.get(each, {}).get((writer, name), "") >= stamp
