@@ -253,15 +253,12 @@ def _texts_undone(workspace: Workspace) -> list[str]:
     for run in Runs(workspace).listed() if undone else ():
         for edit in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
             if edit.path == auto_reflect.FILE:
-                before, after = (_items((data or b"").decode("utf-8", "replace")) for data in (edit.before, edit.after))
+                pads = [Scratchpad((data or b"").decode("utf-8", "replace")) for data in (edit.before, edit.after)]
+                before, after = ([*pad.promoted_items(), *(row.item for row in pad.ready())] for pad in pads)
                 texts += [item for item in after if item not in before]
             elif edit.path.startswith(f"{consolidation.FOLDER}/") and edit.before is None:
                 texts += Topic.read(edit.path, edit.after or b"").texts[-1:]
     return texts
-
-
-def _items(page: str) -> list[str]:
-    return [*Scratchpad(page).promoted_items(), *(each.item for each in Scratchpad(page).ready())]
 
 
 def _as_row(recurrence: Recurrence) -> Entry:

@@ -34,6 +34,7 @@ _ONLINE_MS = 60_000
 """Time for which the sidecar's note of who is online is valid."""
 _ONLINE_BYTES_MAX = 1024 * 1024
 _LOOKED = "looked"
+"""Key in ``local.db``: the generation of the rows, and the time of a person's last look."""
 
 
 def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
@@ -48,7 +49,8 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
-    generation, since = _last_look(workspace)
+    number, _, at = workspace.state.get(_LOOKED).partition(" ")
+    generation, since = (int(number), at) if number.isdigit() and clock.is_stamp(at) else (0, "")
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last, is_installed = _last(workspace), bool(callers(workspace.root)[0])
@@ -67,12 +69,6 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }
-
-
-def _last_look(workspace: Workspace) -> tuple[int, str]:
-    """Return the generation of the rows and the time of a person's last look; "" for never."""
-    generation, _, at = workspace.state.get(_LOOKED).partition(" ")
-    return (int(generation), at) if generation.isdigit() and clock.is_stamp(at) else (0, "")
 
 
 def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def discover(workspace: Workspace, agent: str, finding: "Finding", session: str 
     with Runs(workspace).recording(agent, "discover") as draft:
         entry, is_new = Findings(workspace, agent).log(finding)
         draft.summary, draft.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
+        draft.problem = f"{entry.id} is not logged yet" if is_new and not entry.by else ""
     if is_new and entry.type == "workaround":
         from fleet.app import observing  # 35 ms that a correction need not spend
 

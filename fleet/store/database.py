@@ -352,6 +352,9 @@ class Local:
 
     Args:
         machine: returns the fingerprint of this machine, for which consents hold.
+
+    Attributes:
+        written: number of transactions that were committed.
     """
 
     def __init__(
@@ -367,6 +370,7 @@ class Local:
         self._wait_s = wait_s
         self._durable = durable
         self._connection: sqlite3.Connection | None = None
+        self.written = 0
 
     def connection(self) -> sqlite3.Connection:
         """Return the open database, for a module that keeps tables of its own in it.
@@ -402,6 +406,7 @@ class Local:
         except BaseException:
             connection.rollback()
             raise
+        self.written += 1
 
     def get(self, key: str) -> str:
         """Return a value, or "" when there is none."""

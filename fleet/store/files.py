@@ -40,12 +40,14 @@ class Files:
     Attributes:
         homes: folder of the agents' own files: logs, notes, memories.
         is_private: True if those get permissions for this user alone.
+        written: number of durable writes that succeeded.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.homes = homes.DEFAULT
         self.is_private = True
+        self.written = 0
 
     def read(self, path: Path) -> bytes:
         """Return a file's bytes; b"" for a missing file, a link, and a file behind a link.
@@ -106,6 +108,7 @@ class Files:
                 os.close(handle)
             if is_new:  # even if not durable: a later durable line needs its file
                 self._fsync_folder(path.parent)
+        self.written += is_durable
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
         """Replace a file atomically if its bytes differ; return whether they did.
@@ -134,6 +137,7 @@ class Files:
                 raise
             if is_durable:
                 self._fsync_folder(path.parent)
+        self.written += is_durable
 
     def folder(self, path: Path) -> None:
         """Create a folder and its parents, none of them a link."""

@@ -93,7 +93,7 @@ class Draft(msgspec.Struct):
     """Draft of a run: planned, or filled by a command while it runs (``Runs.recording``).
 
     ``run`` is its id, "" for a new one; afterwards that of the run. ``summary`` has ids and no lesson's words: a purge
-    on another machine would not find them there.
+    on another machine would not find them there. ``problem`` is why a command cannot be undone, "" if it can.
     """
 
     run: str = ""
@@ -102,6 +102,7 @@ class Draft(msgspec.Struct):
     lessons: list[str] = []
     fields: list[Field] = []
     retired: list[str] = []
+    problem: str = ""
 
 
 class Runs:
@@ -179,7 +180,7 @@ class Runs:
         no record came of it, so that the run before is not taken for the last command. The block may write ``files``;
         ``kind`` is one of ``COMMANDS``.
         """
-        draft, before, problem = Draft(), dict[str, bytes | None](), ""
+        draft, before, written = Draft(), dict[str, bytes | None](), self._written()
         began = clock.after(self._workspace.wall())  # later than a run that ended in this very millisecond
         marker = self._folder / f"{began} fleet {kind}{_BEGUN}"
         with suppress(FleetError):
@@ -188,24 +189,28 @@ class Runs:
             paths = [file.relative_to(self._workspace.root).as_posix() for file in files]
             before = {path: self._read(path) for path in paths}
         except FleetError as why:
-            problem = str(why)
+            draft.problem = str(why)
         try:
             yield draft
-        except (UsageError, NoError, RefusedError):
-            with suppress(FleetError):
-                self._files.remove(marker)
+        except BaseException as why:
+            if isinstance(why, (UsageError, NoError, RefusedError)) or self._written() == written:
+                with suppress(FleetError):
+                    self._files.remove(marker)
             raise
         try:
             draft.edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
             if draft.edits or draft.lessons or draft.fields or draft.retired:
                 self._workspace.has_changed = True
-                draft.run = draft.run if problem else self._record(self.fresh(kind, agent, draft))
-            if not problem:
+                draft.run = draft.run if draft.problem else self._record(self.fresh(kind, agent, draft))
+            if not draft.problem:
                 self._files.remove(marker)
         except FleetError as why:
-            problem = problem or str(why)
-        if problem:
-            self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {problem}")
+            draft.problem = draft.problem or str(why)
+        if draft.problem:
+            self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
+
+    def _written(self) -> int:
+        return self._files.written + self._workspace.state.written
 
     def _record(self, run: Run) -> str:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:

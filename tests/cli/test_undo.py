@@ -1,6 +1,8 @@
 """``fleet undo``: the last command, or any run, is taken back; what was written or said since stays."""
 
+import errno
 import json
+import os
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from fleet.model.errors import DiskError
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
+from fleet.store.files import Files
 from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
@@ -195,6 +198,27 @@ def test_what_was_refused_or_changed_nothing_stands_in_nobodys_way(w):
     w.run("w", "edit", id_, "--set", f"text={LESSON}")
     assert undo(w)["kind"] == "correct"
     assert not list((w.folder / "w/.fleet/runs").glob("*.begun"))
+
+
+@pytest.mark.parametrize("words", ["discover --problem p --solution s", "edit ID --set text=T", "retire ID"])
+def test_what_had_no_room_on_the_disk_stands_in_nobodys_way(w, monkeypatch, words):
+    id_ = w.correct("w", LESSON)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "_write_all", fail)
+        w.run("w", *words.replace("ID", id_).split(), expect=6)
+    assert undo(w)["kind"] == "correct"
+
+
+def test_a_discovery_that_waits_is_not_passed_over_for_the_command_before_it(w):
+    w.correct("w", LESSON)
+    (w.folder / "w/clan-learnings/discoveries.d").write_text("")
+    w.run("w", "discover", "--problem", "p", "--solution", "s")
+    assert "the last command here was `fleet discover`" in w.run("w", "undo", expect=1).stderr
+    assert known(w) == {LESSON: "candidate"}
 
 
 def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_anybody_said():
