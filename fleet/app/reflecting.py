@@ -78,7 +78,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
             due = Promotions(writer, lessons).enter(lesson, right=lesson.correct)
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
-    Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted")
+    Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
     memory = AgentMemory(workspace, agent).standing()
     return _Decision(due.id, memory, due.text, due.reason, due.evidence)
 
@@ -104,7 +104,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
             published = [each for each, state in before.items() if state == edits.PUBLISHED]
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
-        Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out")
+        Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
     return _Decision(first, AgentMemory(workspace, agent).standing())
 
 

@@ -174,9 +174,7 @@ class Inbox:
                 named = msgspec.structs.replace(clean, id=id_, at=self._workspace.wall())
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
-                    is_again = (
-                        like.is_pending and like.item.run == item.run != ""
-                    )  # a crash ended that run, and it goes on
+                    is_again = like.is_pending and like.item.run == item.run != ""  # a run that a crash cut short
                     outcomes.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                     continue
                 known[named.id] = Entry(self._agent, named)
@@ -250,11 +248,11 @@ class Inboxes:
         for agent in dict.fromkeys(agent for agent, _ in new):
             Inbox(self._workspace, agent).show(id_ for whose, id_ in new if whose == agent)
 
-    def settle(self, kind: str, key: str, did: str) -> None:
-        """Close the items of a key, since their subject was decided elsewhere."""
-        for entry in self.waiting(kind):
-            if entry.item.key == key:
-                Inbox(self._workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", did=did)])
+    def settle(self, kind: str, key: str, did: str, run: str = "") -> None:
+        """Close the items of a key, since their subject was decided elsewhere, by a run if one is named."""
+        for entry in (each for each in self.waiting(kind) if each.item.key == key):
+            decision = Decision(id=entry.item.id, outcome="elsewhere", did=did, run=run)
+            Inbox(self._workspace, entry.agent).decide([decision])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
         """Follow a run that was taken back: its items are withdrawn, and those that it decided wait again.

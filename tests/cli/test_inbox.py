@@ -348,13 +348,13 @@ def test_what_is_not_understood_changes_nothing(w, words):
     assert w.run("w", "inbox", *words, expect=2).stderr
 
 
-@pytest.mark.parametrize("said", ["approve", "reject"])
+@pytest.mark.parametrize("said", ["inbox approve", "inbox reject", "promote", "demote"])
 def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
     for agent in ("velma", "tank"):
         stage.join(agent)
     for session in ("s-1", "s-2"):
         stage.correct("tank", "Quote each variable of a script", "--session", session)
-    stage.correct("velma", "Quote each variable of a script")
+    lesson = stage.correct("velma", "Quote each variable of a script")
     for agent in ("tank", "velma", "tank", "velma"):
         stage.run(agent, "sync")
 
@@ -363,7 +363,7 @@ def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
         return [(each["id"], each["title"], each["evidence"]) for each in shown if each["kind"] == "promotion"]
 
     [item] = before = waiting()
-    stage.run("velma", "inbox", said, item[0])
+    stage.run("velma", *said.split(), item[0] if "inbox" in said else lesson)
     assert not waiting()
     assert f"{item[0]} waits again" in stage.run("velma", "undo").stdout
     assert waiting() == before
