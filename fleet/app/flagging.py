@@ -73,7 +73,9 @@ class Flagging:
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
         text, settings = screening.strip_injected(payload.prompt), self._settings()
-        signal, flags = _correction_in(text, settings), list[_Detected]()
+        signal, flags = detect(text, settings), list[_Detected]()
+        if signal is not None and signal.kind == PRAISE:  # it corrects nothing
+            signal = None
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]
@@ -237,11 +239,6 @@ class Flagging:
         return self._question(
             _STATE_THEM, [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
         )
-
-
-def _correction_in(prompt: str, settings: Any) -> Any:
-    signal = detect(prompt, settings)
-    return None if signal is None or signal.kind == PRAISE else signal  # praise corrects nothing
 
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:

@@ -36,16 +36,12 @@ def show() -> None:
         is_seen = sys.stdout.isatty() and not output.chosen.as_json
         with output.acting(or_guest=True) as (workspace, who):
             document = dashboard.overview(workspace, who, is_seen=is_seen)
-            output.show(document, map(_row, _rows(document, workspace.world.wall_ms())))
+            rows = _rows(document, workspace.world.wall_ms())
+            output.show(document, [((f"{label:<{_LABEL}}", "bold"), (text, style)) for label, text, style in rows])
     except NoWorkspaceError:
         if output.chosen.as_json:
             raise
         output.echo(_WELCOME.read_text("utf-8").rstrip())
-
-
-def _row(labelled: tuple[str, str, str]) -> output.Row:
-    label, text, style = labelled
-    return (f"{label:<{_LABEL}}", "bold"), (text, style)
 
 
 def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:

@@ -374,12 +374,9 @@ def _words(value: object) -> list[str]:
     A code span is one word, however long: behind a break inside, a word of it might begin a list or a heading, and
     within code no escape helps.
     """
-    escaped = _CODE.sub(_whole, markdown_escape(inert(screened(value))))
+    shown = markdown_escape(inert(screened(value)))
+    escaped = _CODE.sub(lambda match: match[0].replace(" ", _BLANK) if match[1] else match[0], shown)
     return [word.replace(_BLANK, " ") for word in escaped.split()]
-
-
-def _whole(match: re.Match[str]) -> str:
-    return match[0].replace(" ", _BLANK) if match[1] else match[0]
 
 
 def _wrapped(words: list[str], first: str) -> list[str]:
@@ -565,13 +562,10 @@ def _lessons(
     shares: _Shares,
 ) -> _Section:
     # Long ones at the end, all still in their order: one page of text must not crowd out ten lessons.
-    listed = ((lesson.id, renderer.lesson(lesson)) for lesson in sorted(best[:LESSONS_MAX], key=_is_long))
+    in_order = sorted(best[:LESSONS_MAX], key=lambda each: len(each.text) + len(each.correct) > _LESSON_CHARS_LONG)
+    listed = ((lesson.id, renderer.lesson(lesson)) for lesson in in_order)
     rows = [row for id_, row in listed if shares.takes(id_, row)]
     return _Section(heading, rows, len(best) if total is None else total, ("lesson", "lessons"), "fleet patterns")
-
-
-def _is_long(pattern: Pattern) -> bool:
-    return len(pattern.text) + len(pattern.correct) > _LESSON_CHARS_LONG
 
 
 def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], renderer: Renderer) -> _Section:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -234,7 +234,7 @@ class _Sidecar:
         if changed and self._files:
             self._changed_ms = self.now_ms()
         self._files, self._digest = files, digest(files)
-        if any(path.startswith(f"{CLAN}/") and path.endswith(".jsonl") for path in changed):
+        if _has_lines(changed):
             self._lines.set()
         if config.FILE_NAME in changed:
             self._read_settings()
@@ -327,6 +327,10 @@ class _Sidecar:
 def _changed(before: Fingerprints, after: Fingerprints) -> set[str]:
     paths = before.keys() | after.keys()
     return {path for path in paths if before.get(path, []) != after.get(path, [])}
+
+
+def _has_lines(paths: Iterable[str]) -> bool:
+    return any(path.startswith(f"{CLAN}/") and path.endswith(".jsonl") for path in paths)
 
 
 async def _show_life(every_s: float) -> None:
