@@ -330,6 +330,8 @@ def _check_meaning(change: _Change) -> None:
         raise UsageError(
             f"state is {' or '.join(_STATES)}, not {value[:40]!r}; `fleet retire` takes one out. Nothing was changed"
         )
+    if field == SCOPE and value not in (PRIVATE, "clan", ""):  # a slip, as "Private", would be taken for the clan's
+        raise UsageError(f"scope is {PRIVATE} or clan, not {value[:40]!r}. Nothing was changed")
 
 
 def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:

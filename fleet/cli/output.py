@@ -167,7 +167,8 @@ class _Chosen(msgspec.Struct):
     def session_named(self) -> str:
         """Return the session that was named: ``--session``, else ``FLEET_SESSION``, else Claude Code's own variable."""
         variables = (os.environ.get(name, "") for name in ("FLEET_SESSION", "CLAUDE_CODE_SESSION_ID"))
-        return self.session or next(filter(None, variables), "")
+        named = self.session or next(filter(None, variables), "")
+        return named.encode(errors="replace").decode()  # bytes that are no UTF-8 arrive as lone surrogates
 
     def note_given(self, command: str, began: str) -> None:
         """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.

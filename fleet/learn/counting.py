@@ -31,7 +31,7 @@ from fleet.text import screening
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
 MINUTE_MS = 60_000
-_MOVING = "moving"  # key in local.db: a row of agent, id and new scope for each lesson that changes its scope
+_MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
@@ -183,15 +183,15 @@ def reconcile_all(workspace: Workspace) -> int:
     return written
 
 
-def note_moves(workspace: Workspace, moves: Iterable[tuple[str, str, str]]) -> None:
+def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
     """Note lessons, as agent, id and new scope, that change their scope: the next ``reconcile_all`` moves them."""
-    workspace.state.put(**{_MOVING: "\n".join(map(" ".join, moves))})
+    workspace.state.put(**{_MOVING: msgspec.json.encode(moves).decode() if moves else ""})
 
 
 def _finish_moves(workspace: Workspace) -> None:
     """Change the scope of the lessons that were noted, and count them there. The caller holds the write lock."""
-    for row in workspace.state.get(_MOVING).splitlines():
-        agent, pattern, scope = row.split(" ")
+    noted = workspace.state.get(_MOVING) or "[]"
+    for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
         if scope == PRIVATE:
             writer.hide(pattern)

@@ -183,7 +183,8 @@ class Support:
         for event in events:
             if event.kind == "prompt" and Prompt(event.text).is_typed:
                 typed.append(unpasted(event.text))
-                read.append(_pasted(event.text, typed[-1]))
+                theirs = set(typed[-1].split())
+                read.append("\n".join(row for row in event.text.split("\n") if not theirs.issuperset(row.split())))
             elif event.kind == "prompt":
                 read.append(event.text)
             elif event.kind == "refused":
@@ -263,11 +264,6 @@ def unpasted(prompt: str) -> str:
         if _pattern("introduces").search(paragraph):
             break
     return "\n".join(line for line in "\n\n".join(own).split("\n") if not line.lstrip().startswith(">"))
-
-
-def _pasted(prompt: str, theirs: str) -> str:
-    typed = set(theirs.split())
-    return "\n".join(line for line in prompt.split("\n") if not typed.issuperset(line.split()))
 
 
 def runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:

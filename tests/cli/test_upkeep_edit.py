@@ -225,7 +225,7 @@ def known(stage) -> str:
     """A lesson that was sent, by its id; velma's workspace is ``w``."""
     stage.join("velma", "w")
     lesson = stage.correct("w", "Read the log first")
-    stage.run("w", "edit", lesson, "--set", "scope=team")
+    stage.run("w", "edit", lesson, "--set", "scope=clan")
     stage.run("w", "edit", lesson, "--set", "scope=")
     stage.run("w", "sync")
     stage.run("w", "edit", lesson, "--set", "scope=private")
@@ -237,6 +237,24 @@ def is_private(stage, lesson: str) -> bool:
     stage.run("w", "edit", lesson, "--set", "title=whatever")
     stage.run("w", "sync")
     return "whatever" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
+
+
+@pytest.mark.parametrize("scope", ["Private", "privat", "of the team", "a\nb"])
+def test_a_scope_that_is_none_is_refused_and_the_lesson_stays_where_it_is(stage, known, scope):
+    assert "scope is private or clan" in stage.run("w", "edit", known, "--set", f"scope={scope}", expect=2).stderr
+    assert is_private(stage, known)
+
+
+def test_a_scope_of_a_peers_of_any_words_is_taken_back_by_an_undo(stage):
+    stage.run("w", "init", "--agent", "velma")
+    lesson = stage.correct("w", "Read the log first")
+    [shard] = (stage.folder / "w/clan-learnings/patterns.d").iterdir()
+    column = {"set": {"scope": ["2026-01-01T00:00:00.000Z-0000", "of\nthe team"]}}
+    row = json.dumps({"id": lesson, "w": {"tank.0000000a": column}}, separators=(",", ":"))
+    (shard.parent / "tank.0000000a.jsonl").write_text(f"{row}\n")
+    stage.run("w", "edit", lesson, "--set", "scope=private")
+    stage.run("w", "undo")
+    assert json.loads(stage.run("w", "show", lesson, "--json").stdout)["fields"]["scope"] == "of\nthe team"
 
 
 def test_a_lesson_is_the_clans_again_though_the_clan_never_knew_that_it_was_private(stage, known):

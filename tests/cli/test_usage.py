@@ -335,6 +335,11 @@ def test_an_argument_that_is_no_utf_8_is_no_crash(bench, w):
     real(bench, w, "patterns").stdout.decode("utf-8")
 
 
+def test_a_session_whose_name_is_no_utf_8_starts_like_any_other(bench, w):
+    bench.run(w, *CORRECT)
+    assert LESSON in bench.run(w, "start", FLEET_SESSION=os.fsdecode(b"b\xff")).stdout
+
+
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Los_Angeles", "UTC", "Nonsense/Zone"])
 def test_a_heading_is_in_utc_in_whatever_zone_the_machine_is(bench, w, zone):
     before = datetime.now(UTC)
