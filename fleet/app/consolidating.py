@@ -566,6 +566,9 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         if with_agents_md and (change := _agents_md_change(workspace)) is not None:
             edits.append(change)
             diff = _diff(workspace, {change.path: (change.after or b"").decode("utf-8", "surrogateescape")})
+        if edits and (lock := _File.of(workspace, consolidation.LOCK)).before is None:
+            # The hours to the first consolidation count from now.
+            edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
         return _draft("migrated", edits)
 
     if dry_run:
@@ -574,9 +577,6 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     with _scratchpad_lock(workspace):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
-            path = workspace.root / consolidation.LOCK
-            if not os.path.lexists(path):  # the hours to the first consolidation count from now
-                workspace.files.replace(path, Lock(workspace.world.wall_ms()).render())
     return _Migration(tuple(files), run, diff)
 
 

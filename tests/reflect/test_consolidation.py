@@ -960,8 +960,12 @@ def test_an_old_backup_is_never_written_over(project):
 def test_a_migration_is_undone(project):
     project.write(".agents.local.md", OLD)
     run = json.loads(project.fleet("migrate", "--json").stdout)["run"]
-    project.fleet("undo", run)
+    done, lock = project.files(), project.read(consolidation.LOCK)
+    back = json.loads(project.fleet("undo", run, "--json").stdout)["undone_by"]
     assert project.files() == {".agents.local.md": OLD.encode()}
+    assert not (project.folder / consolidation.LOCK).exists(), "a migration later begins the hours anew"
+    project.fleet("undo", back)
+    assert (project.files(), project.read(consolidation.LOCK)) == (done, lock)
 
 
 def test_the_memory_section_of_agents_md_names_the_daily_log(project):
