@@ -130,6 +130,9 @@ class SessionStart:
         news = self._news(since, session, remembered, compared)
         standing = self._standing(stores, table)
         number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
+        clan, *private = stores
+        shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
+        number += sum(each.is_listed for store in private for each in store.some(shared))  # of both, and counted twice
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]

@@ -141,6 +141,18 @@ def test_a_lesson_made_private_after_it_was_sent_stays_with_the_clan_as_it_was(s
     assert (found.count("seen"), found.category, found.scope) == (2, "mine alone", "clan")
 
 
+def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the_clans(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    shown = stage.run("velma", "start").stdout
+    assert LESSON in shown
+    assert "left out" not in shown
+    stage.run("velma", "promote", pattern)
+    assert "left out" not in stage.run("velma", "start").stdout
+
+
 def test_a_private_lesson_is_retired_and_restored_where_it_is(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
