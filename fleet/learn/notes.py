@@ -296,7 +296,8 @@ class _Page:
     # --- entries with labelled fields
 
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
-        form = _Form(section.line or 1, context.head.title, context.head.when, context.category)
+        labelled = [block.line for block in section.blocks if _fields_of(block)] if section in self._titles else []
+        form = _Form(min(labelled, default=section.line), context.head.title, context.head.when, context.category)
         below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
         for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
             if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
@@ -330,7 +331,7 @@ class _Page:
         for index, field in enumerate(_fields_of(block)):
             if field.role:
                 is_again = any(each.label == field.label for each, _ in form.fields)
-                form = self._next_form(form, block.line) if is_again else form
+                form = self._next_form(form, field.line) if is_again else form
                 form.add(field, block.end)
             elif index == 0 and field.value:
                 form = self._next_form(form, block.line)
@@ -591,10 +592,10 @@ def _is_lesson(title: str) -> bool:
 def _fields_of(block: Block) -> list[Field]:
     """Return the fields of a block's lines; a line without a label goes on with the field before it."""
     joined: list[Field] = []
-    for number, line in enumerate(block.lines):
+    for number, line in enumerate(block.lines, block.line):
         for field in fields(line):
-            if field.role or (number == 0 and not joined):
-                joined.append(field)
+            if field.role or (number == block.line and not joined):
+                joined.append(field._replace(line=number))
             elif joined:
                 joined[-1] = joined[-1]._replace(value=f"{joined[-1].value} {field.value}".strip())
     return joined if any(field.role for field in joined) else []

@@ -202,12 +202,13 @@ def _unmarked(title: str) -> str:
 
 
 class Field(NamedTuple):
-    """Labelled field: its role (rule, right, wrong, why, ...), the rank of its label in that role, and its value."""
+    """Labelled field: its role (rule, right, wrong, why, ...), the rank of its label in that role, value and line."""
 
     role: str
     rank: int
     label: str
     value: str
+    line: int = 0
 
 
 _NOTES = "notes.toml"

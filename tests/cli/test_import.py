@@ -315,6 +315,16 @@ def test_a_page_as_people_write_them_gives_its_lessons_and_names_what_is_none(be
     assert tenant["first"].startswith("2026-04-29")
 
 
+def test_each_lesson_of_one_block_is_named_with_its_own_line(bench, w, tmp_path):
+    block = "Wrong: by hand\nRight: by {}, each time\n"
+    page = tmp_path / "lessons.md"
+    page.write_text("".join(map(block.format, "abc")) + "\n## More\n\n" + "".join(map(block.format, "de")))
+    taken = take_in(bench, w, "--dry-run", "--verbose", page)["taken"]
+    assert [each["line"] for each in taken] == [1, 3, 5, 8, 12]
+    page.write_text("# Lessons\n\nOf this year.\n\n" + block.format("f"))
+    assert [each["line"] for each in take_in(bench, w, "--dry-run", "--verbose", page)["taken"]] == [5]
+
+
 def test_a_file_from_which_nothing_was_taken_is_no_success(bench, w):
     page = bench.folder / "LEARNINGS.md"
     page.write_text("# Learnings\n\n## Format\n- **Rule**: [what to do]\n\n### [YYYY-MM-DD] Title\n- **Fix:** ...\n")
