@@ -10,7 +10,7 @@ import sys
 import time
 from binascii import crc32
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from fleet.hosts import local
 from fleet.hosts.local import (
@@ -501,15 +501,10 @@ def _note_shown(call: Call, ids: Iterable[str]) -> None:
             Exposures(state).note(call.agent, call.session, ids, local.now_ms())
 
 
-@contextmanager
-def _local(call: Call) -> Iterator["Local"]:
+def _local(call: Call) -> "closing[Local]":
     from fleet.store.database import Local
 
-    state = Local(_root(call) / local.FOLDER / "local.db", wait_s=_STATE_WAIT_S)
-    try:
-        yield state
-    finally:
-        state.close()
+    return closing(Local(_root(call) / local.FOLDER / "local.db", wait_s=_STATE_WAIT_S))
 
 
 def _root(call: Call) -> "Path":

@@ -1,7 +1,7 @@
 """Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,16 +87,13 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[Near]:
     No model is loaded, and nothing is counted or written: a host waits. There is no least score: a person words an
     objection otherwise than an agent its lesson, and the agent decides which one is meant.
     """
-    workspace = Workspace(root)
-    try:
+    with closing(Workspace(root)) as workspace:
         stores = sources(workspace)
         lessons: list[Near] = []
         for text in texts:
             candidates = dict(pair for store in stores for pair in store.candidates(text).items())
             lessons += near(text, list(candidates.items()), count, least=0.0)
         return lessons
-    finally:
-        workspace.close()
 
 
 class _Listing(NamedTuple):

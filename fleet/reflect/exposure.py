@@ -59,7 +59,8 @@ class Exposures:
         if not rows or not agent:
             return False
         try:
-            self._state.transact(lambda: self._state.connection().executemany(_INSERT, rows))
+            with self._state.transaction() as connection:
+                connection.executemany(_INSERT, rows)
         except (sqlite3.Error, FleetError):
             return False
         return True
@@ -111,14 +112,14 @@ class Exposures:
         from fleet.store.lines import PATTERNS
 
         workspace, agent, me = writer.workspace, writer.agent, writer.name
-        connection = self._state.connection()
 
         def own_total(pattern: str) -> int:
             line = workspace.patterns.line(pattern)
             return line.total_of(me, "shown") if line is not None else 0
 
         today = _today(workspace.world.wall_ms())
-        self._state.transact(lambda: _count(connection, agent, me, today, own_total))
+        with self._state.transaction() as connection:
+            _count(connection, agent, me, today, own_total)
         query = "SELECT pattern, max(total) FROM exposure WHERE agent = ? AND replica = ? AND said = 0 GROUP BY pattern"
         deltas = []
         for pattern, total in connection.execute(query, (agent, me)).fetchall():
@@ -128,7 +129,8 @@ class Exposures:
         writer.append(PATTERNS, deltas)
         connection.execute("UPDATE exposure SET said = 1 WHERE agent = ? AND replica != '' AND said = 0", (agent,))
         old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
-        self._state.transact(lambda: _compact(connection, agent, old, workspace.patterns.get))
+        with self._state.transaction():
+            _compact(connection, agent, old, workspace.patterns.get)
         return len(deltas)
 
 

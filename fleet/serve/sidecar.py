@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -517,13 +517,10 @@ async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callabl
 
 
 async def _left(root: Path) -> None:
-    state = Local(root / local.FOLDER / "local.db")
-    try:
+    with closing(Local(root / local.FOLDER / "local.db")) as state:
         while state.agreed(consent.LIVE):
             await anyio.sleep(_LEFT_S)
         logging.getLogger("fleet.live").info("live: nobody agrees to the room any more; it was left")
-    finally:
-        state.close()
 
 
 async def _serve_live(settings: config.Live) -> None:

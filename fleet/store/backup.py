@@ -222,9 +222,7 @@ def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
 
     Rows of other tables than those of a backup are left out.
     """
-    connection = state.connection()
-
-    def write() -> None:
+    with state.transaction() as connection:
         for table, *values in rows:
             names_ = _TABLES.get(str(table), ())
             if len(values) != len(names_) or (table == "value" and values[0] not in _VALUES):
@@ -236,8 +234,6 @@ def join_local(state: Local, rows: Iterable[Sequence[str | int]]) -> None:
             if connection.execute(put, (*values, *values)).rowcount and table == "trust":  # folds follow
                 bump = "INSERT INTO value VALUES ('trust', '1') ON CONFLICT (key) DO UPDATE SET value = value + 1"
                 connection.execute(bump)
-
-    state.transact(write)
 
 
 def _is_storable(value: object) -> bool:

@@ -17,15 +17,13 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from crdt import clock
 from fleet.model.errors import BusyError, DiskError, FleetError
 from fleet.store import replica
 from fleet.store.files import inode
-
-T = TypeVar("T")
 
 SCHEMA_NUMBER = 6
 BUSY_S = 20.0
@@ -169,13 +167,8 @@ class Database:
             raise
         finally:
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
-        try:
+        with _all_or_nothing(connection):
             yield connection
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.rollback()
-            raise
-        connection.commit()
 
     def close(self) -> None:
         """Close the file. It opens again when it is asked."""
@@ -201,6 +194,18 @@ class Database:
         if self.path is not None:
             for name in (self.path.name, f"{self.path.name}-wal", f"{self.path.name}-shm"):
                 self.path.with_name(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the block writes in an open transaction, or roll it back."""
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.rollback()
+        raise
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -382,10 +387,8 @@ class Local:
         if self._connection is None:
             if link := _link_on(self.path):
                 raise DiskError(f"{link} is a symbolic link; fleet writes to plain files only, and left it alone")
-            try:
+            with self._explained():
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
-            except sqlite3.Error as why:
-                raise _error(self.path, why) from why
         return self._connection
 
     @property
@@ -396,16 +399,13 @@ class Local:
         except OSError:
             return False
 
-    def transact(self, act: Callable[[], object]) -> None:
-        """Write in one transaction: all of it or nothing."""
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the right to write while the block runs; all of it is kept, or nothing."""
         connection = self.connection()
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            act()
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
+        with _all_or_nothing(connection):
+            yield connection
         self.written += 1
 
     def get(self, key: str) -> str:
@@ -431,7 +431,8 @@ class Local:
         if not self.exists:
             return []
         query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
-        rows = self._done(lambda: self.connection().execute(query, (kind,)).fetchall())
+        with self._explained():
+            rows = self.connection().execute(query, (kind,)).fetchall()
         return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
@@ -489,19 +490,20 @@ class Local:
     def _read(self, query: str, *values: str | int) -> tuple[Any, ...] | None:
         if self._connection is None and not self.exists:
             return None
-        row: tuple[Any, ...] | None = self._done(lambda: self.connection().execute(query, values).fetchone())
+        with self._explained():
+            row: tuple[Any, ...] | None = self.connection().execute(query, values).fetchone()
         return row
 
     def _write(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
-        def write() -> None:
+        with self._explained(), self.transaction() as connection:
             for statement, rows in statements:
-                self.connection().executemany(statement, rows)
+                connection.executemany(statement, rows)
 
-        self._done(lambda: self.transact(write))
-
-    def _done(self, act: Callable[[], T]) -> T:
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn an error of SQLite's in the block into one that tells a person what to do."""
         try:
-            return act()
+            yield
         except sqlite3.Error as why:
             raise _error(self.path, why) from why
 

@@ -140,8 +140,8 @@ class Trust:
         room = limits.WITHHELD_MAX - len(known)
         rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in owners.items()]
         if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
-            connection = self._state.connection()  # no fold depends on it: nothing is decided
-            self._state.transact(lambda: connection.executemany(_PUT.format("IGNORE"), news))
+            with self._state.transaction() as connection:  # no fold depends on it: nothing is decided
+                connection.executemany(_PUT.format("IGNORE"), news)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -156,15 +156,11 @@ class Trust:
 
     def _change(self, gone: Sequence[tuple[str, str, str]], rows: Sequence[tuple[str, ...]]) -> None:
         """Take rows out, by kind, name and id, and put others in: a decision, by which folds change."""
-        connection = self._state.connection()
-
-        def write() -> None:
+        with self._state.transaction() as connection:
             connection.executemany("DELETE FROM trust WHERE kind = ? AND name = ? AND id GLOB ?", gone)
             connection.executemany(_PUT.format("REPLACE"), rows)
             mark = int(self._state.get(DECIDED) or 0) + 1
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (DECIDED, str(mark)))
-
-        self._state.transact(write)
 
 
 _PUT = "INSERT OR {} INTO trust VALUES (?, ?, ?, ?, ?)"
