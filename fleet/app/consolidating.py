@@ -612,13 +612,6 @@ def _backup(workspace: Workspace, data: bytes) -> str:
     return name
 
 
-def _agents_md_change(workspace: Workspace) -> Edit | None:
-    _check_agents_file(workspace)
-    rules = _File.of(workspace, auto_reflect.AGENTS_FILE)
-    change = rules.to(AgentsFile(rules.text).with_daily_logs())
-    return None if change.before is None or change.after == change.before else change
-
-
 # --- common parts ------------------------------------------------------------------------------------------------
 
 

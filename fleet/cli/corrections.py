@@ -123,7 +123,10 @@ def _learn(
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
-            _show_dismissed(Corrections(workspace, who).signals.dismiss(correction))
+            dismissed = Corrections(workspace, who).signals.dismiss(correction)
+            document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
+            rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
+            output.show(document, rows or _NONE_WAITS)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -147,12 +150,6 @@ def _show_waiting(waiting: "list[Waiting]") -> None:
     output.show(document, rows or _NONE_WAITS)
     if waiting:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
-
-
-def _show_dismissed(dismissed: "list[Waiting]") -> None:
-    document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
-    rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
-    output.show(document, rows or _NONE_WAITS)
 
 
 def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:

@@ -13,7 +13,8 @@ end of the page with what a signal teaches. Parser and writer are one module, si
 import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
@@ -509,10 +510,8 @@ _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
     """Add the inside of a comment to the marks, if it is one: of several the largest number counts."""
-    match = re.fullmatch(_MARK, comment)
-    if match is None:
-        return
-    marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
+    if match := re.fullmatch(_MARK, comment):
+        marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
 
 
 def session_word(named: str) -> str:
@@ -562,14 +561,12 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
             grouped.setdefault((statement.id, statement.field), set()).add(statement.text)
     fields_by_entry: dict[str, dict[str, Any]] = {}
     for (entry, field), texts in grouped.items():
-        fields_by_entry.setdefault(entry, {})[field] = _chosen(texts, counted[entry].pattern)
+        decided = counted[entry].pattern
+        text = max(
+            texts, key=lambda text: (pattern_id(text) == decided, text)
+        )  # a torn line sorts before the whole one
+        fields_by_entry.setdefault(entry, {})[field] = text
     return fields_by_entry
-
-
-def _chosen(texts: set[str], pattern: str) -> str:
-    if len(texts) == 1:
-        return next(iter(texts))
-    return max(texts, key=lambda text: (pattern_id(text) == pattern, text))  # a torn line sorts before the whole one
 
 
 def fold(text: str) -> str:
@@ -596,13 +593,8 @@ def _entry_id(content: str, ordinal: int) -> str:
 
 def _entry_ids(contents: Iterable[str]) -> list[str]:
     """Return each entry's id: the content's hash, and which of several equal entries it is."""
-    times: dict[str, int] = {}
-    ids = []
-    for content in contents:
-        ordinal = times.get(content, 0)
-        ids.append(_entry_id(content, ordinal))
-        times[content] = ordinal + 1
-    return ids
+    ordinals: dict[str, Iterator[int]] = defaultdict(count)
+    return [_entry_id(content, next(ordinals[content])) for content in contents]
 
 
 _EQUAL_MAX = 100
@@ -705,8 +697,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     dated = re.match(_DATED, text)
     level = len(match["level"])
     if dated:
-        rest = text[dated.end() :]
-        return _Block(row.number, level, dated["when"], rest[_dash_length(rest) :].strip())
+        return _Block(row.number, level, dated["when"], re.sub(rf"\A{_DASH}", "", text[dated.end() :]).strip())
     if level > 2:
         return None
     undated = text.removeprefix(DASH) if text == DASH or text.startswith(f"{DASH} ") else text
@@ -726,11 +717,6 @@ def _label(line: str) -> tuple[str, str] | None:
         return None
     name = _FIELD_BY_LABEL.get(" ".join((match["name"] or match["plain"]).casefold().split()))
     return (name, match["value"]) if name else None
-
-
-def _dash_length(text: str) -> int:
-    match = re.match(_DASH, text)
-    return match.end() if match else 0
 
 
 def _is_rule(line: str) -> bool:

@@ -429,13 +429,10 @@ class _Backlog:
         )
         for record in fresh:
             if record not in own:
-                delta = lines.join(delta, self._part(line, replica, record))
+                key, session = self._keys[record.id], self._session(record)
+                part = edits.part(line, line.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
+                delta = lines.join(delta, part)
         return delta
-
-    def _part(self, line: Line, replica: str, record: Record) -> Line:
-        """Return the delta of an occurrence that no replica owns."""
-        key, session = self._keys[record.id], self._session(record)
-        return edits.part(line, line.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
 
     def _session(self, record: Record) -> str:
         """Return the hash of an occurrence's session; an entry written by hand has its day for one."""

@@ -112,7 +112,8 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._locked():
             try:
-                kept = self._copy.fit(on) if on and self._copy.is_malformed(on) else None
+                is_malformed = on in self._copy.ignored() or bool(self._copy.unfit(on))
+                kept = self._copy.fit(on) if is_malformed else None
                 subject = message or f"fleet: {counted(len(files), 'file')}"
                 commit = self._copy.commit(files, on, message=subject, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:

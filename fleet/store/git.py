@@ -482,10 +482,6 @@ class Bare:
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
-    def is_malformed(self, commit: str) -> bool:
-        """Return whether git would refuse a commit's tree."""
-        return commit in self.ignored() or bool(self.unfit(commit))
-
     def unfit(self, commit: str) -> list[str]:
         """Return the paths of a commit's tree that are unsafe in any tree."""
         return [path for path, entry in self.listing(commit).items() if not _is_fit(path, entry.mode)]
