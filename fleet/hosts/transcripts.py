@@ -58,8 +58,6 @@ class _Part:
         trouble: why some of it, or all, was not read; "" for none.
     """
 
-    __slots__ = ("begins", "data", "ends", "trouble")
-
     def __init__(self, data: bytes = b"", begins: int = 0, ends: int = 0, trouble: str = "") -> None:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
 

@@ -71,8 +71,6 @@ class _Try:
         is_open: whether something was changed or declared since.
     """
 
-    __slots__ = ("at_ns", "blocks", "command", "is_open")
-
     def __init__(self, command: str, at_ns: int, blocks: str, is_open: bool = False) -> None:
         self.command = command
         self.at_ns = at_ns
@@ -86,8 +84,6 @@ class _Streak:
     Attributes:
         tries: each command's last failure, by its key, oldest first.
     """
-
-    __slots__ = ("count", "error", "family", "output", "session", "tries")
 
     def __init__(self, session: str, family: str, error: str) -> None:
         self.session = session
@@ -115,8 +111,6 @@ class _Streak:
 class BlockedCommand:
     """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
 
-    __slots__ = ("names", "streak", "tried")
-
     def __init__(self, streak: _Streak, tried: _Try, names: dict[str, str]) -> None:
         self.streak = streak
         self.tried = tried
@@ -131,8 +125,6 @@ class _State:
         declared: mutations whose success is pending, oldest first.
         won: mutations that worked, oldest first.
     """
-
-    __slots__ = ("declared", "streaks", "won")
 
     def __init__(self) -> None:
         self.streaks: dict[tuple[str, str], _Streak] = {}

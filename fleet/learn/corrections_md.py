@@ -562,10 +562,8 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
     fields_by_entry: dict[str, dict[str, Any]] = {}
     for (entry, field), texts in grouped.items():
         decided = counted[entry].pattern
-        text = max(
-            texts, key=lambda text: (pattern_id(text) == decided, text)
-        )  # a torn line sorts before the whole one
-        fields_by_entry.setdefault(entry, {})[field] = text
+        # A torn line sorts before the whole one.
+        fields_by_entry.setdefault(entry, {})[field] = max(texts, key=lambda each: (pattern_id(each) == decided, each))
     return fields_by_entry
 
 

@@ -40,8 +40,6 @@ class Start:
         generation: of the records in it; "" where they were not read.
     """
 
-    __slots__ = ("generation", "ids", "new_ids", "news", "text")
-
     def __init__(
         self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
     ) -> None:
