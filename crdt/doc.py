@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from pycrdt import Doc, Map, TransactionEvent, merge_updates
+from pycrdt import Doc, Map, merge_updates
 
 ROOT = "lines"
 """Name of the map, for any Yjs client that wants to watch."""
@@ -94,11 +94,9 @@ class Document:
         self._changes: Changes = {}
         self._updates: list[bytes] = []
         # Referenced, since a subscription ends with its handle.
-        self._subscriptions = (self._doc.observe(self._note_update), self._map.observe(self._note_changes))
+        updates = self._doc.observe(lambda event: self._updates.append(event.update))
+        self._subscriptions = (updates, self._map.observe(self._note_changes))
         self._is_filling = False
-
-    def _note_update(self, event: TransactionEvent) -> None:
-        self._updates.append(event.update)
 
     def _note_changes(self, event: object) -> None:
         if self._is_filling:
@@ -212,9 +210,7 @@ def _clocks(state: bytes) -> dict[int, int]:
 
 
 def _text(change: Mapping[str, object], which: str) -> str | None:
-    if which not in change:
-        return None
-    return _as_text(change[which])
+    return _as_text(change[which]) if which in change else None
 
 
 def _as_text(value: object) -> str:

@@ -563,9 +563,13 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     def plan() -> Draft | None:
         nonlocal diff
         edits, files[:] = _migration(workspace)
-        if with_agents_md and (change := _agents_md_change(workspace)) is not None:
-            edits.append(change)
-            diff = _diff(workspace, {change.path: (change.after or b"").decode("utf-8", "surrogateescape")})
+        if with_agents_md:
+            _check_agents_file(workspace)
+            rules = _File.of(workspace, auto_reflect.AGENTS_FILE)
+            text = AgentsFile(rules.text).with_daily_logs()
+            if rules.before is not None and text != rules.text:
+                edits.append(rules.to(text))
+                diff = _diff(workspace, {rules.path: text})
         if edits and (lock := _File.of(workspace, consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))

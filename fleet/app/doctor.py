@@ -81,7 +81,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "memory": AgentMemory(workspace, agent).standing().as_json() if agent else {},
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
-        "trust": reviewing.trust_status(workspace),
+        "trust": {
+            "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
+            "waiting": [each.as_json() for each in reviewing.questions(workspace)],
+        },
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": len(workspace.db.refused()),
         "quarantined": quarantined,

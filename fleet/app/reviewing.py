@@ -350,14 +350,6 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
     return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{hint}"
 
 
-def trust_status(workspace: Workspace) -> dict[str, Any]:
-    """Return the blocked writers and the open questions, as ``fleet status --json`` has them."""
-    return {
-        "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
-        "waiting": [each.as_json() for each in questions(workspace)],
-    }
-
-
 # --- pairs of lessons -----------------------------------------------------------------------------------------------
 
 
@@ -405,7 +397,10 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
         return pair, _answer_left_out(workspace, pair, choice)
-    one, other = _pair_ids(workspace, pair)
+    first, separator, second = pair.partition(_SEPARATOR)
+    if not separator or not first or not second:
+        raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")
+    one, other = find(workspace, first).id, find(workspace, second).id
     pending = next((each for each in undecided_pairs(workspace) if {each.one.id, each.other.id} == {one, other}), None)
     if pending is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
@@ -416,13 +411,6 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
     return pending.name, summary
-
-
-def _pair_ids(workspace: Workspace, pair: str) -> tuple[str, str]:
-    one, separator, other = pair.partition(_SEPARATOR)
-    if not separator or not one or not other:
-        raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")
-    return find(workspace, one).id, find(workspace, other).id
 
 
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:

@@ -238,9 +238,7 @@ def get_meta(connection: sqlite3.Connection, key: str) -> str:
 
 def set_meta(connection: sqlite3.Connection, key: str, value: str) -> None:
     """Set a value of the table ``meta``."""
-    connection.execute(
-        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
-    )
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def checksum(data: bytes) -> bytes:
@@ -418,7 +416,7 @@ class Local:
         rows = [(key, value) for key, value in values.items() if value]
         gone = [(key,) for key, value in values.items() if not value]
         self._write(
-            ("INSERT INTO value VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", rows),
+            ("INSERT OR REPLACE INTO value VALUES (?, ?)", rows),
             ("DELETE FROM value WHERE key = ?", gone),
         )
 

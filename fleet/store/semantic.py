@@ -121,9 +121,10 @@ class Embeddings:
             for start in range(0, min(len(stale), limit), _AT_ONCE):
                 some = stale[start : min(start + _AT_ONCE, limit)]
                 matrix = vectors([screened(text) for _, text, _ in some]) if vectors else ()
+                put = "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)"
                 rows = [(*each[::2], row.astype("float16").tobytes()) for each, row in zip(some, matrix, strict=True)]
                 with database.transaction() as writing:
-                    writing.executemany(_PUT, [(each, chosen.name, hash_, data) for each, hash_, data in rows])
+                    writing.executemany(put, [(each, chosen.name, hash_, data) for each, hash_, data in rows])
             with database.transaction() as writing:
                 writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
                 if len(stale) <= limit:
@@ -188,12 +189,6 @@ class Embeddings:
                 row |= zip(some, vectors([screened(texts[n]) for n in some]) if vectors else (), strict=True)
             return {(a, b): float(row[a] @ row[b]) for a, b in pairs}
         return None
-
-
-_PUT = (
-    "INSERT INTO vector VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET model = excluded.model, "
-    "hash = excluded.hash, data = excluded.data"
-)
 
 
 def _stale(connection: Any, model: str) -> list[tuple[str, str, bytes]]:

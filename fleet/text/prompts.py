@@ -159,8 +159,8 @@ def _addressed(message: str) -> tuple[str, str]:
         if body.startswith((f"<{tag} ", f"<{tag}>")):
             head, _, tail = body[len(tag) + 1 :].partition(">")
 
-            names = [value for name in attributes if (value := _attribute(head, name))]
-            return _agent_name(names[0] if names else "agent"), tail.partition(f"</{tag}>")[0]
+            named = (head.partition(f' {name}="')[2].partition('"')[0].strip() for name in attributes)
+            return _agent_name(next(filter(None, named), "agent")), tail.partition(f"</{tag}>")[0]
     for prefix in _KNOWN["prefixes"]:
         name, is_closed, tail = body[len(prefix) : len(prefix) + 100].partition("]")
         if body.startswith(prefix) and is_closed and name.strip() and "\n" not in name:
@@ -174,10 +174,6 @@ def _agent_name(text: str) -> str:
     while "--" in name:
         name = name.replace("--", "-")
     return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
-
-
-def _attribute(head: str, name: str) -> str:
-    return head.partition(f' {name}="')[2].partition('"')[0].strip()
 
 
 def _cut(message: str) -> str:
