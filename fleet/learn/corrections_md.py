@@ -31,12 +31,8 @@ DASH = "—"
 TO_BE_INFERRED = "_to be inferred at promotion time_"
 """Placeholder of a signal's pattern, in the wording of the format's other writers."""
 
-PART = ("part", "1")
-"""Pair in the record of an entry that was written by hand: it counts as a part, which no replica owns."""
-MOVED = ("moved", "1")
-"""Pair in a record that moved to a new replica after a folder was put back: it counts as a part, by the entry's own id.
-
-Older copies of the folder still have the record under the old replica, and may be put back as well."""
+PART, BY_HAND = "part", "1"
+"""Key of ``Record.part``, and its value for an entry that was written by hand."""
 STATED = "stated"
 """Key of the ``stated_mark`` in the record of a signal whose lesson was stated later."""
 RELAPSED = ("relapsed", "1")
@@ -59,6 +55,11 @@ class Record(NamedTuple):
     session: str
     extra: tuple[tuple[str, str], ...] = ()
     line: int = 0
+
+    @property
+    def part(self) -> str:
+        """Key of its part, where copies of the log may have it under several replicas; "" in its replica's total."""
+        return dict(self.extra).get(PART, "")
 
     @staticmethod
     def latest(records: "Iterable[Record]") -> "list[Record]":

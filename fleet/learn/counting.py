@@ -18,7 +18,7 @@ import msgspec
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import MOVED, PART, RELAPSED, Bound, Entry, Log, Record
+from fleet.learn.corrections_md import BY_HAND, PART, RELAPSED, Bound, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
@@ -264,17 +264,12 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     log = corrections_md.Log.parse(appended)
     bound = log.bound()
     trailing = {b.record for b in bound if b.record is not None}
-    is_plain = not log.statements and not log.marks and trailing.issuperset(log.records)
+    # The key of a part depends on those before.
+    is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
+    is_counted = trailing.issuperset(log.records) and not any(b.record is None and b.entry.pattern for b in bound)
     # A person copied the log, or a part of it, to its end.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
-    has_part = any(PART in record.extra for record in log.records)  # its key depends on those before
-    if (
-        not is_plain
-        or is_repeated
-        or has_part
-        or _has_marks(counted, log.records)
-        or any(b.record is None and b.entry.pattern for b in bound)
-    ):
+    if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
         return None
     return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
 
@@ -338,7 +333,7 @@ class _Backlog:
 
     def _record(self, item: Bound, pattern: str) -> Record:
         head = ("head", item.entry.heading_mark)
-        return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, PART))
+        return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
@@ -355,7 +350,8 @@ class _Backlog:
         for (pattern, replica), records in slots.items():
             mine = self._workspace.private(self._writer.agent, pattern)
             shared = self._workspace.patterns.line(pattern) or Line(pattern)
-            newest = shared.counted_up_to(replica)
+            # Of what became private before it was sent, nothing but the removes by others here may be left.
+            newest = shared.add_of(replica) if mine else shared.counted_up_to(replica)
             fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
             earlier_sessions = sessions[pattern, replica] | {each.session for each in records if each not in fresh}
             line = lines.join(shared, mine) if mine else shared
@@ -378,7 +374,7 @@ class _Backlog:
         relapsed = {self._keys[each.id]: marks[each.id] for each in marked if RELAPSED in each.extra}
         by_session: dict[str, list[int]] = defaultdict(list)
         for each in records:
-            if each.session or is_private or PART in each.extra:
+            if each.session or is_private or each.part:
                 by_session[self._session(each)].append(marks.get(each.id, 0))
         # It rises with every mark, and is odd while all entries of the session are undone, in whatever order.
         marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
@@ -400,7 +396,7 @@ class _Backlog:
         # A private record has a total where the branch was not known, or an earlier version counted there.
         has_total = mine.total_of(record.replica, "seen") > 0
         is_total = has_total and record.at <= mine.counted_up_to(record.replica)
-        return is_total or self._keys[record.id] in fold(mine).parts.get("seen", {})
+        return is_total or mine.part("seen", self._keys[record.id]) > 0
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         sessions: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -416,7 +412,7 @@ class _Backlog:
         Records of entries written by hand are parts, and so are all of a private lesson: they add up with the counts in
         the clan's record of it.
         """
-        own = [record for record in fresh if PART not in record.extra and not is_private]
+        own = [record for record in fresh if not record.part and not is_private]
         delta = edits.confirm(
             line,
             replica,
@@ -429,15 +425,18 @@ class _Backlog:
         )
         for record in fresh:
             if record not in own:
-                key, session = self._keys[record.id], self._session(record)
-                part = edits.part(line, line.id, key, {}, replica, "", seen=1, sessions=1, session_hash=session)
+                key, session, relapsed = self._keys[record.id], self._session(record), int(RELAPSED in record.extra)
+                part = edits.part(
+                    line, line.id, key, {}, replica, "", seen=1, sessions=1, relapsed=relapsed, session_hash=session
+                )
                 delta = lines.join(delta, part)
         return delta
 
     def _session(self, record: Record) -> str:
         """Return the hash of an occurrence's session; an entry written by hand has its day for one."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
-        return _hash(f"{self._writer.agent}\0{record.session or day}".encode())[:16]
+        agent = self._writer.agent if record.part in {"", BY_HAND} else ""  # copies may name another
+        return _hash(f"{agent}\0{record.session or day}".encode())[:16]
 
     def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson that lost them: no column has them, and the log still does."""
@@ -505,8 +504,8 @@ def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
     keys: dict[str, str] = {}
     times: dict[tuple[str, str], int] = defaultdict(int)
     for record in records:
-        if PART not in record.extra or MOVED in record.extra:
-            keys[record.id] = record.id.removeprefix("c-")
+        if record.part != BY_HAND:
+            keys[record.id] = record.part or record.id.removeprefix("c-")
         elif record.id not in keys:
             head = dict(record.extra).get("head", "")
             keys[record.id] = _part_key(agent, head, record.pattern, times[head, record.pattern])

@@ -15,7 +15,7 @@ import msgspec
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import MOVED, PART, Log, Record
+from fleet.learn.corrections_md import PART, Log, Record
 from fleet.learn.counting import CountedLog, note_moves, reconcile_all
 from fleet.model import line as codec
 from fleet.model import names
@@ -34,7 +34,11 @@ from fleet.text import markdown
 _PRINT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _RENDERED = frozenset({"clan-learnings/patterns.md", "clan-learnings/.gitattributes"})
 _ENTRY_ID = rb"\bc-[0-9a-f]{16}\b"
-_ORIGIN = rb"<!-- fleet (?:flagged )?(c-[0-9a-f]{16}) (?:p-\S+ )?((?:replica=\S+ )?at=\S+) (?![^>]* (?:part|stated)=)"
+_ORIGIN = (
+    rb"<!-- fleet (?:flagged )?(c-[0-9a-f]{16}) (?:p-\S+ )?((?:replica=\S+ )?at=\S+) "
+    rb"(?![^>]* (?:part=1 |stated=))"
+)
+_GUESTS_RECORD = rb"(?P<start><!-- fleet c-[0-9a-f]{16} p-\S+ )(?P<made>replica=guest\.\S+ at=\S+)(?P<rest> [^>\n]*)-->"
 _BRING_WAIT_S = 0.5
 _FORMAT = "clan-learnings/.fleet-format"
 
@@ -163,9 +167,16 @@ def _move(workspace: Workspace, agent: str, home: Path, files: Iterable[Path]) -
 
 
 def _in_the_name_of(agent: str, data: bytes) -> bytes:
-    """Return a guest's log as an agent's."""
+    """Return a guest's log as an agent's. Its records become parts: a copy of it may become another agent's."""
+    data = re.sub(_GUESTS_RECORD, _as_part, data)
     data = re.sub(rb" replica=guest(\.[0-9a-f]{8}) ", rf" replica={agent}\1 ".encode(), data)
     return data.replace(b" guest\n", f" {agent}\n".encode(), 1)
+
+
+def _as_part(record: re.Match[bytes]) -> bytes:
+    """Return a record whose part is keyed by where and when it was made: an entry's id may be another one in a copy."""
+    key = hashlib.blake2b(record["made"], digest_size=8).hexdigest()
+    return b"%s%s%spart=%s -->" % (*record.groups(), key.encode())
 
 
 class _Restore:
@@ -390,7 +401,11 @@ def _foreign_adds(
     mine = {*workspace.current_replicas(), *former}
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
     foreign: dict[str, dict[str, str]] = {}
+    # A lesson's lines together: by itself, one that was written earlier would pass for somebody else's.
+    joined: dict[str, Line] = {}
     for line in fetched:
+        joined[line.id] = codec.join(joined.get(line.id, Line(line.id)), line)
+    for line in joined.values():
         rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
         for name in mine:
             add = line.add_of(name)
@@ -447,7 +462,7 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
             record._replace(
                 replica=fresh,
                 at=workspace.clock.tick(),
-                extra=record.extra if PART in record.extra else (*record.extra, PART, MOVED),
+                extra=record.extra if record.part else (*record.extra, (PART, record.id.removeprefix("c-"))),
             )
             for record in Record.latest(CountedLog(workspace, agent).read_log().records)
             if record.replica == old and record.at > adds.get(record.pattern, "~")

@@ -63,6 +63,7 @@ def part(
     *,
     seen: int,
     sessions: int = 0,
+    relapsed: int = 0,
     session_hash: str = "",
     at: str = UNDATED,
     author: str | None = None,
@@ -78,7 +79,7 @@ def part(
     first, edits = _new_wordings(line, fields, me, stamp or own.add)
     if author is not None:
         first[author_field(hash)] = author
-    parts = {"seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
+    parts = {"relapsed": {hash: relapsed}, "seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
     return _delta(
         line,
         me,

@@ -153,6 +153,17 @@ def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the
     assert "left out" not in stage.run("velma", "start").stdout
 
 
+def test_a_lesson_made_private_that_another_agent_here_had_retired_keeps_its_count(stage):
+    stage.join("velma")
+    stage.run("velma", "init", "--agent", "tank")
+    stage.correct("velma", "Something else")
+    stage.run("velma", "sync")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "retire", pattern, "--agent", "tank")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["seen"] == 1
+
+
 def test_a_private_lesson_is_retired_and_restored_where_it_is(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)

@@ -128,6 +128,22 @@ def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage)
     assert stage.seen("velma") == stage.seen("tank")
 
 
+def test_an_import_before_the_own_word_of_it_is_no_other_machines_after_a_return(stage):
+    stage.join("velma")
+    stage.run("velma", "config", "set", "keep.edition_always_bytes", "0")  # as in a clan that is not small
+    stage.run("velma", "config", "set", "keep.edition_uncovered_share", "9")
+    page = stage.folder / "page.jsonl"
+    page.write_text(json.dumps({"pattern": LESSON, "correction": "r", "seen": 2, "date": "2026-11-19"}) + "\n")
+    stage.run("velma", "import", str(page))
+    stage.run("velma", "compact")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.run("velma", "leave", "--yes")
+    told = stage.run("velma", "init", "--remote", str(stage.remote), "--yes").stderr
+    assert "somebody else writes" not in told + stage.run("velma", "sync").stderr
+    assert stage.seen("velma") == {LESSON: 3}
+
+
 def test_leaving_does_not_speak_for_others(stage):
     stage.join("velma")
     stage.correct("velma", LESSON)

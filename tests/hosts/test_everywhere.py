@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -240,6 +241,25 @@ def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):
     clone.fleet(*lesson, "again")
     (found,) = json.loads(clone.fleet("patterns", "--json").stdout)["patterns"]
     assert found["seen"] == 3
+
+
+def test_copies_of_a_guests_folder_that_get_two_names_count_its_entries_once(clone, tmp_path):
+    remote, copy = tmp_path / "clan.git", tmp_path / "copy"
+    git(tmp_path, "init", "-q", "--bare", str(remote))
+    lesson = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every variable", "--session")
+    for session in ("s1", "s1", "s2"):
+        clone.fleet(*lesson, session)
+    shutil.copytree(clone.folder, copy)
+    clone.fleet("init", "--agent", "velma", "--remote", str(remote), "--yes")
+    fleet(clone, copy, "init", "--agent", "tank", "--remote", str(remote), "--yes")
+    for where in (clone.folder, copy, clone.folder):
+        fleet(clone, where, "sync")
+    for where in (clone.folder, copy):
+        (found,) = json.loads(fleet(clone, where, "patterns", "--json"))["patterns"]
+        assert (found["seen"], found["sessions"]) == (3, 2)
+    fleet(clone, copy, *lesson, "s3")
+    (found,) = json.loads(fleet(clone, copy, "patterns", "--json"))["patterns"]
+    assert (found["seen"], found["sessions"]) == (4, 3)
 
 
 def test_nobody_is_named_guest(bare):

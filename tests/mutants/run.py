@@ -149,7 +149,7 @@ MUTANTS = [
     Mutant(
         "an entry written by hand counts once for each copy of its log",
         "fleet/learn/counting.py",
-        "if PART not in record.extra and not is_private]",
+        "if not record.part and not is_private]",
         "if not is_private]",
         CLONES,
     ),

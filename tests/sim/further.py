@@ -106,10 +106,6 @@ class Further(Wider):
             act = self.rng.choice([self.correct, self.correct, self.edit, self.discover, self.retire, self.sync])
             return act(machine) is not False
 
-    def save(self, machine: Machine) -> bool:
-        """Write a backup. A guest in one that two take over under two names would count twice."""
-        return not self.open(machine).home(GUEST).exists() and super().save(machine)
-
     def settle_elsewhere(self, _: Machine) -> bool:
         """Restore a backup into a new folder, and work there under the same name."""
         fresh = [each for each in self.promised.saved if each.hidden == self.promised.hidden]
