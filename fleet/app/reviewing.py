@@ -277,7 +277,8 @@ class Question(NamedTuple):
         if self.kind == OWN:
             return (
                 f"{lessons} came with words or counts under {self.group}, a name of this folder, that were never "
-                "written here. If this folder was put back from an older copy they are yours"
+                "written here. If this folder was put back from an older copy, or you undid something in a copy of it, "
+                "they are yours"
             )
         listed = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
         who = f"Writers of whom nothing was known ({listed})" if self.group == "newcomers" else self.group

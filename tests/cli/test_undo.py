@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -518,6 +519,22 @@ def test_what_was_undone_before_it_had_left_stays_here_until_it_is_restored(stag
     stage.run("tank", "sync")
     found = json.loads(stage.run("tank", "show", pattern, "--json").stdout)
     assert (found["seen"], found["state"]) == (0, "retired"), "what had left is undone there as well"
+
+
+def test_what_was_undone_in_a_copy_is_asked_about_in_words_that_say_so_and_taken(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    shutil.copytree(stage.folder / "velma", stage.folder / "copy")
+    stage.run("copy", "undo")
+    stage.run("copy", "sync")
+    stage.run("velma", "sync", expect=3)
+    [asked] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert "you undid something in a copy of it" in asked["told"]
+    stage.run("velma", "review", "--answer", f"{asked['pair']}=take")
+    stage.run("velma", "sync")
+    shown = json.loads(stage.run("velma", "show", lesson, "--json").stdout)
+    assert (shown["state"], shown["seen"]) == ("retired", 0)
 
 
 def test_own_discoveries_are_not_new_when_an_edition_folds_them(stage):
