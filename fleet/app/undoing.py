@@ -8,13 +8,13 @@ The id of the run is stored before anything is changed, so the next command fini
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import NamedTuple
 
 from fleet.app import reflecting, starting
 from fleet.app.finding import find
-from fleet.learn import counting
+from fleet.learn import counting, restore
 from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
 from fleet.learn.signals import Signals
@@ -28,6 +28,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
+from fleet.store.homes import CONFIG
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
@@ -182,6 +183,10 @@ class _Undoing:
         edited = [edit for edit in inverse.edits if edit.path not in inverse.skipped]
         restored = tuple(edit.path for edit in edited if edit.after == before[edit.path])
         merged = tuple(edit.path for edit in edited if edit.path not in restored)
+        if CONFIG in (*restored, *merged):  # it may name another folder for the homes again
+            with closing(Workspace(self._workspace.root)) as now:
+                restore.bring(now)
+                self._did += now.warnings
         return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
 
     # --- occurrences

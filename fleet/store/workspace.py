@@ -185,7 +185,8 @@ class Workspace:
             below = path.removeprefix(f"{place}/")
             if below != path and ".." not in below.split("/") and not os.path.lexists(self.root / path):
                 moved = f"{self.place}/{below}"
-                return moved if os.path.lexists(self.root / moved) else path
+                is_moved = os.path.lexists(self.root / moved) or not path.startswith(f"{self.place}/")
+                return moved if is_moved else path
         return path
 
     def notes_file(self, agent: str) -> Path:

@@ -182,10 +182,22 @@ def test_the_files_follow_the_setting_and_come_back(made: Stage, w: Path):
     made.run("w", "undo", run)
     assert LESSON not in below(w, "fleet-agents").get("velma/memory.md", "")
     setting = next(line.split()[0] for line in made.run("w", "undo", "--list").stdout.splitlines() if "config-" in line)
-    made.run("w", "undo", setting)
-    assert "came from fleet-agents/ to agents/" in made.run("w", "patterns").stderr
+    assert "came from fleet-agents/ to agents/" in made.run("w", "undo", setting).stdout
     assert "velma/corrections.md" in below(w, "agents")
     assert not (w / "fleet-agents").exists()
+
+
+def test_a_file_that_a_redo_makes_anew_comes_to_where_the_homes_are_now(made: Stage, w: Path):
+    [lesson] = [each["id"] for each in made.patterns("w")["patterns"] if each["text"] == LESSON]
+    made.run("w", "demote", lesson)
+    (w / "agents/velma/memory.md").unlink()
+    made.run("w", "promote", lesson)
+    back = json.loads(made.run("w", "undo", "--json").stdout)["undone_by"]
+    assert not (w / "agents/velma/memory.md").exists()
+    made.run("w", "config", "set", "files.home", "fleet-agents")
+    made.run("w", "undo", back)
+    assert LESSON in below(w, "fleet-agents")["velma/memory.md"]
+    assert not (w / "agents").exists()
 
 
 def test_the_files_follow_a_setting_that_came_with_the_project(made: Stage, w: Path):
