@@ -122,7 +122,10 @@ class SessionStart:
         self, delimiter: str, stores: Sequence[Patterns], table: Sequence[Pattern], since: int, session: str
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
-        workspace, memory = self._workspace, self._remembered()
+        workspace = self._workspace
+        parsed = Memory.parse(workspace.files.read(self._memory.path))
+        without_retired = reflecting.records_of(workspace, self._agent).without_retired(parsed)
+        memory = self._with_notes(without_retired.render().decode("utf-8", "replace"))
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_clusters()
@@ -214,12 +217,6 @@ class SessionStart:
             standing=STANDING,
         )
         return Start(text, ids=Start.ids_in(text))
-
-    def _remembered(self) -> str:
-        """Return the memory as the agent reads it, without the lessons that the clan retired."""
-        memory = Memory.parse(self._workspace.files.read(self._memory.path))
-        standing = reflecting.records_of(self._workspace, self._agent).without_retired(memory)
-        return self._with_notes(standing.render().decode("utf-8", "replace"))
 
     def _with_notes(self, memory: str) -> str:
         """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""

@@ -7,7 +7,7 @@ import signal
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -141,12 +141,11 @@ def _who(
             workspace.state.put(**{f"on:{output.agent_in(workspace)}": topic})
         here = {replica.name for replica in workspace.replicas().replicas}
         online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
-        output.show({"online": online}, list(map(_row, online)) or "nobody is online. `fleet sidecar` joins the room")
-
-
-def _row(member: dict[str, Any]) -> str:
-    here = " (here)" if member["here"] else ""
-    return f"{member['agent']:<16} since {output.when(member['since'])}  {member['on'] or '-'}{here}"
+        rows = [
+            f"{each['agent']:<16} since {output.when(each['since'])}  {each['on'] or '-'}{' (here)' * each['here']}"
+            for each in online
+        ]
+        output.show({"online": online}, rows or "nobody is online. `fleet sidecar` joins the room")
 
 
 def _online(workspace: Workspace) -> list[Online]:

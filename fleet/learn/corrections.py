@@ -205,7 +205,8 @@ class Corrections:
         marks = (("head", filled.heading_mark), (STATED, filled.stated_mark))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.read(path)
-            if page != page_before and _is_filled(signal.id, page):
+            bound = corrections_md.Log.parse(page).bound() if page != page_before else ()
+            if any(each.id == signal.id and (each.record is not None or each.entry.pattern) for each in bound):
                 raise NoError(f"{signal.id} was filled just now by another process; nothing was logged")
             record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
@@ -420,8 +421,3 @@ def _uncounted(target: _Target, page: bytes) -> int:
         return 0
     log = corrections_md.Log.parse(page)
     return len(uncounted([each for each in log.records if not log.is_undone(each.id)]))
-
-
-def _is_filled(entry: str, page: bytes) -> bool:
-    bound = corrections_md.Log.parse(page).bound()
-    return any(each.id == entry and (each.record is not None or each.entry.pattern) for each in bound)
