@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 
 DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
 EXIT_OTHER = 6
@@ -41,13 +42,13 @@ def main() -> None:
     gc.set_threshold(_NEW_OBJECTS)
     _end_at_once()
     _open_missing()
-    try:
+    with suppress(BrokenPipeError):
         code = run()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        # The reader of our output has gone, as in `fleet patterns | head`: nobody need hear of it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # its reader has gone, as in `fleet patterns | head`, or a disk is full: nobody can be told
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     gc.freeze()  # whatever only holds itself goes with the process: else it is searched for three times more
     sys.exit(code)
 

@@ -357,7 +357,8 @@ def _doctor(
     """Check this workspace. Shows each fault, what it means and what to do; exits with 1 if there is one."""
     with output.opened() as workspace:
         with output.progress("Looking"):
-            worst, findings = doctor.examine(workspace, output.chosen.agent_named(), fix=fix)
+            named = output.chosen.agent_named()
+            worst, findings = doctor.examine(workspace, named and workspace.agent(named, or_guest=True), fix=fix)
         shown = {each.what for each in findings}
         workspace.warnings = [each for each in workspace.warnings if each not in shown]
         document = {"worst": worst, "findings": [each._asdict() for each in findings]}

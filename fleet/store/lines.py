@@ -183,7 +183,10 @@ class Quarantine:
 
     def keep(self, refused: Iterable[Refused], at: str) -> int:
         """Keep the lines that are new; return how many. A full disk or quarantine never stops reading."""
-        wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in refused}  # as they are kept
+        named = (
+            msgspec.structs.replace(r, path=r.path.encode(errors="replace").decode()) for r in refused
+        )  # any name of a file
+        wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in named}  # as they are kept
         if not wanted:
             return 0
         known = {_key(kept.path, kept.raw) for kept in self.all()}

@@ -93,7 +93,9 @@ def test_nobody_is_asked_about_a_backup_that_cannot_be_read(bench, w):
     assert "Join" not in done.stderr
 
 
-@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["at the end", "at once"])
+@pytest.mark.parametrize(
+    "buffered", [{"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}], ids=["at the end", "at once"]
+)
 @pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
 def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_second_try_doubles_it(
     bench, w, buffered, as_json
@@ -113,6 +115,11 @@ def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_se
         assert code == (1 if refused else 0), told
         assert refused or "what was given is done" in told
     assert json.loads(bench.run(w, "show", pattern_id(LESSON), "--json").stdout)["seen"] == 1
+    with Path("/dev/full").open("wb") as full:  # nor can anything be told
+        command = [sys.executable, "-m", "fleet", *CORRECT, *as_json]
+        streams = {"stdout": full, "stderr": full}
+        done = subprocess.run(command, cwd=bench.folder / w, env=bench.environment(**buffered), check=False, **streams)
+    assert done.returncode == 0
     for words in (("patterns",), ("learn", "--waiting"), ("export",)):
         code, told = unheard(*words)
         assert code == 6, "what only shows has not shown it"
@@ -333,6 +340,19 @@ def test_an_argument_that_is_no_utf_8_is_no_crash(bench, w):
     assert b"error in fleet itself" not in done.stderr
     assert b"Traceback" not in done.stderr
     real(bench, w, "patterns").stdout.decode("utf-8")
+
+
+def test_the_doctor_says_what_is_wrong_with_a_name_that_can_be_no_agents(bench, w):
+    assert "'../x' cannot be an agent's name" in bench.run(w, "doctor", FLEET_AGENT="../x", expect=2).stderr
+
+
+def test_what_is_refused_of_a_file_whose_name_is_no_utf_8_is_kept_once(bench, w):
+    name = os.fsdecode(b"records\xff.jsonl")
+    (bench.folder / w / name).write_text('{"title": "Read the log first"}\n{"title": \n')
+    for _ in range(2):
+        bench.run(w, "import", name, expect=None)
+    kept = (bench.folder / w / ".fleet/quarantine/refused.jsonl").read_text().splitlines()
+    assert [json.loads(row)["path"] for row in kept] == ["records?.jsonl"]
 
 
 def test_a_session_whose_name_is_no_utf_8_starts_like_any_other(bench, w):
