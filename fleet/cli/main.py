@@ -25,13 +25,6 @@ def _open_missing() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
 
 
-def _end_at_once() -> None:
-    """Let Ctrl-C end this process as it ends any other, until somebody is there who can say what is kept."""
-    # Where the caller has it ignored, as a shell for what runs behind it, it stays so.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def main() -> None:
     """Run the command line and exit.
 
@@ -40,7 +33,10 @@ def main() -> None:
     """
     code = 0
     gc.set_threshold(_NEW_OBJECTS)
-    _end_at_once()
+    # Ctrl-C ends this process as it ends any other, until somebody is there who can say what is kept. Where the caller
+    # has it ignored, as a shell for what runs behind it, it stays so.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_missing()
     with suppress(BrokenPipeError):
         code = run()

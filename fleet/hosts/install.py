@@ -308,18 +308,13 @@ def _sealed(page: bytes) -> bytes:
     return page + b"<!-- written by fleet, and taken out by it while unchanged: %08x -->\n" % zlib.crc32(page)
 
 
-def _is_sealed(data: bytes) -> bool:
-    """Return whether a page is as some version of fleet wrote it; a page that a person has changed is theirs."""
-    page, newline, _ = data.removesuffix(b"\n").rpartition(b"\n")
-    return data == _sealed(page + newline)
-
-
 def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -> Iterator[FileChange]:
     """Write pages, or delete those for which b"" is wanted; one that a person wrote or changed stays as it is."""
     for name, page in wanted.items():
         path = folder / name
         before = path.read_bytes() if path.is_file() else b""
-        is_theirs = path.is_symlink() or (path.exists() and not _is_sealed(before))
+        text, newline, _ = before.removesuffix(b"\n").rpartition(b"\n")
+        is_theirs = path.is_symlink() or (path.exists() and before != _sealed(text + newline))  # a person changed it
         after = before if is_theirs else page
         if after and after != before and not dry_run:
             _replace(_real(path), after)
