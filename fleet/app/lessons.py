@@ -336,13 +336,12 @@ def _check_meaning(change: _Change) -> None:
 
 def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:
     """Write the changes, and move the lesson to its scope's file."""
-    workspace, cut = writer.workspace, writer.workspace.policy().cut
     scope = next((each.value for each in changes if each.field == SCOPE), None)
     if scope is not None:
-        counting.CountedLog(workspace, writer.agent).move(lesson.id, str(scope))
+        counting.CountedLog(writer.workspace, writer.agent).move(lesson.id, str(scope))
     fields = [each for each in changes if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(lesson.id), writer.tick()
-    writer.write([edits.set_field(line, each.field, each.value, writer.name, stamp, cut) for each in fields])
+    writer.write([writer.edit(line, each.field, each.value, stamp) for each in fields])
 
 
 def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _LessonChange:
@@ -362,9 +361,8 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         source, into = Merges(targets).merging({first.id, second.id, *existing}, first.id, second.id)
         if not force:
             _check_alike(first, second)
-        stamp, cut = writer.tick(), workspace.policy().cut
         with Runs(workspace).recording(agent, "merge") as draft:
-            writer.write([edits.merge_into(writer.line(source), into, writer.name, stamp, cut)])
+            writer.write([writer.edit(writer.line(source), MERGED_INTO, into)])
             draft.summary = f"merged {source} into {into}"
             draft.fields = [Field(source, MERGED_INTO, "", into)]
             draft.fields += _keep_words(writer, merged(before), first.id)
@@ -379,10 +377,10 @@ _WORDS = ("text", "correct")
 def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:
     """Set the text and the right way of a merged lesson to those of ``first``; return the fields that changed."""
     lesson = merged(_members(writer.workspace, find(writer.workspace, id_)))
-    cut, line = writer.workspace.policy().cut, writer.line(lesson.id)
+    line = writer.line(lesson.id)
     words = {name: first.fields[name] for name in _WORDS if first.fields.get(name)}
     changes = {name: value for name, value in words.items() if lesson.fields.get(name) != value}
-    writer.write([edits.set_field(line, name, changes[name], writer.name, writer.tick(), cut) for name in changes])
+    writer.write([writer.edit(line, name, value) for name, value in changes.items()])
     return [Field(lesson.id, name, lesson.fields.get(name), value) for name, value in changes.items()]
 
 
@@ -397,8 +395,7 @@ def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Fiel
             continue
         for field in _WORDS:
             if (value := first.get(field, "")) != lesson.fields.get(field, ""):
-                cut = writer.workspace.policy().cut
-                writer.write([edits.set_field(line, field, value, writer.name, writer.tick(), cut)])
+                writer.write([writer.edit(line, field, value)])
                 restored.append(Field(lesson.id, field, lesson.fields.get(field), value))
     return restored
 
@@ -425,11 +422,12 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     with workspace.writing(agent) as writer:
         record = find(workspace, prefix)
         before = workspace.patterns.group(record.id)
-        stamp, cut = writer.tick(), workspace.policy().cut
+        stamp = writer.tick()
         targets = workspace.patterns.merge_targets()
         cleared = Merges(targets).unmerging(record.id)
         with Runs(workspace).recording(agent, "unmerge") as draft:
-            writer.write([edits.unmerge(writer.line(each), writer.name, stamp, cut) for each in cleared])
+            # An empty text: readers expect a text in this field.
+            writer.write([writer.edit(writer.line(each), MERGED_INTO, "", stamp) for each in cleared])
             changed = _restore_first_words(writer, workspace.patterns.some(before))
             members = _members(workspace, find(workspace, record.id))
             member_ids = [each.id for each in members]

@@ -237,11 +237,11 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
     with workspace.writing(agent) as writer:
-        cut, deltas = policy.cut, list[Line]()
+        deltas = list[Line]()
         for line, lesson in restored:
             deltas.append(edits.restore(line, writer.name, writer.tick()))
             if lesson.state == RETIRED:
-                deltas.append(edits.set_field(line, "state", edits.CANDIDATE, writer.name, writer.tick(), cut))
+                deltas.append(writer.edit(line, "state", edits.CANDIDATE))
         writer.write(deltas)
     return [(line.id, readable(lesson.text)) for line, lesson in restored]
 

@@ -156,16 +156,10 @@ class _Notebook:
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._agent = agent
-        passes = [each for each in Records(workspace, agent).passes() if not each.undone]
-        self.last_ms = max(
-            (
-                clock.ms_of(each.record.at)
-                for each in passes
-                if any(w.name == KIND and w.count for w in each.record.writers)
-            ),
-            default=None,
-        )
-        self._reports = [each.record for each in passes if each.record.kind == KIND and each.record.raw]
+        passes = [each.record for each in Records(workspace, agent).passes() if not each.undone]
+        tidied = (each for each in passes if any(w.name == KIND and w.count for w in each.writers))
+        self.last_ms = max((clock.ms_of(each.at) for each in tidied), default=None)
+        self._reports = [each for each in passes if each.kind == KIND and each.raw]
         self.dream_ms = max((clock.ms_of(each.at) for each in self._reports), default=None)
         self.memory = workspace.files.read(AgentMemory(workspace, agent).path)
         self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
@@ -365,11 +359,11 @@ def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
     with workspace.writing(agent) as writer:
         own = [(each.id, each.name, each.after) for each in fields if each.name in (STAGE, MERGED_FROM)]
         writer.set_own(own)
-        cut, lines = workspace.policy().cut, []
+        lines = []
         for field in fields:
             line = workspace.record(agent, field.id) if field.name not in (STAGE, MERGED_FROM) else None
             if line is not None:
-                lines.append(edits.set_field(line, field.name, field.after, writer.name, writer.tick(), cut))
+                lines.append(writer.edit(line, field.name, field.after))
         writer.write(lines)
 
 

@@ -308,9 +308,7 @@ class _Undoing:
             if field.name == SCOPE:
                 CountedLog(self._workspace, self._agent).move(lesson.id, str(field.after or ""))
             else:
-                line, cut = self._record(field.id) or Line(field.id), self._workspace.policy().cut
-                edit = edits.set_field(line, field.name, _value(field, value), writer.name, writer.tick(), cut)
-                writer.write([edit])
+                writer.write([writer.edit(writer.line(field.id), field.name, _value(field, value))])
 
     def _set_private(self, field: Field) -> None:
         """Set a field in the agent's private file back, where housekeeping keeps its notes of a lesson."""

@@ -17,9 +17,7 @@ from msgspec.structs import replace
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Bound, Correction
-from fleet.model import edits as lesson_edits
 from fleet.model.errors import DiskError, FleetError, NoError
-from fleet.model.line import Line
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
 from fleet.reflect import memory_md, reflection, rules
@@ -304,11 +302,7 @@ class Writing:
         if not ids or workspace.is_guest(agent):
             return
         with workspace.writing(agent) as writer:
-            cut = workspace.policy().cut
-            lines = [workspace.record(agent, each) or Line(each) for each in ids]
-            writer.write(
-                [lesson_edits.set_field(line, ORIGIN, REFLECTION, writer.name, writer.tick(), cut) for line in lines],
-            )
+            writer.write([writer.edit(writer.line(each), ORIGIN, REFLECTION) for each in ids])
 
     # --- the other writers
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from crdt import clock, orset
 from fleet.model.line import AT, CARRIED, NOTHING, UNDONE, Column, Line, canonical
-from fleet.model.pattern import MERGED_INTO, author_field, fold
+from fleet.model.pattern import author_field, fold
 
 PUBLISHED = "published"
 CANDIDATE = "candidate"
@@ -188,26 +188,6 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
         if writer != me and field in column.set and column.set[field][0] > min(cut, stamp)
     }
     return _delta(line, me, Column(set={field: (stamp, value)}, over=over))
-
-
-def merge_into(line: Line, into: str, me: str, stamp: str, cut: str) -> Line:
-    """Return the edit that merges this record into another (``pattern.merged``)."""
-    return set_field(line, MERGED_INTO, into, me, stamp, cut)
-
-
-def unmerge(line: Line, me: str, stamp: str, cut: str) -> Line:
-    """Return the edit that undoes a merge: an empty text, since readers expect a text in this field."""
-    return set_field(line, MERGED_INTO, "", me, stamp, cut)
-
-
-def promote(line: Line, me: str, stamp: str, cut: str) -> Line:
-    """Return the edit that publishes a lesson."""
-    return set_field(line, "state", PUBLISHED, me, stamp, cut)
-
-
-def demote(line: Line, me: str, stamp: str, cut: str) -> Line:
-    """Return the edit that makes a published lesson a candidate again."""
-    return set_field(line, "state", CANDIDATE, me, stamp, cut)
 
 
 def reissue(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:

@@ -18,7 +18,6 @@ import msgspec
 
 from fleet.model import edits, names
 from fleet.model.errors import BusyError, NoError
-from fleet.model.line import Line
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
@@ -349,7 +348,7 @@ class Promotions:
             if not inside and not waiting:
                 raise NoError(f"{ids[0]} is not in {FILE_NAME}; nothing was changed")
             records = [pattern for each in ids if (pattern := self._lessons.get(each)) is not None] if inside else []
-            self._append([each.id for each in records if each.state == edits.PUBLISHED], edits.demote)
+            self._set_state([each.id for each in records if each.state == edits.PUBLISHED], edits.CANDIDATE)
             return memory.without([*inside, *waiting], self._writer.agent)
 
         self._memory.rewrite(without)
@@ -358,14 +357,14 @@ class Promotions:
     def _publish(self, patterns: Iterable[Pattern]) -> None:
         """Publish the lessons that are not published yet; private ones are no lines of the clan's."""
         shared = (each for each in patterns if each.value(SCOPE) != PRIVATE)
-        self._append([each.id for each in shared if each.state != edits.PUBLISHED], edits.promote)
+        self._set_state([each.id for each in shared if each.state != edits.PUBLISHED], edits.PUBLISHED)
 
-    def _append(self, ids: Iterable[str], edit: Callable[[Line, str, str, str], Line]) -> None:
-        """Append an edit of each record of the clan's, once, however often the memory is read again."""
-        writer, cut = self._writer, self._writer.workspace.policy().cut
+    def _set_state(self, ids: Iterable[str], state: str) -> None:
+        """Set the state of each record of the clan's, once, however often the memory is read again."""
+        writer = self._writer
         new = [each for each in ids if each not in self._published]
         lines = [line for each in new if (line := writer.workspace.patterns.line(each)) is not None]
-        writer.append(PATTERNS, [edit(line, writer.name, writer.tick(), cut) for line in lines])
+        writer.append(PATTERNS, [writer.edit(line, "state", state) for line in lines])
         self._published.update(new)
 
 

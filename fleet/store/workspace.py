@@ -535,6 +535,10 @@ class Writer:
         """Return the record of a lesson, the agent's private part included; an empty one for none."""
         return self.workspace.record(self.agent, id_) or Line(id_)
 
+    def edit(self, line: Line, field: str, value: Any, stamp: str = "") -> Line:
+        """Return the edit of one field of a record (``edits.set_field``), under the next stamp unless one is given."""
+        return edits.set_field(line, field, value, self.name, stamp or self.tick(), self.workspace.clock.cut())
+
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
         """Write each delta to the file of its lesson: the private file, or the shared shard."""
         private = {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
@@ -553,7 +557,7 @@ class Writer:
         stamp = self.tick() if lesson.is_present else ""
         private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
         delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
-        delta = join(delta, edits.set_field(private, SCOPE, PRIVATE, me, self.tick(), workspace.policy().cut))
+        delta = join(delta, self.edit(private, SCOPE, PRIVATE))
         own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
         # While the branch is unknown, totals stay totals: joined with those that the clan has, they count once.
         totals = () if workspace.tree.head() else ("n", "add") if lesson.is_present else ("n",)
@@ -576,19 +580,16 @@ class Writer:
         if fold(private).is_present:
             delta = join(delta, edits.restore(join(shared, delta), self.name, self.tick()))
         self.append(PATTERNS, [delta])
-        rescoped = edits.set_field(private, SCOPE, scope, self.name, self.tick(), self.workspace.policy().cut)
-        self.append_private([join(rescoped, edits.retire(private, self.name))])
+        self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 
     def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:
         """Set fields for this agent alone, as (id, field, value), of its own lessons and of the clan's.
 
         They stand in the private file; for a lesson of the clan's, on a record without a text.
         """
-        workspace, cut = self.workspace, self.workspace.policy().cut
-        lines = [(workspace.own_notes(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
-        self.append_private(
-            [edits.set_field(line, field, value, self.name, self.tick(), cut) for line, field, value in lines]
-        )
+        own = self.workspace.own_notes
+        lines = [(own(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
+        self.append_private([self.edit(line, field, value) for line, field, value in lines])
 
     def append_private(self, lines: Sequence[Any]) -> None:
         """Append lines to the agent's private file."""

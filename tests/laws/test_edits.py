@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.model import edits
-from fleet.model.line import Line
+from fleet.model.line import Column, Line
 from fleet.model.pattern import fold
 from tests.laws import checks
 from tests.laws.checks import IDS, REPLICAS, STAMPS, replicas
@@ -107,12 +107,10 @@ def test_what_is_said_already_is_not_said_again():
     assert edits.confirm(known, BERT, STAMPS[1], fields={"text": "y"}).w[BERT].first == {"text": "y"}
 
 
-def test_promotion_merges_and_feedback_are_what_they_say():
+def test_edits_of_a_field_and_feedback_are_what_they_say():
     line = edits.confirm(Line(IDS[0]), ANNA, STAMPS[0], fields={"text": "x"})
-    assert edits.promote(line, BERT, STAMPS[1], "~").w[BERT].set == {"state": (STAMPS[1], "published")}
-    assert edits.demote(line, BERT, STAMPS[1], "~").w[BERT].set == {"state": (STAMPS[1], "candidate")}
-    assert edits.merge_into(line, IDS[1], BERT, STAMPS[1], "~").w[BERT].set == {"merged_into": (STAMPS[1], IDS[1])}
-    assert edits.unmerge(line, BERT, STAMPS[1], "~").w[BERT].set == {"merged_into": (STAMPS[1], "")}
+    edit = edits.set_field(line, "merged_into", IDS[1], BERT, STAMPS[1], "~")
+    assert edit == Line(IDS[0], {BERT: Column(set={"merged_into": (STAMPS[1], IDS[1])})})
     assert edits.count(line, "helped", ANNA).w[ANNA].n == {"helped": 1}
     assert edits.count(line, "shown", BERT, 3).w[BERT].n == {"shown": 3}
     assert edits.count(line, "seen", ANNA).w[ANNA].n == {"seen": 2}

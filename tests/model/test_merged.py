@@ -72,13 +72,13 @@ class Book:
     def merge(self, one: str, other: str, by: str, tick: Ticks) -> Line:
         source, into = Merges(self.pointing()).merging(self.records, one, other)
         known = self.records.get(source, Line(source))
-        delta = edits.merge_into(known, into, by, tick(), FOREVER)
+        delta = edits.set_field(known, "merged_into", into, by, tick(), FOREVER)
         self.add(delta)
         return delta
 
     def unmerge(self, pattern: str, by: str, tick: Ticks) -> list[Line]:
         cleared = Merges(self.pointing()).unmerging(pattern)
-        deltas = [edits.unmerge(self.records[member], by, tick(), FOREVER) for member in cleared]
+        deltas = [edits.set_field(self.records[each], "merged_into", "", by, tick(), FOREVER) for each in cleared]
         self.add(*deltas)
         return deltas
 

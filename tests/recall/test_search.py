@@ -262,7 +262,7 @@ def test_a_lesson_and_its_entries_in_a_log_are_one_row(clan):
 def test_lessons_that_were_merged_are_one_row(clan):
     one, other = lesson(1, "Bind parameters in SQL"), lesson(2, "Never format SQL strings")
     clan.edition(one, other)
-    clan.append(edits.merge_into(other, one.id, OTHER, stamp(500), clock.pack(NOW_MS)))
+    clan.append(edits.set_field(other, "merged_into", one.id, OTHER, stamp(500), clock.pack(NOW_MS)))
     assert clan.found("SQL") == ids(1)
     assert clan.found("strings") == ids(1)
 

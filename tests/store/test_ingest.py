@@ -345,7 +345,7 @@ def test_a_merged_set_is_one_lesson_that_adds_up(here: Here) -> None:
     one, two = here.log("Check the cache key"), here.log("Look at the key of the cache")
     with here.workspace.writing("velma") as writer:
         large, small = sorted([one, two], key=lambda each: each.id, reverse=True)
-        writer.append(PATTERNS, [edits.merge_into(large, small.id, writer.name, writer.tick(), "~")])
+        writer.append(PATTERNS, [writer.edit(large, "merged_into", small.id)])
     assert here.workspace.patterns.count() == 1
     (best,) = here.workspace.patterns.best("evidence", 5)
     assert (best.id, best.count("seen")) == (small.id, 2)
@@ -377,9 +377,7 @@ def test_to_find_the_few_edits_from_the_future_or_published_lessons_costs_no_mor
     ahead = edits.set_field(here.log("Pin it"), "text", "Later", TANK, "2026-12-24T00:00:00.000Z-0000", "~")
     lessons = [logged(f"Lesson number {n}") for n in range(2_000)]
     with here.workspace.writing("velma") as writer:
-        writer.append(
-            PATTERNS, [edits.promote(here.workspace.patterns.line(ahead.id), writer.name, writer.tick(), "~")]
-        )
+        writer.append(PATTERNS, [writer.edit(here.workspace.patterns.line(ahead.id), "state", "published")])
     costs = []
     for known in ([ahead], [ahead, *lessons]):
         here.take(here.tree.put({OTHER: b"".join(PATTERNS.encode(each) + b"\n" for each in known)}, here.tree.head()))
