@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from shutil import which
+from sqlite3 import Error
 from typing import Any, NamedTuple
 
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
@@ -170,7 +171,7 @@ def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:
     """Yield the findings of one check; where it fails, those before, and the failure."""
     try:
         yield from check
-    except (FleetError, OSError) as why:
+    except (FleetError, OSError, Error) as why:
         yield _trouble("checkup", f"one check could not be made: {why}")
 
 
@@ -280,21 +281,22 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    """Make the database anew in a second file, and compare."""
+    """Make the database anew in a second file, and compare: meanwhile nobody writes what would be a difference."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
         return  # reported under "rights"
     if which("git") is None:
         return  # reported under "git": what the clan has cannot be read, and so not compared
     try:
-        wrong = workspace.db.differences()
+        with workspace.locked():
+            wrong = workspace.db.differences()
         if wrong and workspace.db.lacks_lines():
             yield _trouble("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
             if not fix:
                 return
             with workspace.writing(workspace.agent()) as writer:
                 workspace.db.put_back(writer.name)  # first: a database that is made anew knows only what files say
-            wrong = workspace.db.differences()
+                wrong = workspace.db.differences()
     except TROUBLE as why:
         if not is_damage(why):
             raise

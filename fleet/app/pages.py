@@ -58,7 +58,9 @@ def rendered_page(workspace: Workspace) -> bytes:
 def write_page(workspace: Workspace) -> bool:
     """Render ``patterns.md`` here unless it is of this generation; return whether it changed."""
     file = workspace.clan / PAGE
-    new_key, cached, data = _cache_key(workspace), workspace.db.noted(_RENDERED), workspace.files.read(file)
+    settings = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
+    new_key = _hash(json.dumps([Weighing(workspace).cache_key(), settings]).encode())
+    cached, data = workspace.db.noted(_RENDERED), workspace.files.read(file)
     if cached != f"{new_key} {_hash(data)}":
         data = rendered_page(workspace)
     with workspace.locked():
@@ -67,12 +69,6 @@ def write_page(workspace: Workspace) -> bool:
     if cached != (new_key := f"{new_key} {_hash(data)}"):
         workspace.db.note(_RENDERED, new_key)
     return has_changed
-
-
-def _cache_key(workspace: Workspace) -> str:
-    """Return the hash of the inputs of ``patterns.md``: a generation, decisions and settings."""
-    settings = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
-    return _hash(json.dumps([Weighing(workspace).cache_key(), settings]).encode())
 
 
 def _hash(data: bytes) -> str:

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import sys
-from contextlib import suppress
 
 DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
 EXIT_OTHER = 6
@@ -31,15 +30,16 @@ def main() -> None:
     Exit codes: 0 ok, 1 the command's own "no", 2 usage, 3 something was refused or quarantined, 4 busy, 5 remote
     unavailable, 6 any other error.
     """
-    code = 0
     gc.set_threshold(_NEW_OBJECTS)
     # Ctrl-C ends this process as it ends any other, until somebody is there who can say what is kept. Where the caller
     # has it ignored, as a shell for what runs behind it, it stays so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_missing()
-    with suppress(BrokenPipeError):
+    try:
         code = run()
+    except BrokenPipeError:
+        code = 0
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

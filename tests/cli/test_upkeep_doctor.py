@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -324,3 +326,23 @@ def test_no_advice_destroys_anything():
     told = inspect.getsource(app_doctor) + json.dumps(app_doctor._texts())
     for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
         assert word not in told, word
+
+
+def test_what_is_written_and_looked_at_meanwhile_is_no_fault(stage):
+    stage.join("velma", "w")
+    for number in range(20):
+        stage.correct("w", f"Lesson {number} is about {number * number} things")
+    folder, environment = stage.folder / "w", stage.environment()
+    words = ("--wrong", "w", "--right", "r", "--pattern")
+    for number in range(2):
+        more = [["correct", *words, f"Lesson {number}.{each}"] for each in range(5)]
+        commands = [["doctor", "--json"], ["doctor", "--json"], ["doctor", "--json"], *more]
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "fleet", *command], cwd=folder, env=environment, stdout=subprocess.PIPE
+            )
+            for command in commands
+        ]
+        for process, command in zip(running, commands, strict=True):
+            told = json.loads(process.communicate()[0]) if command[0] == "doctor" else {"findings": []}
+            assert not [each for each in told["findings"] if each["level"] in ("warning", "error")]
