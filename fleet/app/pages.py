@@ -16,12 +16,11 @@ from fleet.app import reflecting
 from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
-from fleet.model.line import Line
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
 from fleet.reflect.clusters import Clusters, Comparison, Weighing
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader
+from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
 from fleet.store.tree import (
     DISCOVERIES_PAGE,
@@ -188,9 +187,7 @@ def _listed(lessons: bytes) -> Iterator[Pattern]:
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
-    entries = (entry for _, entry in LineReader().entries(PATTERNS, [lessons], ""))
-    lines = (entry for entry in entries if isinstance(entry, Line))
-    for _, parts in groupby(lines, key=lambda line: line.id):  # a long record is on several lines
+    for _, parts in groupby(lesson_lines([lessons]), key=lambda line: line.id):  # a long record is on several lines
         yield fold(reduce(codec.join, parts))
 
 

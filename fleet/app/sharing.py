@@ -30,6 +30,7 @@ from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 _LEFT = "left"
 _SCREENED = "looked_for_secrets"
@@ -273,7 +274,7 @@ def _take_logs(workspace: Workspace) -> None:
             imported.note(draft)
         path = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if imported.patterns_new:
-            number = f"{imported.patterns_new:,} lesson{'s' * (imported.patterns_new != 1)}"
+            number = counted(imported.patterns_new, "lesson")
             workspace.warn(f"took {number} from {path}, written there in another form; nothing there was changed")
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
@@ -499,7 +500,7 @@ class Membership:
             "every line stays here: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
         if number := waiting(self._workspace):
-            sentences.append(f"{number:,} line{'s' * (number != 1)} never went out: `fleet sync` first, if it should")
+            sentences.append(f"{counted(number, 'line')} never went out: `fleet sync` first, if it should")
         return sentences
 
     def leave(self) -> list[str]:

@@ -25,7 +25,7 @@ from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
-from fleet.store.lines import PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines
 from fleet.store.runs import Runs
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
@@ -402,10 +402,7 @@ def _foreign_adds(
     logs: dict[str, dict[tuple[str, str], set[str]]] = {}
     foreign: dict[str, dict[str, str]] = {}
     # A lesson's lines together: by itself, one that was written earlier would pass for somebody else's.
-    joined: dict[str, Line] = {}
-    for line in fetched:
-        joined[line.id] = codec.join(joined.get(line.id, Line(line.id)), line)
-    for line in joined.values():
+    for line in codec.joined(fetched).values():
         rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
         for name in mine:
             add = line.add_of(name)
@@ -447,8 +444,7 @@ def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
     if pattern.encode() not in data:
         return set()
-    lines = [entry for _, entry in LineReader().entries(PATTERNS, iter([data]), "") if isinstance(entry, Line)]
-    return {line.add_of(replica) for line in lines if line.id == pattern}
+    return {line.add_of(replica) for line in lesson_lines([data]) if line.id == pattern}
 
 
 def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, str]) -> None:

@@ -657,6 +657,14 @@ def join(mine: Line, theirs: Line) -> Line:
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
 
 
+def joined(lines: Iterable[Line]) -> dict[str, Line]:
+    """Return the joins of lines, by id."""
+    by_id: dict[str, Line] = {}
+    for line in lines:
+        by_id[line.id] = join(by_id[line.id], line) if line.id in by_id else line
+    return by_id
+
+
 def _join_columns(mine: Column, theirs: Column) -> Column:
     """Return the join of two columns of one writer: the first, with what the second adds to it laid over."""
     news = _column_difference(theirs, mine)

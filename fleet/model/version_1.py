@@ -16,6 +16,7 @@ newer one, and what cannot be read.
 """
 
 import sys
+from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -57,38 +58,32 @@ def converted(raw: bytes) -> Line | None:
 
 
 def _as_line(old: _Old) -> Line:
-    columns: dict[str, Column] = {}
-
-    def column(writer: str) -> Column:
-        if writer not in columns:
-            columns[writer] = Column(first={}, n={}, parts={}, rem={}, set={})
-        return columns[writer]
-
+    columns: defaultdict[str, Column] = defaultdict(lambda: Column(first={}, n={}, parts={}, rem={}, set={}))
     slots = {*old.add, *(writer for counts in old.n.values() for writer in counts)}
     owner = old.by or min(slots, default=NOBODY)
     for writer, stamp in old.add.items():
-        column(writer).add = stamp
+        columns[writer].add = stamp
     for name, counts in old.n.items():
         for writer, total in counts.items():
             if total and _is_import(writer):
-                column(writer).parts.setdefault(name, {})[_part_of(writer)] = total
+                columns[writer].parts.setdefault(name, {})[_part_of(writer)] = total
             elif total:
-                column(writer).n[name] = total
+                columns[writer].n[name] = total
     if old.rem:
-        column(owner).rem = dict(old.rem)
+        columns[owner].rem = dict(old.rem)
     for field, value in old.set.items():
         stamp, writer = old.when.get(field, (clock.ZERO, ""))
         if writer:
-            column(writer).set[field] = (stamp, value)
+            columns[writer].set[field] = (stamp, value)
         elif field != AT:
-            column(owner).first[field] = value
+            columns[owner].first[field] = value
     for writer in sorted(slots):
         if _is_import(writer):
             field = author_field(_part_of(writer))
-            column(writer).first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
+            columns[writer].first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
     if slots and old.at != clock.ZERO:
         # Also where it equals the add: another line may replace that.
-        column(owner).first[AT] = min(old.at, column(owner).add or "~")
+        columns[owner].first[AT] = min(old.at, columns[owner].add or "~")
     return Line(old.id, dict(sorted(columns.items())))
 
 

@@ -24,7 +24,7 @@ from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line, is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
-from fleet.store.lines import PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import PATTERNS, Entry, Kind, lesson_lines
 from fleet.store.tree import (
     FORMAT,
     FORMAT_NUMBER,
@@ -291,21 +291,16 @@ def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> lis
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
     old_hashes = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
-    lines = []
-    for path, oid in changed.items():
-        new_lines = [raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes]
-        lines += [entry for _, entry in LineReader().entries(PATTERNS, new_lines, path) if isinstance(entry, Line)]
+    lines: list[Line] = []
+    for oid in changed.values():
+        lines += lesson_lines(raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes)
     return lines
 
 
 def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:
     """Return a lesson's record in a tree. Reads the whole tree: needed where somebody else may write under our name."""
-    record: Line | None = None
-    for path, oid in _pattern_files(paths).items():
-        for _, entry in LineReader().entries(PATTERNS, _lines_with(workspace, oid, [pattern_id.encode()]), path):
-            if isinstance(entry, Line) and entry.id == pattern_id:
-                record = entry if record is None else codec.join(record, entry)
-    return record
+    files = (_lines_with(workspace, oid, [pattern_id.encode()]) for oid in _pattern_files(paths).values())
+    return codec.joined(line for file in files for line in lesson_lines(file)).get(pattern_id)
 
 
 def _pattern_files(paths: Paths) -> dict[str, str]:

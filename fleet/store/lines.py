@@ -119,6 +119,13 @@ class LineReader(msgspec.Struct):
                 yield raw, entry
 
 
+def lesson_lines(data: Iterable[bytes]) -> Iterator[Line]:
+    """Yield the good lines of lessons, without those of newer versions."""
+    for _, entry in LineReader().entries(PATTERNS, data, ""):
+        if isinstance(entry, Line):
+            yield entry
+
+
 class _Oversize(msgspec.Struct, frozen=True):
     """A line beyond the limit: its length, and its first bytes."""
 

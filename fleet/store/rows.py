@@ -23,7 +23,7 @@ from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Policy
 from fleet.store.database import checked, checksum, get_meta, set_meta
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader, lesson_lines
 from fleet.text import mentions
 from fleet.text.similarity import Words
 
@@ -489,11 +489,9 @@ class Rows:
 
     def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         pending = self.connection.execute(_PENDING).fetchall()
-        pending_ids, present = {row[0] for row in pending}, dict[str, Line]()
-        for data in contents:
-            for _, entry in LineReader().entries(PATTERNS, data, ""):
-                if isinstance(entry, Line) and entry.id in pending_ids:
-                    present[entry.id] = line.join(present[entry.id], entry) if entry.id in present else entry
+        pending_ids = {row[0] for row in pending}
+        lines = (each for data in contents for each in lesson_lines(data))
+        present = line.joined(each for each in lines if each.id in pending_ids)
         raws: list[bytes] = []
         for each, raw, hash_, base in pending:
             covered = present.get(each)

@@ -15,11 +15,12 @@ from crdt import clock
 from fleet.model import line, pattern
 from fleet.model.line import BadLineError, Line
 from fleet.model.version_1 import converted
-from fleet.store import consent, lines
+from fleet.store import consent
 from fleet.store.ingest import clan_sources
-from fleet.store.lines import PATTERNS
+from fleet.store.lines import PATTERNS, Kind, LineReader, lesson_lines
 from fleet.store.tree import FORMAT, FORMAT_NUMBER, FORMAT_TEXT
 from fleet.store.workspace import VERSION_1_FILES, Workspace
+from fleet.text.screening import counted
 
 BACKUP = "upgrade-backup"
 
@@ -38,7 +39,7 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
 
     An edition is joined and sorted, followed by its lines of other formats; a shard is converted line by line.
     """
-    rows = [(raw, converted(raw)) for _, raw in lines.LineReader().raw_lines([data], path)]
+    rows = [(raw, converted(raw)) for _, raw in LineReader().raw_lines([data], path)]
     count = sum(new is not None for _, new in rows)
     if not count:
         return data, 0
@@ -46,18 +47,10 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
         written = [piece for raw, new in rows for piece in (line.split(new) if new is not None else [raw])]
     else:
         entries = [(raw, new or _line(raw)) for raw, new in rows]
-        joined = _joined(entry for _, entry in entries if entry is not None)
+        joined = line.joined(entry for _, entry in entries if entry is not None)
         written = [raw for id_ in sorted(joined) for raw in line.split(joined[id_])]
         written += [raw for raw, entry in entries if entry is None]
     return b"".join(raw + b"\n" for raw in written), count
-
-
-def _joined(entries: Iterable[Line]) -> dict[str, Line]:
-    """Return the joins of lines by id."""
-    joined: dict[str, Line] = {}
-    for entry in entries:
-        joined[entry.id] = line.join(joined[entry.id], entry) if entry.id in joined else entry
-    return joined
 
 
 def _line(raw: bytes) -> Line | None:
@@ -71,7 +64,7 @@ def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of a branch that change when its lines are converted; none if they are converted already."""
     changed: dict[str, bytes] = {}
     for path, data in files.items():
-        if lines.Kind.of(path) is PATTERNS:
+        if Kind.of(path) is PATTERNS:
             new, count = _converted_file(path, data)
             changed |= {path: new} if count else {}
     if files and (changed or _number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
@@ -100,7 +93,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     # The fetched tree has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
     clan, count = _converted_clan(workspace)
-    records = _records(clan.values()) if count else {}
+    records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
     private = {id_: record for id_, record in records.items() if pattern.fold(record).scope == "private"}
     if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
         _keep_a_copy(workspace, done)
@@ -112,17 +105,13 @@ def upgrade(workspace: Workspace) -> list[str] | None:
                 workspace.files.replace(path, data)
             else:
                 workspace.files.remove(path)
-        done.append(f"{_counted(count, 'line')} converted in {_counted(len(clan), 'file')} of clan-learnings")
+        done.append(f"{counted(count, 'line')} converted in {counted(len(clan), 'file')} of clan-learnings")
     if private:
         where = f"{workspace.place}/*/notes.jsonl, which nothing shared reads"
-        done.append(f"{_counted(len(private), 'private lesson')} moved to {where}")
+        done.append(f"{counted(len(private), 'private lesson')} moved to {where}")
     _convert_local(workspace)
     done.append("kept in .fleet/local.db: consent and pause")
     return done
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _is_unfinished(workspace: Workspace) -> bool:
@@ -169,11 +158,6 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
     return clan, total
 
 
-def _records(contents: Iterable[bytes]) -> dict[str, Line]:
-    entries = (entry for data in contents for _, entry in lines.LineReader().entries(PATTERNS, [data], ""))
-    return _joined(entry for entry in entries if isinstance(entry, Line))
-
-
 def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
     """Return the private files of the agents here with the private lessons that they logged.
 
@@ -194,7 +178,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in lines.LineReader().raw_lines([data], "")]
+    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines([data], "")]
     return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
 
 
