@@ -6,7 +6,7 @@ meanwhile, it makes a new plan. Daily logs are only appended to. All use the sam
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from difflib import unified_diff
 from pathlib import Path
@@ -140,7 +140,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     """Append a session's block to the day's log; return its path, "" where nothing is new in it."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
-    with _scratchpad_lock(workspace):
+    with workspace.lock("scratchpad", _LOCK_WAIT_S):
         pad = Scratchpad(_File.of(workspace, auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
@@ -191,8 +191,10 @@ def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]
     return {kind: list(texts) for kind, texts in by_kind.items()}
 
 
-def _scratchpad_lock(workspace: Workspace) -> AbstractContextManager[None]:
-    return workspace.lock("scratchpad", _LOCK_WAIT_S)
+def _apply(workspace: Workspace, agent: str, plan: Callable[[], Draft | None]) -> str:
+    """Plan and make a change of the scratchpad while nobody else changes it; return the run."""
+    with workspace.lock("scratchpad", _LOCK_WAIT_S):
+        return Runs(workspace).apply_planned(REFLECTED, agent, plan)
 
 
 # --- recurrences ------------------------------------------------------------------------------------------------------
@@ -288,8 +290,7 @@ def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrenc
         summary = f"{screening.counted(len(rows), 'row')} for {auto_reflect.READY}"
         return _draft(summary, [page.to(Scratchpad(page.text).with_rows(rows))])
 
-    with _scratchpad_lock(workspace):
-        run = Runs(workspace).apply_planned(REFLECTED, agent, plan)
+    run = _apply(workspace, agent, plan)
     items = [_item(row, recurrence, run) for row, recurrence in zip(rows, recurrences, strict=True)]
     Inbox(workspace, agent).put_all(items)
 
@@ -335,8 +336,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
 
     try:
         _check_agents_file(workspace)
-        with _scratchpad_lock(workspace):
-            done = Runs(workspace).apply_planned(REFLECTED, agent, plan)
+        done = _apply(workspace, agent, plan)
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if recurrence is not None:
@@ -364,8 +364,7 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
         page = _File.of(workspace, auto_reflect.FILE)
         return _draft(f"took {row.item!r} out of {auto_reflect.READY}", [page.to(Scratchpad(page.text).without(row))])
 
-    with _scratchpad_lock(workspace):
-        return Runs(workspace).apply_planned(REFLECTED, agent, plan)
+    return _apply(workspace, agent, plan)
 
 
 def _compress(workspace: Workspace, agent: str) -> int:
@@ -384,8 +383,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
         return _draft(f"compressed {auto_reflect.FILE}", edits)
 
-    with _scratchpad_lock(workspace):
-        Runs(workspace).apply_planned(REFLECTED, agent, plan)
+    _apply(workspace, agent, plan)
     return len(moved)
 
 
@@ -578,7 +576,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
     if dry_run:
         plan()
         return _Migration(tuple(files), "", diff)
-    with _scratchpad_lock(workspace):
+    with workspace.lock("scratchpad", _LOCK_WAIT_S):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
     return _Migration(tuple(files), run, diff)

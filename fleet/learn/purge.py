@@ -137,17 +137,13 @@ class Purge:
             if ".db" in path.name or top == "ready":
                 path.unlink(missing_ok=True)
             elif top == "quarantine":
-                self._scrub_refused(path, needles)
+                data = self._workspace.files.read(path)  # refused lines, kept as base64
+                kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
+                self._put(path, kept, data)
             elif any(needle in (data := path.read_bytes()) for needle in needles):
                 for needle in needles:
                     data = data.replace(needle, REDACTED.encode())
                 self._workspace.files.replace(path, data)
-
-    def _scrub_refused(self, path: Path, needles: list[bytes]) -> None:
-        """Drop the refused lines with a purged text: they are kept as base64."""
-        data = self._workspace.files.read(path)
-        kept = b"".join(raw + b"\n" for raw in data.split(b"\n") if raw and not _is_about(raw, needles))
-        self._put(path, kept, data)
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
@@ -221,10 +217,7 @@ def _redaction(value: Any) -> Any:
 
 def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     """Return the delta that purges and retires a record."""
-    redacted: dict[str, Any] = {}
-    for field, value in line.items():
-        if _is_text(field, value):
-            redacted[field] = _redaction(value)
+    redacted = {field: _redaction(value) for field, value in line.items() if _is_text(field, value)}
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
     return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
 
