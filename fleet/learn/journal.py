@@ -259,15 +259,14 @@ class Journal:
             return first, branch
         return self._home / FOLDER / f"{_slug(branch)}.md", branch
 
-    def last_lines(self, count: int = HANDOVER_LINES) -> list[str]:
+    def last_lines(self) -> list[str]:
         """Return the end of the journal of the branch, screened."""
         path, _ = self.of_branch()
         text = self._workspace.files.read(path).decode("utf-8-sig", "replace")
         # Screened whole: a secret may run over two lines.
         clean = screening.redact(screening.strip_controls(text.replace("\r\n", "\n")))
-        return (
-            [screening.for_terminal(line) for line in clean.rstrip("\n").split("\n")[-count:]] if clean.strip() else []
-        )
+        lines = clean.rstrip("\n").split("\n")[-HANDOVER_LINES:] if clean.strip() else []
+        return [screening.for_terminal(line) for line in lines]
 
     def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declaration:
         """Declare a mutation in the journal, durable; the closed doors are open for one more try.

@@ -94,7 +94,7 @@ class _Closeness(NamedTuple):
 _Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
 
 
-class Comparison:
+class Comparison(msgspec.Struct):
     """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
 
     Attributes:
@@ -102,11 +102,8 @@ class Comparison:
         close: two hashes, in the order of the texts, to their closeness; None for two that are not close.
     """
 
-    def __init__(
-        self, stems: Mapping[str, frozenset[str]] = {}, close: Mapping[tuple[str, str], _Closeness | None] = {}
-    ) -> None:
-        self.stems = stems
-        self.close = close
+    stems: Mapping[str, frozenset[str]] = {}
+    close: Mapping[tuple[str, str], _Closeness | None] = {}
 
     def encoded(self) -> str:
         """Return the comparison as JSON, each pair by the indexes of its texts."""
