@@ -90,6 +90,8 @@ def _note_logged(draft: Draft, logged: LogResult) -> None:
         draft.lessons += [logged.id] if logged.is_first else []
         draft.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
         draft.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
+    elif not logged.is_echo:
+        draft.problem = "it is logged, and not counted yet"
 
 
 def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
@@ -143,7 +145,7 @@ def discover(workspace: Workspace, agent: str, finding: "Finding", session: str 
     with Runs(workspace).recording(agent, "discover") as draft:
         entry, is_new = Findings(workspace, agent).log(finding)
         draft.summary, draft.lessons = f"logged {entry.id}", [entry.id] if is_new and entry.by else []
-        draft.problem = f"{entry.id} is not logged yet" if is_new and not entry.by else ""
+        draft.problem = "it waits, and is not logged yet" if is_new and not entry.by else ""
     if is_new and entry.type == "workaround":
         from fleet.app import observing  # 35 ms that a correction need not spend
 

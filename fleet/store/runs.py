@@ -180,7 +180,8 @@ class Runs:
         no record came of it, so that the run before is not taken for the last command. The block may write ``files``;
         ``kind`` is one of ``COMMANDS``.
         """
-        draft, before, written = Draft(), dict[str, bytes | None](), self._written()
+        disk, state = self._files, self._workspace.state
+        draft, before, written = Draft(), dict[str, bytes | None](), (disk.written, state.written)
         began = clock.after(self._workspace.wall())  # later than a run that ended in this very millisecond
         marker = self._folder / f"{began} fleet {kind}{_BEGUN}"
         with suppress(FleetError):
@@ -193,7 +194,7 @@ class Runs:
         try:
             yield draft
         except BaseException as why:
-            if isinstance(why, (UsageError, NoError, RefusedError)) or self._written() == written:
+            if isinstance(why, (UsageError, NoError, RefusedError)) or (disk.written, state.written) == written:
                 with suppress(FleetError):
                     self._files.remove(marker)
             raise
@@ -208,9 +209,6 @@ class Runs:
             draft.problem = draft.problem or str(why)
         if draft.problem:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
-
-    def _written(self) -> int:
-        return self._files.written + self._workspace.state.written
 
     def _record(self, run: Run) -> str:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:

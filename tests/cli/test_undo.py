@@ -214,6 +214,18 @@ def test_what_had_no_room_on_the_disk_stands_in_nobodys_way(w, monkeypatch, word
     assert undo(w)["kind"] == "correct"
 
 
+def test_a_correction_that_cannot_be_counted_yet_is_not_passed_over_for_the_one_before_it(w):
+    w.correct("w", LESSON)
+    register = w.folder / "w/.fleet/replica.toml"
+    register.rename(register.with_suffix(".old"))
+    register.mkdir()
+    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", OTHER)
+    register.rmdir()
+    register.with_suffix(".old").rename(register)
+    assert "the last command here was `fleet correct`" in w.run("w", "undo", expect=1).stderr
+    assert known(w)[LESSON] == "candidate"
+
+
 def test_a_discovery_that_waits_is_not_passed_over_for_the_command_before_it(w):
     w.correct("w", LESSON)
     (w.folder / "w/clan-learnings/discoveries.d").write_text("")
