@@ -539,7 +539,7 @@ def _error(path: Path, why: sqlite3.Error) -> FleetError:
     if "locked" in str(why):
         return BusyError(f"{path} is used by another process; run the command again")
     message = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
-    if is_unwritable(why):
+    if is_unwritable(why) or "no such table" in str(why):  # there was no room to make it
         return DiskError(
             f"{message}. The disk is full, or this user may not read and write there: `fleet doctor` shows which"
         )

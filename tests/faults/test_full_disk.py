@@ -163,3 +163,16 @@ def test_a_session_starts_with_all_that_is_known_though_the_disk_is_full(bench):
     payload = json.dumps({"session_id": "s", "cwd": str(root), "source": "startup"}).encode()
     done = commands.hook(["SessionStart"], root, bench.environment(), payload)
     assert LESSON.encode() in done.stdout
+
+
+@pytest.mark.parametrize("left_kib", [0, 8, 16, 32])
+def test_a_local_database_without_room_for_its_tables_is_told_as_a_full_disk_and_made_later(tmp_path, small, left_kib):
+    bench = Bench(tmp_path)
+    bench.run("small", "init", "--agent", "velma")
+    (small / ".fleet/local.db").unlink(missing_ok=True)
+    fill(small, left_kib * 1024)
+    done = bench.run("small", "pause", expect=None)
+    assert done.returncode in (0, 6)
+    assert not done.returncode or "The disk is full" in done.stderr
+    (small / FILLER).unlink()
+    bench.run("small", "pause")
