@@ -57,7 +57,7 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
     paused = workspace.state.paused(workspace.wall())
     if paused:
         text = f"not {verb}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"
-        output.show({"paused": paused}, text)
+        output.show({"paused": str(paused)}, text)
     return paused is not None
 
 
@@ -146,7 +146,7 @@ def _pause(
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
     with output.opened() as workspace:
         paused = sharing.Membership(workspace).pause(minutes)
-        output.show({"paused": paused}, f"sharing is paused {paused}; lessons are still logged, and wait here")
+        output.show({"paused": str(paused)}, f"sharing is paused {paused}; lessons are still logged, and wait here")
 
 
 @app.command("resume")

@@ -1,6 +1,7 @@
 """Commands of reflection and housekeeping: reflect on sessions, tidy notes, sleep, merge daily logs into topics."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,10 +103,10 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
 
 
 def _days(text: str) -> float:
-    try:
-        return float(text.strip().removesuffix("d"))
-    except ValueError:
-        raise UsageError(f"--all-since {text[:20]!r}: a number of days belongs there, such as 7d") from None
+    with suppress(ValueError):
+        if (days := float(text.strip().removesuffix("d"))) > 0:
+            return days
+    raise UsageError(f"--all-since {text[:20]!r}: a number of days belongs there, such as 7d")
 
 
 def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> None:

@@ -433,14 +433,11 @@ def fields(text: str) -> list[Field]:
     cuts: list[tuple[int, int]] = []
     for match in pattern(_NOTES, "inner").finditer(text):
         role = Label(match["bold"] or match["plain"]).role
-        if role and role[0] in CONTENT_ROLES and not _is_in_code(text, match.start()):
+        is_code = any(code.start() < match.start() < code.end() for code in _CODE.finditer(text))
+        if role and role[0] in CONTENT_ROLES and not is_code:
             start = match.start("mark") if match["mark"] else match.start("plain")
             cuts.append((match.start(), start))
     starts = [0, *(start for at, start in cuts if at > 0)]
     ends = [*(at for at, _ in cuts if at > 0), len(text)]
     pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, ends, strict=True)]
     return [_field(piece) or Field("", 0, "", piece) for piece in pieces if piece]
-
-
-def _is_in_code(text: str, position: int) -> bool:
-    return any(code.start() < position < code.end() for code in _CODE.finditer(text))

@@ -82,7 +82,9 @@ def test_while_paused_nothing_leaves_and_everything_is_logged(stage):
     assert stage.seen("velma") == {LESSON: 1}
     assert LESSON in stage.run("velma", "start").stdout
     assert "paused" in stage.run("velma", "status").stdout
-    assert json.loads(stage.run("velma", "status", "--json").stdout)["paused"]
+    until = json.loads(stage.run("velma", "status", "--json").stdout)["paused"]
+    for command in ("pause", "sync", "compact"):
+        assert json.loads(stage.run("velma", command, "--json").stdout) == {"paused": until}
     assert LESSON in stage.run("velma", "sync", "--dry-run").stdout
     stage.run("velma", "resume")
     assert "not paused" in stage.run("velma", "resume").stdout

@@ -173,4 +173,5 @@ def test_a_session_must_be_named(place):
     assert "name a session" in place.fleet("reflect", expect=2).stderr
     place.fleet("reflect", "--session", "nobody", expect=1)
     place.fleet("reflect", "--transcript", "/nowhere", expect=2)
-    place.fleet("reflect", "--all-since", "soon", expect=2)
+    for none in ("soon", "-1d", "0", "nan"):
+        place.fleet("reflect", "--all-since", none, expect=2)
