@@ -232,7 +232,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
 
-    def inspect(fetched: list[Line], before: Callable[[str], Line | None]) -> None:
+    def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
         for agent in workspace.agents_here():  # what a copy of this folder counted of the same log is not foreign
             counting.reconcile(workspace.writer(agent))
         follow_marks(workspace, fetched)

@@ -365,14 +365,16 @@ def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 
 
-def give_up_names(workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None]) -> None:
+def give_up_names(
+    workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None] | None
+) -> None:
     """Give up each replica of ours under which another machine writes: our records that the clan lacks are moved.
 
     A replica that is lent to all runs of a job is kept: its records become parts. The caller holds the write lock, and
     takes the tree in afterwards.
 
     ``fetched``: the tree's records that our rows do not cover; the tree is not taken in yet.
-    ``record_before``: returns a record of the tree that was fetched before.
+    ``record_before``: returns a record of the tree that was fetched before; None where that is unknown.
     """
     current = workspace.current_replicas()
     for old, adds in sorted(_foreign_adds(workspace, fetched, record_before).items()):
@@ -391,7 +393,7 @@ def give_up_names(workspace: Workspace, fetched: Iterable[Line], record_before: 
 
 
 def _foreign_adds(
-    workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None]
+    workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None] | None
 ) -> dict[str, dict[str, str]]:
     """Return, by replica of ours and lesson, the adds in the clan that this folder never issued.
 
@@ -399,10 +401,9 @@ def _foreign_adds(
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
-    logs: dict[str, dict[tuple[str, str], set[str]]] = {}
+    logs: dict[str, dict[tuple[str, str], list[Record]]] = {}
     foreign: dict[str, dict[str, str]] = {}
-    # A lesson's lines together: by itself, one that was written earlier would pass for somebody else's.
-    for line in codec.joined(fetched).values():
+    for line in fetched:
         rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
         for name in mine:
             add = line.add_of(name)
@@ -410,13 +411,17 @@ def _foreign_adds(
                 continue
             agent = names.agent_of(name)
             if agent not in logs:
-                logs[agent] = _stamps(CountedLog(workspace, agent).read_log().records)
-            records = logs[agent].get((line.id, name), set())
-            if not records or (name in former and max(records) < add):
+                logs[agent] = _by_lesson(CountedLog(workspace, agent).read_log().records)
+            records = logs[agent].get((line.id, name), [])
+            stamps = {each.at for each in records}
+            if not records or (name in former and max(stamps) < add):
                 continue
-            record = record_before(line.id)
-            was = record.add_of(name) if record is not None else ""
-            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, records):
+            counted = sum(not each.part and each.at <= add for each in records)
+            if record_before is None and line.total_of(name, "seen") <= counted:
+                continue  # nothing that our log does not tell: our own add may be an import's
+            before = record_before(line.id) if record_before is not None else None
+            was = before.add_of(name) if before is not None else ""
+            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, stamps):
                 foreign.setdefault(name, {})[line.id] = add
     return foreign
 
@@ -432,11 +437,12 @@ def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, record
     return is_news and any(stamp > add_before for stamp in records)
 
 
-def _stamps(records: Iterable[Record]) -> dict[tuple[str, str], set[str]]:
-    stamps: dict[tuple[str, str], set[str]] = {}
+def _by_lesson(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the records by lesson and replica."""
+    by_lesson: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        stamps.setdefault((record.pattern, record.replica), set()).add(record.at)
-    return stamps
+        by_lesson.setdefault((record.pattern, record.replica), []).append(record)
+    return by_lesson
 
 
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:

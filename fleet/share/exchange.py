@@ -52,12 +52,13 @@ class Hooks(msgspec.Struct, frozen=True):
     Attributes:
         count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
-            before, by id; called under the write lock, before the fetched tree is taken in.
+            before, by id, or None where that tree is unknown; called under the write lock, before the fetched tree is
+            taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
     count_logs: Callable[[], object]
-    inspect: Callable[[list[Line], Callable[[str], Line | None]], object]
+    inspect: Callable[[list[Line], Callable[[str], Line | None] | None], object]
     render: Callable[[Callable[[str], bytes]], Files]
 
 
@@ -175,7 +176,7 @@ class Exchange:
         if commit != head:
             before, after = tree.paths(head), tree.paths(commit)
             if news := _new_lines_of_ours(workspace, before, after):
-                self.hooks.inspect(news, partial(_record_in, workspace, before))
+                self.hooks.inspect(news, partial(_record_in, workspace, before) if head else None)
             taken = workspace.take(commit)
             self.done.lost += taken.lost
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]

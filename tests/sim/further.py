@@ -222,9 +222,11 @@ class Further(Wider):
             return False
         sent = [each[1] for each in machine.logged]
         self.server, self.other_server, self.is_busy = self.other_server, self.server, True
+        sharing.Membership(self.open(machine))._forget_tree()
         try:
             self.sync(machine)
         finally:
+            sharing.Membership(self.open(machine))._forget_tree()
             self.server, self.other_server, self.is_busy = self.other_server, self.server, False
             for each, was_sent in zip(machine.logged, sent, strict=False):
                 each[1] = was_sent
