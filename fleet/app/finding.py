@@ -5,6 +5,7 @@ from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from crdt import clock
 from fleet.learn.counting import reconcile_all
@@ -140,9 +141,11 @@ class ListFilter(NamedTuple):
             kind, agents, last = record.category, record.agents(), record.last_seen
         else:
             kind, agents, last = record.type, [names.agent_of(record.by)], record.at
+        texts = (normalize("NFC", each.casefold()) for each in (self.kind, self.tag, kind, *record.tags))
+        wanted_kind, wanted_tag, kind, *tags = texts
         return (
-            self.kind.casefold() in ("", kind.casefold())
-            and self.tag.casefold() in ("", *map(str.casefold, record.tags))
+            wanted_kind in ("", kind)
+            and wanted_tag in ("", *tags)
             and self.agent in ("", *agents)
             and last >= first_stamp(self.since)
         )

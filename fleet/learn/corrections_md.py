@@ -452,7 +452,8 @@ class _Block:
         """Return a field's value; of several (both sides of a conflict) the first that is not empty."""
         for lines in self.values.get(name, ()):
             text = _joined(lines)
-            if text and not (name == "pattern" and (is_placeholder(text) or self._is_torn(text))):
+            is_torn = "signal" in self.values and TO_BE_INFERRED.startswith(text)  # by a crash within the placeholder
+            if text and not (name == "pattern" and (is_placeholder(text) or is_torn)):
                 return text
         return ""
 
@@ -462,10 +463,6 @@ class _Block:
             return ()
         texts = ((number, _joined(lines), self.value(name)) for number, name, lines in self.fields)
         return tuple((line, text) for line, text, read in texts if text not in ("", read) and not is_placeholder(text))
-
-    def _is_torn(self, pattern: str) -> bool:
-        """Return whether a crash left only the beginning of a signal's placeholder."""
-        return "signal" in self.values and TO_BE_INFERRED.startswith(pattern)
 
 
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, Any]]) -> list[Entry]:

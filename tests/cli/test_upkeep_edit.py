@@ -1,6 +1,7 @@
 """``fleet edit``: the last writer wins; what enters is screened; what is not edited is refused, with the way to it."""
 
 import json
+from unicodedata import normalize
 
 import pytest
 
@@ -205,6 +206,14 @@ def test_all_that_is_known_of_a_lesson_and_of_a_discovery_is_shown(stage):
     ]
     assert "it hangs" in stage.run("velma", "show", found[:8]).stdout
     assert json.loads(stage.run("velma", "show", found, "--json").stdout)["solution"] == "s"
+
+
+def test_a_list_takes_a_category_and_a_tag_in_either_normal_form(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON, "--category", "Caf\u00e9", "--tag", "u\u0308ber")
+    for form in ("NFC", "NFD"):
+        for option, word in (("--category", "caf\u00e9"), ("--tag", "\u00dcber")):
+            assert stage.patterns("velma", option, normalize(form, word))["patterns"], (form, option)
 
 
 def test_a_name_like_a_members_is_said_to_be_new_and_the_lesson_is_logged_all_the_same(stage):
