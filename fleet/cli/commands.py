@@ -25,7 +25,7 @@ from fleet.cli.output import (
     note,
     painted,
 )
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
 
 EXIT_INTERRUPTED = 130
@@ -234,6 +234,10 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
             act(**arguments)
         except typer.Exit as left:
             if left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE):  # in part
+                chosen.note_given(command, began)
+            raise
+        except DiskError:
+            if chosen.has_written:
                 chosen.note_given(command, began)
             raise
         chosen.note_given(command, began)

@@ -123,6 +123,8 @@ class _Chosen(msgspec.Struct):
     """One JSON document was asked for, and is not printed yet."""
     has_changed: bool = False
     """The command changed something here."""
+    has_written: bool = False
+    """The command wrote something durable, which may be a part of what it was to do."""
     unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
@@ -215,6 +217,7 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
         for warning in workspace.warnings:
             note(f"warning: {warning}")
         chosen.has_changed |= workspace.has_changed
+        chosen.has_written = workspace.files.written > 0
         workspace.close()
 
 

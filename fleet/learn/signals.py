@@ -173,7 +173,8 @@ class Signals:
             )
         title, wrong, source, secrets = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
-        identity = (str(signal.kind), word, _key(signal.sameness or _words(wrong)))
+        sameness = names.normalise(signal.sameness or _words(wrong)).encode("utf-8", "surrogatepass")
+        identity = (str(signal.kind), word, blake2b(sameness, digest_size=6).hexdigest())
         with self._workspace.log_lock(self._agent, wait_s):
             page = self._read()
             for mark in _marks(page[-_TAIL_BYTES:]):
@@ -339,10 +340,6 @@ def _words(text: str) -> str:
     """Return a text without punctuation around its words; ``--json``, ``.env`` and ``C#`` stay as they are."""
     words = (word.lstrip("\"'“‘(").rstrip(".,;:!?…\"'”’)") for word in text.split())
     return " ".join(word for word in words if word.strip("-–—"))
-
-
-def _key(sameness: str) -> str:
-    return blake2b(names.normalise(sameness).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:

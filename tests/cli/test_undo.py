@@ -234,6 +234,27 @@ def test_a_discovery_that_waits_is_not_passed_over_for_the_command_before_it(w):
     assert known(w) == {LESSON: "candidate"}
 
 
+def test_a_command_that_ended_midway_is_not_passed_over_for_the_one_before_it(w, monkeypatch):
+    w.run("other", "init", "--agent", "tank")
+    for text in (OTHER, "Say what is left"):
+        w.correct("other", text)
+    w.run("other", "backup", "b.tar.gz")
+    w.correct("w", LESSON)
+    whole, left = Files._write_all, [1]
+
+    def some(self: Files, handle: int, data: bytes) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        whole(self, handle, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "_write_all", some)
+        w.run("w", "restore-backup", str(w.folder / "other/b.tar.gz"), "--yes", expect=6)
+    assert "the last command here was `fleet restore-backup`" in w.run("w", "undo", expect=1).stderr
+    assert known(w)[LESSON] == "candidate"
+
+
 def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_anybody_said():
     leaves_a_run = "correct learn discover inbox review edit retire restore merge unmerge guard promote demote"
     leaves_a_run += " import config undo"

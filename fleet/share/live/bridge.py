@@ -328,7 +328,9 @@ def _parsed(key: str, text: str) -> _Row:
     read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
     for line_raw, entry in read.entries(kind, [raw], path):
-        if _name_of(entry) == name and _kind_of(entry) is kind:
+        # Of a line that cannot be joined, its hash is the name.
+        named = f"{CARRIED}{entry.hash}" if isinstance(entry, Carried) else entry.id
+        if named == name and _kind_of(entry) is kind:
             valid.append((line_raw, entry))
         else:
             read.refuse(Refused(path, 0, "a line that speaks of something else than its key", line_raw))
@@ -368,11 +370,6 @@ def _missing(theirs: Entry | None, ours: Entry | None) -> Entry | None:
     if isinstance(ours, Discovery) and isinstance(theirs, Discovery):
         return ours if ours.joined(theirs) != theirs else None
     return None
-
-
-def _name_of(entry: Entry) -> str:
-    """Return the name of an entry in keys: its id, or the hash of a line that cannot be joined."""
-    return f"{CARRIED}{entry.hash}" if isinstance(entry, Carried) else entry.id
 
 
 def _kind_of(entry: Entry) -> Kind:
