@@ -139,7 +139,8 @@ def alike(
     ``among``: the pairs to compare; None: all that share a third of the words of one.
     ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
-    last, names, forced = last or Comparison(), [*map(_name, texts)], frozenset(also)
+    names = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in texts]
+    last, forced = last or Comparison(), frozenset(also)
     wordings: dict[int, ParsedText] = {}
     if among is None:
         wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
@@ -210,10 +211,6 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     for index, stems in enumerate(texts):
         pairs = ((min(index, other), max(index, other)) for other in closest(stems) if other != index)
         yield from islice(pairs, PARTNERS_MAX)
-
-
-def _name(text: str) -> str:
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _parsed_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, ParsedText]:

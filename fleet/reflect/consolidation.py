@@ -251,7 +251,9 @@ class Topic(NamedTuple):
             return text
         page = Page.parse(text, level_max=6).with_section("History")
         rows = [_merged_row(day, session) for session, day in new.items()]
-        return _with_updated(page.inserted(page.named("History")[-1], rows), max(new.values()))
+        text, day = page.inserted(page.named("History")[-1], rows), max(new.values())
+        front = Page.front_matter(text)
+        return re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
 
 
 def _sessions(page: Page) -> list[str]:
@@ -302,11 +304,6 @@ def _mark(session: str) -> str:
 
 def _merged_row(day: str, session: str) -> str:
     return f"- Updated: {day} (merged from session {_mark(session)})"
-
-
-def _with_updated(text: str, day: str) -> str:
-    front = Page.front_matter(text)
-    return re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
 
 
 # --- the index ------------------------------------------------------------------------------------------------------
