@@ -79,7 +79,7 @@ def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
 
 
 def _with_prefix(stores: Sequence[Patterns], prefix: str) -> list[str]:
-    return sorted({id_ for store in stores for id_ in store.beginning(prefix)}) if len(prefix) > len("p-") else []
+    return sorted({id_ for store in stores for id_ in store.beginning(prefix)})
 
 
 def nearest(root: Path, texts: Sequence[str], count: int) -> list[Near]:

@@ -198,8 +198,7 @@ def _promotion_item(waiting: promotion.Waiting, lesson: Pattern | None) -> Item:
 def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one."""
     id_prefix = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    all_entries = Inboxes(workspace).entries()
-    entries = [each for each in all_entries if each.item.id.startswith(id_prefix)] if len(id_prefix) > len("i-") else []
+    entries = [each for each in Inboxes(workspace).entries() if each.item.id.startswith(id_prefix)]
     waiting = [each for each in entries if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if entries and (last := entries[-1].decision) is not None:

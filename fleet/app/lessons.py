@@ -17,7 +17,7 @@ from fleet.model import edits, limits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Line, canonical, check_value
-from fleet.model.names import FIELDS, pattern_id
+from fleet.model.names import FIELDS, only, pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
@@ -167,12 +167,8 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
         for bound in counting.CountedLog(workspace, agent).read_log().bound()
         if bound.id.startswith(prefix)
     }
-    if len(entries) != 1:
-        raise NoError(
-            f"{len(entries) or 'no'} corrections here begin with {prefix[:40]!r}. `fleet learn --waiting --all` lists "
-            "those that have no lesson"
-        )
-    return next(iter(entries.values()))
+    none = f"no correction here begins with {prefix[:40]!r}. `fleet learn --waiting --all` lists those without a lesson"
+    return entries[only(sorted(entries), prefix, none)]
 
 
 def _correction(agent: str, bound: Bound) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:
     """Return the id of a lesson in a memory by its beginning."""
     wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-    ids = [each for each in inside if each.startswith(wanted)] if len(wanted) > len("p-") else []
+    ids = [each for each in inside if each.startswith(wanted)]
     listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
     none = f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed"
     return names.only(ids, prefix, none)

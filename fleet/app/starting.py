@@ -382,20 +382,19 @@ class Guards:
                 draft.fields = [Field(lesson.id, _GUARD, before[0] if before else None, consent_text)]
         return next(each for each in self.all() if each.id == lesson.id)
 
-    def lift(self, prefix: str) -> list[str]:
-        """Lift the guards whose lesson's id begins with ``prefix``; return their ids.
+    def lift(self, prefix: str) -> str:
+        """Lift the guard of the lesson whose id begins with ``prefix``; return the id.
 
         Raises:
-            NoError: there is none.
+            NoError: there is none, or more than one.
         """
         id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
         guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
-        if not guards:
-            raise NoError(f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does")
-        lifted = sorted(set(guards.values()))
+        none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"
+        lifted = names.only(sorted(set(guards.values())), prefix, none)
         with Runs(self._workspace).recording("", "guard") as draft:
             self._forget(list(guards))
-            draft.summary = f"{', '.join(lifted)} guards nothing any more"
+            draft.summary = f"{lifted} guards nothing any more"
             draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(guards.items())]
         return lifted
 

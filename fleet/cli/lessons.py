@@ -332,7 +332,7 @@ def _guard(
         guards = starting.Guards(workspace)
         if pattern and decision == "off":
             lifted = guards.lift(pattern)
-            output.show({"lifted": lifted}, f"{', '.join(lifted)} guards nothing any more")
+            output.show({"lifted": [lifted]}, f"{lifted} guards nothing any more")
             return
         if pattern:
             guards.decide(pattern, decision, until)

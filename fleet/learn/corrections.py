@@ -308,12 +308,9 @@ class Corrections:
         """Return the entry without a lesson that an id, or the unique beginning of one, names.
 
         Raises:
-            UsageError: no id.
             NoError: no entry, or more than one; or its lesson is stated.
         """
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
-        if id_prefix == "c-":
-            raise UsageError("name the correction: `fleet learn --waiting` lists those without a lesson")
         bound = corrections_md.Log.parse(page).bound()
         # An entry that was edited since it was counted is known by its earlier id, too.
         ids = [(b, (b.id, b.record.id if b.record is not None else b.id)) for b in bound]

@@ -7,7 +7,7 @@ import msgspec
 
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits, names
-from fleet.model.discovery import CONFIDENCES, PREFIX, TYPES, Discovery, decode, discovery_id, retraction_id
+from fleet.model.discovery import CONFIDENCES, TYPES, Discovery, decode, discovery_id, retraction_id
 from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Refused
 from fleet.store.lines import DISCOVERIES
@@ -158,8 +158,8 @@ def find(workspace: Workspace, prefix: str) -> Discovery:
     Raises:
         NoError: no discovery, or more than one.
     """
-    found = workspace.discoveries.beginning(prefix) if len(prefix) > len(PREFIX) else []
-    entries = [entry for each in found if (entry := workspace.discoveries.get(each)) and not entry.retracts]
+    found = map(workspace.discoveries.get, workspace.discoveries.beginning(prefix))
+    entries = [entry for entry in found if entry and not entry.retracts]
     none = f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest"
     names.only([each.id for each in entries], prefix, none)
     return entries[0]

@@ -23,7 +23,7 @@ from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import Bound, Correction, Draft, Entry, Log
 from fleet.model import limits, names
-from fleet.model.errors import NoError, UsageError
+from fleet.model.errors import UsageError
 from fleet.store.files import Files
 from fleet.text import dates, markdown, screening
 
@@ -282,11 +282,9 @@ class Signals:
         with self._workspace.log_lock(self._agent):
             candidates = self.waiting(everything=bool(prefix))
             chosen = [each for each in candidates if each.id.startswith(id_prefix)]
-            if prefix and len(chosen) != 1:
-                raise NoError(
-                    f"{len(chosen) or 'no'} corrections without a lesson begin with {prefix[:40]!r}; nothing was "
-                    "changed. `fleet learn --waiting --all` lists them"
-                )
+            if prefix:
+                none = f"no correction without a lesson begins with {prefix[:40]!r}; nothing was changed"
+                names.only([each.id for each in chosen], prefix, f"{none}. `fleet learn --waiting --all` lists them")
             now = self._workspace.wall()[:_MOMENT_CHARS]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
             if marks:

@@ -84,13 +84,13 @@ def only(matches: Sequence[str], prefix: str, none: str) -> str:
     """Return the only id among the matches of a prefix.
 
     Raises:
-        NoError: there are several; or there is none, and ``none`` is the message.
+        NoError: there are several, or the prefix is a kind's alone; or there is none, and ``none`` is the message.
     """
     if not matches:
         raise NoError(none)
-    if len(matches) > 1:
+    if len(matches) > 1 or not prefix.rpartition("-")[2]:  # an unset variable names nothing, however few there are
         shown = ", ".join(matches[:_SHOWN_MAX]) + (", ..." if len(matches) > _SHOWN_MAX else "")
-        raise NoError(f"{prefix[:40]} is not unique: {shown}. Give more of the id; nothing was changed")
+        raise NoError(f"{prefix[:40]!r} is not enough of an id: {shown}. Give more of it; nothing was changed")
     return matches[0]
 
 

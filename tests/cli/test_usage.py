@@ -14,8 +14,10 @@ import typer.main
 
 from fleet import __version__
 from fleet.cli.commands import MODULES, app
+from fleet.learn.signals import Flag
 from fleet.model.names import pattern_id
 from fleet.store.ingest import Ingest
+from tests.cli.test_learn import flagged
 from tests.faults.test_sync import Bench
 
 LESSON = "Always use awk over sed"
@@ -681,3 +683,36 @@ def test_bytes_that_the_locale_cannot_read_leave_no_gap_in_a_lesson(stage, typed
     plain = stage.environment() | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run(command, cwd=stage.folder / velma, env=plain, capture_output=True, check=True)
     assert [each["text"] for each in stage.patterns(velma)["patterns"]] == [kept]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_kind_without_an_id_names_those_that_begin_so_and_changes_nothing(stage, count):
+    velma = stage.join("velma")
+    for number in range(count):
+        lesson = stage.correct(velma, f"Run `make check{number}`, never `git push --force`")
+        stage.run(velma, "edit", lesson, "--set", "trigger=Bash:git push*")
+        stage.run(velma, "guard", lesson, "ask")
+        stage.run(velma, "discover", "--problem", f"p{number}", "--solution", "s")
+        flagged(stage, velma, Flag("human", f"no, use pnpm {number}"), session=str(number))
+
+    def known() -> list[str]:
+        shown = [("patterns", "--all"), ("gossip",), ("guard",), ("learn", "--waiting"), ("status",)]
+        return [stage.run(velma, *words, "--json").stdout for words in shown]
+
+    before = known()
+    lessons = [
+        "show ?",
+        "edit ? --set text=x",
+        "retire ?",
+        "restore ?",
+        "unmerge ?",
+        "feedback ? --helped",
+        "promote ?",
+    ]
+    lessons += ["demote ?", "guard ? deny", "guard ? off", "purge ? --yes"]
+    others = {"d-": ["show ?", "retire ?"], "c-": ["show ?", "learn ? --pattern x", "learn --dismiss ?"]}
+    for kind, commands in {"p-": lessons, **others}.items():
+        for command in commands:
+            done = stage.run(velma, *command.replace("?", kind).split(), expect=1)
+            assert f"{kind!r} is not enough of an id: {kind}" in done.stderr, command
+    assert known() == before
