@@ -215,7 +215,7 @@ def _agreed_remote(workspace: Workspace) -> tuple[Remote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
-        return Membership(workspace).remote(), "no remote is named"
+        return Membership(workspace).remote(), "this machine is in no clan: `fleet init --remote URL` joins one"
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
 
@@ -509,7 +509,7 @@ class Membership:
         The consent is withdrawn first: from then on nothing is sent. A ``fleet.toml`` in the project's git names the
         remote for others as well, and is left alone.
         """
-        share = self._workspace.config.share
+        share, shown = self._workspace.config.share, self.shown()
         with self._workspace.lock("sync"):
             self._state.put(**{_LEFT: self._workspace.wall()})
             self._state.disagree(consent.REMOTE)
@@ -531,7 +531,7 @@ class Membership:
         warning = (
             "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not"
         )
-        return [outcome, "`fleet init --remote URL` comes back, and nothing counts twice", warning]
+        return [outcome, f"`fleet init --remote {shown}` comes back, and nothing counts twice", warning]
 
     def _forget_tree(self) -> None:
         """Forget the fetched tree: after a return, or in another clan, all of it is read again."""

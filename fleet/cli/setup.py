@@ -95,8 +95,8 @@ def _init(
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
     if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
-        origin = Repository(workspace.root).origin()
-        known = f"; `fleet sync --yes` uses this repository's origin, {origin.redacted}" if origin else ""
+        origin = sharing.Membership(workspace).shown()
+        known = f"; `fleet sync --yes` uses this repository's origin, {origin}" if origin else ""
         echo(f"no remote is named, so fleet works offline. `fleet init --remote URL` names one{known}")
     elif starting.is_unasked(workspace):
         code = _show_remote(workspace)

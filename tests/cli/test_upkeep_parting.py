@@ -118,7 +118,7 @@ def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage)
     for part in ("clan.git", "velma.", "1 line never went out", "fleet init --remote"):
         assert part in shown
     at = head(stage)
-    assert "no remote is named" in stage.run("velma", "sync").stdout
+    assert "this machine is in no clan" in stage.run("velma", "sync").stdout
     stage.run("velma", "leave", "--yes", expect=1)
     assert head(stage) == at
     assert stage.patterns("velma") == before
@@ -160,6 +160,20 @@ def test_leaving_does_not_speak_for_others(stage):
     stage.run("velma", "sync")
     assert head(stage) == at
     assert json.loads(stage.run("velma", "status", "--json").stdout)["remote"] == ""
+
+
+def test_who_left_the_projects_own_clan_is_told_how_to_come_back_and_nothing_that_does_not_work(stage):
+    stage.run("velma", "init", "--agent", "velma")
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    stage.git("init", "--quiet", where="velma")
+    stage.git("remote", "add", "origin", str(stage.remote), where="velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync", "--yes")
+    assert f"fleet init --remote {stage.remote}` comes back" in stage.run("velma", "leave", "--yes").stdout
+    assert "fleet sync --yes" not in stage.run("velma", "init").stdout
+    assert "this machine is in no clan" in stage.run("velma", "sync", "--yes").stdout
+    stage.run("velma", "init", "--remote", str(stage.remote))
+    assert "synced with" in stage.run("velma", "sync").stdout
 
 
 @pytest.mark.parametrize("remote", [True, False])
