@@ -176,9 +176,9 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
-    yield "", f"{parts} written by hand, imported, or counted while it was private" if parts else ""
+    yield "", f"{parts} written by hand, imported, a guest's, or counted while it was private" if parts else ""
     if fields.get("trigger"):
-        how = "; guessed from its words: fleet edit --set trigger=..." if fields["trigger_derived"] else ""
+        how = f"; guessed from its words: fleet edit {lesson.id} --set trigger=..." if fields["trigger_derived"] else ""
         yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN

@@ -310,8 +310,9 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
 
 def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not counted, not read, or not sent, and why."""
+    unstated = counted(status["unfilled"], "correction")
+    yield "unstated", [f"{unstated} without a lesson: fleet learn --waiting" if status["unfilled"] else ""]
     for key, what in (
-        ("unfilled", "without a pattern yet"),
         ("held", "held: stamped over a day ahead"),
         ("carried", "carried for a newer version"),
         ("refused", "unreadable in the files as they are"),

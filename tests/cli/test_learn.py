@@ -30,6 +30,8 @@ def test_a_signal_is_listed_counted_by_status_and_gone_once_it_is_stated(stage, 
     assert [(each["id"], each["title"]) for each in waiting] == [(entry, "no, use pnpm here")]
     assert waiting[0]["when"].endswith("Z")
     assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 1
+    for command in ("status", "handover"):
+        assert "1 correction without a lesson: fleet learn --waiting" in stage.run(velma, command).stdout
     assert stage.patterns(velma)["patterns"] == []
     done = learn(stage, velma, entry, "--pattern", LESSON, "--right", "pnpm install")
     assert done == {"id": done["id"], "seen": 1, "text": LESSON, "entry": entry}
@@ -106,7 +108,7 @@ def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, vel
 def test_the_step_that_a_lesson_names_is_its_trigger_until_another_is_set(stage, velma):
     known = stage.correct(velma, "Pull before `git push`")
     shown = stage.run(velma, "show", known[:8]).stdout
-    assert "trigger:    Bash:git push*; guessed from its words" in shown
+    assert f"trigger:    Bash:git push*; guessed from its words: fleet edit {known} --set trigger=" in shown
     stage.run(velma, "edit", known, "--set", "trigger=none")
     shown = json.loads(stage.run(velma, "show", known, "--json").stdout)
     assert (shown["trigger"], shown["trigger_derived"]) == ("none", False)

@@ -189,7 +189,7 @@ def test_what_was_private_says_where_its_counts_come_from(w):
     w.run("w", "edit", id_, "--set", "scope=clan")
     shown = w.run("w", "show", id_).stdout
     assert "1 by velma" in shown
-    assert "1 written by hand, imported, or counted while it was private" in shown
+    assert "1 written by hand, imported, a guest's, or counted while it was private" in shown
 
 
 def test_what_was_refused_or_changed_nothing_stands_in_nobodys_way(w):
