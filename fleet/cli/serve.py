@@ -31,7 +31,7 @@ def _poll(
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.acting() as (workspace, who):
         ticked = schedule.tick(workspace, who).run(local=local)
-    output.show(msgspec.to_builtins(ticked), _rows(ticked) or f"nothing is due for {ticked.next_s:.0f} s")
+    output.show(msgspec.to_builtins(ticked), _rows(ticked))
     for error in ticked.errors:
         output.hint(error)
     raise typer.Exit(ticked.exit)
@@ -49,7 +49,7 @@ def _rows(ticked: schedule.TickResult) -> list[str]:
         rows += [f"promoted into memory.md: {text}" for text in ticked.synced.promoted]
     elif ticked.why:
         rows.append(f"nothing was sent: {ticked.why}")
-    return rows
+    return rows if rows or ticked.errors else [f"nothing is due for {ticked.next_s:.0f} s"]
 
 
 # --- the sidecar ----------------------------------------------------------------------------------------------------

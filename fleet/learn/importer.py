@@ -141,28 +141,28 @@ def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
     own_folders = [folder.resolve() for folder in (workspace.clan, workspace.local, *homes)]
     files: list[Path] = []
     for path in paths:
-        below = _files_below(path) if path.is_dir() else ()
-        files += [each for each in below if not any(each.resolve().is_relative_to(folder) for folder in own_folders)]
-        files += [] if path.is_dir() else [path]
+        files += _files_below(path, own_folders) if path.is_dir() else [path]
     return files
 
 
-def _files_below(root: Path) -> Iterator[Path]:
+def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
     is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
-    paths = []
+    paths, real_root = [], root.resolve()
     for folder, names_below, files in os.walk(root):
         names_below[:] = [name for name in names_below if name not in _NEVER]
         paths += [Path(folder, name) for name in files]
     for path in sorted(paths):
-        is_known = path.suffix.casefold() in SUFFIXES or path.name.casefold() in NAMES
-        if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-            continue  # a link must not have the reader's own file sent
-        if (
-            is_known
-            and path.is_file()
-            and (not is_project or re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()))
-        ):
-            yield path
+        if path.suffix.casefold() not in SUFFIXES and path.name.casefold() not in NAMES:
+            continue
+        if is_project and not re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()):
+            continue
+        try:
+            real = path.resolve(strict=True)
+            is_own = any(map(real.is_relative_to, own_folders))
+            if not is_own and real.is_relative_to(real_root) and real.is_file():
+                yield path  # no link out of the folder: it must not have the reader's own file sent
+        except (OSError, RuntimeError):  # a loop of links is one or the other, by Python's version
+            yield path  # whoever reads it is told why it cannot be
 
 
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> ImportResult:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 from collections import Counter
 
 import pytest
@@ -174,6 +175,19 @@ def test_of_a_folder_no_link_is_followed_out_of_it(bench, w, tmp_path):
     assert bench.seen(w) == {"Run the linter before each commit": 1}
     bench.run(w, "import", str(theirs / "lessons.md"))
     assert len(bench.seen(w)) == 2, "what a person names is read"
+
+
+def test_a_link_that_cannot_be_read_is_named_and_ends_no_import(bench, w):
+    notes = bench.folder / w / "notes"
+    notes.mkdir()
+    (notes / "b.md").write_text("- Always quote every variable in a shell script.\n")
+    (notes / "a.md").symlink_to("c.md")
+    (notes / "c.md").symlink_to("a.md")
+    (notes / "exe").symlink_to("exe")
+    done = bench.run(w, "import", "notes", expect=3)
+    assert "1 lesson" in done.stdout
+    assert re.findall(r"(\w+\.md)\S* .*cannot be read: Too many levels", done.stdout + done.stderr) == ["a.md", "c.md"]
+    assert "exe" not in done.stdout + done.stderr
 
 
 def test_an_empty_folder_and_an_empty_file_are_no_error(bench, w):

@@ -406,3 +406,15 @@ def test_several_polls_at_once_count_nothing_twice(crew):
     assert [each["exit"] for each in done] == [0] * 6
     assert sum(each["worked"] is not None for each in done) == 1, "one does the work, the others find it done"
     assert crew.seen("ann") == {"Read the whole error": 5}
+
+
+def test_a_poll_that_fails_does_not_say_that_nothing_is_due(crew):
+    crew.join("ann")
+    crew.run("ann", "poll")
+    lock = crew.folder / "ann/.fleet/locks/poll.lock"
+    lock.unlink()
+    lock.mkdir()
+    crew.correct("ann", "Read the whole error")
+    done = crew.run("ann", "poll", "--local", expect=6)
+    assert done.stdout == ""
+    assert "poll.lock" in done.stderr
