@@ -145,6 +145,8 @@ _JSON = TyperOption(
 )
 
 _SENTENCE_CHARS_MAX = 300
+_MESSAGE_CHARS_MAX = 1_000
+"""Limit of an error's message, which may repeat an argument: more than half a dozen of the longest sentences."""
 _EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
@@ -189,7 +191,11 @@ class _Commands(TyperGroup):
             if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the entry point left it
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
-        except (KeyboardInterrupt, typer.Abort) as stop:  # here, since the parser would exit without a message
+        except (
+            KeyboardInterrupt,
+            EOFError,
+            typer.Abort,
+        ) as stop:  # here, since the parser would exit without a message
             raise _InterruptedError("interrupted; nothing that was logged is lost") from stop
 
 
@@ -323,28 +329,32 @@ def _run(words: list[str]) -> int:
     try:
         if COMPLETING in os.environ:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
-        app(words, prog_name="fleet")
+        return app(words, prog_name="fleet", standalone_mode=False) or 0
     except FleetError as why:
         return _failed(str(why), why.exit_code)
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else FleetError.exit_code
-        misused = getattr(left.__context__, "format_message", None)  # the parser's own error, which it has printed
-        return _failed(misused(), code, is_printed=True) if misused else code
+    except SystemExit as left:  # after a completion
+        return left.code if isinstance(left.code, int) else FleetError.exit_code
     except OSError as why:
         about = why.filename or "a file, or the folder that this was started in"
         return _failed(f"{about}: {why.strerror or why}. Nothing that was logged is lost", FleetError.exit_code)
     except Exception as why:  # noqa: BLE001 - the last resort: a person never sees a stack trace
-        return _unexpected(why)
-    return 0
+        misused: Any = why if hasattr(why, "format_message") else None
+        return _unexpected(why) if misused is None else _failed(misused.message, misused.exit_code, misused)
 
 
-def _failed(why: str, code: int, *, is_printed: bool = False) -> int:
+def _failed(why: str, code: int, misused: Any = None) -> int:
     """Print why the command failed, on stdout, too, where a JSON document is owed; return ``code``.
 
-    ``is_printed``: it stands on stderr already.
+    ``misused``: the parser's own error, which is printed with the command's usage.
     """
-    if not is_printed:
+    if len(why) > _MESSAGE_CHARS_MAX:  # it repeats something huge: what happened stands before that, what to do behind
+        why = f"{why[: _MESSAGE_CHARS_MAX // 2]} ... {why[-_MESSAGE_CHARS_MAX // 2 :]}"
+    if misused is None:
         note(why)
+    else:
+        misused.message = why
+        misused.show()
+        why = misused.format_message()
     if chosen.owes_json:
         echo_json({"error": why, "exit_code": code})
     return code

@@ -716,3 +716,27 @@ def test_a_kind_without_an_id_names_those_that_begin_so_and_changes_nothing(stag
             done = stage.run(velma, *command.replace("?", kind).split(), expect=1)
             assert f"{kind!r} is not enough of an id: {kind}" in done.stderr, command
     assert known() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "begins", "ends"),
+    [
+        (("?",), "No such command 'xxx", "xxx'."),
+        (("show", "--?"), "No such option: --xxx", "xxx"),
+        (
+            ("discover", "--problem", "p", "--solution", "s", "--minutes", "?"),
+            "Invalid value for '--minutes'",
+            "valid int.",
+        ),
+        (("status", "--dir", "?"), "/xxx", "Run `fleet init` there"),
+        (("import", "?"), "Invalid value for 'PATH...'", "does not exist."),
+        (("backup", "?"), "/xxx", "is lost"),
+    ],
+)
+def test_an_error_does_not_repeat_a_huge_argument_in_full(bench, w, words, begins, ends):
+    done = bench.run(w, *[word.replace("?", "x" * 50_000) for word in words], "--json", expect=None)
+    told = json.loads(done.stdout)["error"]
+    assert done.returncode
+    assert begins in told
+    assert told.endswith(ends)
+    assert max(len(told), len(done.stderr)) < 2_000
