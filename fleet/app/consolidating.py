@@ -99,7 +99,7 @@ class ConsolidationResult(NamedTuple):
     def summary(self) -> str:
         """Return it as one line."""
         if self.plan is None:
-            return f"a gate is closed: {self.gates.summary()}"
+            return f"a gate is closed: {self.gates.summary()}. `fleet consolidate --force` passes time and sessions"
         if not self.plan.files:
             return "nothing to consolidate: no file changed, and the time of the last consolidation stays"
         return (

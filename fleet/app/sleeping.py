@@ -148,7 +148,7 @@ def _summary(phases: Sequence[Phase]) -> str:
 
 def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: str, *, dry_run: bool) -> Phase:
     if dry_run and name in _UNSHOWN:
-        return Phase(name=name, left=("what it would do is told when it is done",))
+        return Phase(name=name, left=("a dry run does not show what it would do",))
     try:
         phase = act(workspace, agent, dry_run)
     except FleetError as why:
@@ -254,7 +254,7 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     texts = [Journal(workspace, agent).as_pattern(each) for each in mutations]
     read = counted(len(mutations), "mutation that worked", "mutations that worked")
     if dry_run:
-        left = ("which lessons enter a memory is told when it is done",)
+        left = ("a dry run does not show which lessons would enter a memory",)
         return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
     before = {each.id for each in Runs(workspace).listed()} if mutations else set()
     for mutation, text in zip(mutations, texts, strict=True):

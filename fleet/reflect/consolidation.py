@@ -156,9 +156,9 @@ class Gates(NamedTuple):
 
     def summary(self) -> str:
         """Return the three gates as one line."""
-        hours = "never before" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
+        hours = "no consolidation yet" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
         lock = f"held by {self.holder}" if self.holder else "free"
-        return f"time: {hours}; sessions: {self.sessions} of {SESSIONS_MIN}; lock: {lock}"
+        return f"time: {hours}; sessions since: {self.sessions} of {SESSIONS_MIN}; lock: {lock}"
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------

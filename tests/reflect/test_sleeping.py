@@ -434,6 +434,10 @@ def test_the_command_says_what_each_phase_did(tmp_path):
     stand.run("w", "init", "--agent", "velma")
     for number in range(5):
         stand.correct("w", f"Step {number} of the build broke yesterday")
+    assert "a dry run does not show which lessons would enter" in stand.run("w", "sleep", "--dry-run").stdout
+    closed = stand.run("w", "consolidate", expect=1).stdout
+    assert "no consolidation yet; sessions since: 0 of 5" in closed
+    assert "fleet consolidate --force" in closed
     shown = stand.run("w", "sleep").stdout
     assert "tidy           read 5 notes; changed 5: 5 dates made absolute" in shown
     assert "- Step 0 of the build broke yesterday" in shown
