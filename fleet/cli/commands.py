@@ -191,12 +191,8 @@ class _Commands(TyperGroup):
             if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the entry point left it
                 signal.signal(signal.SIGINT, signal.default_int_handler)
             return super().invoke(ctx)
-        except (
-            KeyboardInterrupt,
-            EOFError,
-            typer.Abort,
-        ) as stop:  # here, since the parser would exit without a message
-            raise _InterruptedError("interrupted; nothing that was logged is lost") from stop
+        except KeyboardInterrupt as stop:  # the parser would exit without a message
+            raise typer.Abort from stop
 
 
 def _module(name: str) -> Any:
@@ -268,10 +264,6 @@ def _epilog(name: str) -> str:
     return "\n".join(["\b", "Example:" if len(examples) == 1 else "Examples:", *examples]) if examples else ""
 
 
-class _InterruptedError(FleetError):
-    exit_code = EXIT_INTERRUPTED
-
-
 app = typer.Typer(
     cls=_Commands,
     name="fleet",
@@ -332,6 +324,8 @@ def _run(words: list[str]) -> int:
         return app(words, prog_name="fleet", standalone_mode=False) or 0
     except FleetError as why:
         return _failed(str(why), why.exit_code)
+    except typer.Abort:
+        return _failed("interrupted; nothing that was logged is lost", EXIT_INTERRUPTED)
     except SystemExit as left:  # after a completion
         return left.code if isinstance(left.code, int) else FleetError.exit_code
     except OSError as why:
