@@ -265,7 +265,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
         **{field.name: one_line(lesson.value(field.name)) for field in names.FIELDS if field.shown == "text"},
         "tags": [one_line(tag) for tag in lesson.tags],
         "seen": lesson.count("seen"),
-        "sessions": lesson.count("sessions"),
+        "sessions": max(lesson.count("sessions"), min(lesson.count("seen"), 1)),  # an undo may have taken the only one
         "agents": lesson.agents(),
         "state": state,
         "first": lesson.at,

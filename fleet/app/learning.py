@@ -57,6 +57,9 @@ def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correc
         except FleetError as why:
             error = why
         draft.summary = f"logged {len(logged):,} proposal{'s' * (len(logged) != 1)} of past sessions"
+        if draft.problem and draft.fields:
+            workspace.warn("`fleet undo` takes back only what is counted of this: the rest is logged, and counts later")
+            draft.problem = ""
     if error is not None:
         raise error
     return logged

@@ -194,21 +194,26 @@ class Runs:
         try:
             yield draft
         except BaseException as why:
-            if isinstance(why, (UsageError, NoError, RefusedError)) or (disk.written, state.written) == written:
-                with suppress(FleetError):
-                    self._files.remove(marker)
+            is_over = isinstance(why, (UsageError, NoError, RefusedError))
+            with suppress(FleetError):
+                self._end(marker, stays=not is_over and (disk.written, state.written) != written)
             raise
         try:
             draft.edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
             if draft.edits or draft.lessons or draft.fields or draft.retired:
                 self._workspace.has_changed = True
                 draft.run = draft.run if draft.problem else self._record(self.fresh(kind, agent, draft))
-            if not draft.problem:
-                self._files.remove(marker)
+            self._end(marker, stays=bool(draft.problem))
         except FleetError as why:
             draft.problem = draft.problem or str(why)
         if draft.problem:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
+
+    def _end(self, marker: Path, *, stays: bool) -> None:
+        """Remove a command's marker. One that stays is the last command: those of commands before it go."""
+        others = (path for path in self._folder.glob(f"*{_BEGUN}") if path.name < marker.name and marker.exists())
+        for path in others if stays else (marker,):
+            self._files.remove(path)
 
     def _record(self, run: Run) -> str:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:

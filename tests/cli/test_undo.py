@@ -18,7 +18,7 @@ from fleet.reflect.inbox import Inbox, Item
 from fleet.reflect.records import Record, Records, Written
 from fleet.store.files import Files
 from fleet.store.runs import PART, Field, Run, Runs
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, Writer
 
 LESSON = "Quote every variable in a shell script"
 OTHER = "Pin the version of every action"
@@ -219,11 +219,31 @@ def test_a_correction_that_cannot_be_counted_yet_is_not_passed_over_for_the_one_
     register = w.folder / "w/.fleet/replica.toml"
     register.rename(register.with_suffix(".old"))
     register.mkdir()
-    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", OTHER)
+    for number in range(3):
+        w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", f"{OTHER} {number}")
+    assert len(list((w.folder / "w/.fleet/runs").glob("*.begun"))) == 1, "the last command's alone"
     register.rmdir()
     register.with_suffix(".old").rename(register)
     assert "the last command here was `fleet correct`" in w.run("w", "undo", expect=1).stderr
     assert known(w)[LESSON] == "candidate"
+
+
+def test_of_a_batch_of_which_one_is_not_counted_yet_the_others_are_taken_back(w, monkeypatch):
+    tick, times = Writer.tick, [0]
+
+    def fail_once(self: Writer) -> str:
+        times[0] += 1
+        if times[0] == 1:
+            raise DiskError("the clock is damaged")
+        return tick(self)
+
+    batch = [(Correction("w", "r", text), "s") for text in (LESSON, OTHER, "Say what is left")]
+    with monkeypatch.context() as patch, closing(Workspace(w.folder / "w")) as workspace:
+        patch.setattr(Writer, "tick", fail_once)
+        learning.correct_all(workspace, "velma", batch)
+        assert "`fleet undo` takes back only what is counted" in workspace.warnings[-1]
+    assert undo(w)["kind"] == "import"
+    assert {text for text, state in known(w).items() if state != "retired"} <= {LESSON}
 
 
 def test_a_discovery_that_waits_is_not_passed_over_for_the_command_before_it(w):
@@ -568,6 +588,20 @@ def test_what_was_undone_in_a_copy_is_asked_about_in_words_that_say_so_and_taken
     stage.run("velma", "sync")
     shown = json.loads(stage.run("velma", "show", lesson, "--json").stdout)
     assert (shown["state"], shown["seen"]) == ("retired", 0)
+
+
+def test_what_was_seen_was_seen_in_one_session_at_least_though_a_copy_undid_the_first(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", LESSON, "--session", "s")
+    stage.run("velma", "sync")
+    shutil.copytree(stage.folder / "velma", stage.folder / "copy")
+    stage.run("copy", "undo")
+    stage.run("copy", "sync")
+    stage.run("velma", "sync", expect=3)
+    [asked] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    stage.run("velma", "review", "--answer", f"{asked['pair']}=take")
+    stage.correct("velma", LESSON, "--session", "s")
+    assert "1 time in 1 session\n" in stage.run("velma", "show", lesson).stdout
 
 
 def test_own_discoveries_are_not_new_when_an_edition_folds_them(stage):
