@@ -528,9 +528,7 @@ class Membership:
                     self._workspace.config_file, config.with_value(text, "share.remote", "").encode()
                 )
                 outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
-        warning = (
-            "another clan that is joined from this folder gets all that is here: begin in a new folder if it should not"
-        )
+        warning = "another clan joined from this folder gets all that is here: begin in a new folder if it should not"
         return [outcome, f"`fleet init --remote {shown}` comes back, and nothing counts twice", warning]
 
     def _forget_tree(self) -> None:

@@ -143,8 +143,9 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
 def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[str]:
     for proposal in proposals:
         times = f", {proposal['times']} times" if proposal["times"] > 1 else ""
+        about = f": {proposal['wrong']}" if proposal["wrong"] else ""
         yield f"{proposal['number']:>3}  {proposal['kind']:<12} {proposal['text']}"
-        yield f"                  {proposal['id']}, {proposal['at'][:10] or 'no date'}{times}: {proposal['wrong']}"
+        yield f"                  {proposal['id']}, {proposal['at'][:10] or 'no date'}{times}{about}"
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
 
 

@@ -126,7 +126,8 @@ class ImportResult(msgspec.Struct):
 
     def note(self, draft: Draft) -> None:
         """Record it as a run: to undo it, its parts are removed and its lessons retired."""
-        draft.summary, draft.lessons = f"imported {len(self.stated):,} lessons and findings", self.stated
+        number = screening.counted(len(self.stated), "lesson or finding", "lessons and findings")
+        draft.summary, draft.lessons = f"imported {number}", self.stated
         draft.fields = [Field(each, "part", None, part) for each, part, _ in self.parts]
         draft.fields += [Field(each, "seen", seen, None) for each, _, seen in self.parts if each in self.stated]
 

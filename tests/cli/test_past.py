@@ -64,6 +64,12 @@ def test_past_sessions_of_this_project_propose_and_nothing_is_logged_unasked(sta
     assert stage.patterns(velma)["patterns"] == []
 
 
+def test_a_proposal_that_follows_no_call_ends_with_its_day(stage, velma, kept):
+    session = kept / "s-1.jsonl"
+    session.write_text("".join(session.read_text().splitlines(keepends=True)[2:]))
+    assert re.search(r"t-[0-9a-f]{8}, [0-9-]{10}\n", stage.run(velma, "import", "--transcripts").stdout)
+
+
 def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(stage, velma, kept):
     first = proposed(stage, velma)["proposals"][0]
     assert proposed(stage, velma, "--accept", "1", "--dry-run")["logged"] == []

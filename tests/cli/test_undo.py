@@ -527,6 +527,12 @@ def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     assert "Tidy the notes" in w.run("w", "inbox").stdout
 
 
+def test_an_import_of_one_lesson_is_listed_as_one(w):
+    (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n")
+    w.run("w", "import", "lessons.md")
+    assert "imported 1 lesson or finding: " in w.run("w", "undo", "--list").stdout
+
+
 def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they_come_back(w):
     (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n- {OTHER}\n")
     w.run("w", "import", "lessons.md")
