@@ -162,6 +162,8 @@ def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
             is_own = any(map(real.is_relative_to, own_folders))
             if not is_own and real.is_relative_to(real_root) and real.is_file():
                 yield path  # no link out of the folder: it must not have the reader's own file sent
+        except FileNotFoundError:
+            continue  # it leads nowhere, as the lock of an editor does
         except (OSError, RuntimeError):  # a loop of links is one or the other, by Python's version
             yield path  # whoever reads it is told why it cannot be
 

@@ -184,6 +184,7 @@ def test_a_link_that_cannot_be_read_is_named_and_ends_no_import(bench, w):
     (notes / "a.md").symlink_to("c.md")
     (notes / "c.md").symlink_to("a.md")
     (notes / "exe").symlink_to("exe")
+    (notes / ".#b.md").symlink_to("me@here.123")  # an editor's lock
     done = bench.run(w, "import", "notes", expect=3)
     assert "1 lesson" in done.stdout
     assert re.findall(r"(\w+\.md)\S* .*cannot be read: Too many levels", done.stdout + done.stderr) == ["a.md", "c.md"]
