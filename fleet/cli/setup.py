@@ -301,9 +301,10 @@ def _uninstall(
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
     file = _file(project=project, user=user)
+    team = ". Committed, this holds for all who pull it; FLEET_DISABLED=1 turns fleet off for you alone"
     _show_changes(
         file.uninstall(dry_run=dry_run),
-        f"{file.path} does not call fleet any more; what was learned stays where it is",
+        f"{file.path} does not call fleet any more; what was learned stays where it is{team * (not user)}",
         f"{file.path} does not call fleet; nothing was changed",
         dry_run=dry_run,
     )

@@ -64,6 +64,13 @@ def test_installing_twice_changes_nothing(place):
     assert path_of(place).read_bytes() == before
 
 
+@pytest.mark.parametrize("words", [(), ("--user",)])
+def test_who_takes_a_projects_hooks_out_is_told_that_a_commit_of_it_holds_for_all(place, words):
+    place.fleet("install", "claude-code", *words)
+    shown = place.fleet("uninstall", "claude-code", *words).stdout
+    assert ("holds for all" in shown) == (not words)
+
+
 @pytest.mark.parametrize("indent", [2, 4, "\t"])
 def test_what_goes_in_comes_out_and_the_file_is_as_it_was(place, indent):
     text = json.dumps(THEIRS, indent=indent, ensure_ascii=False) + "\n"
