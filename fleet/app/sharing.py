@@ -215,7 +215,7 @@ def _agreed_remote(workspace: Workspace) -> tuple[Remote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
-        return Membership(workspace).remote(), "this machine is in no clan: `fleet init --remote URL` joins one"
+        return Membership(workspace).remote(), "no remote is named here: `fleet init --remote URL` joins a clan"
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
 

@@ -81,7 +81,7 @@ def _synced_rows(synced: SyncResult) -> list[str]:
     if not synced.remote and synced.why:
         rows = [f"nothing was sent: {synced.why}. All is kept here; mend the file, and `fleet sync` again"]
     elif not synced.remote:
-        rows = ["nothing was sent: this machine is in no clan. All is kept here; `fleet init --remote URL` joins one"]
+        rows = ["nothing was sent: no remote is named here. All is kept; `fleet init --remote URL` names one"]
     else:
         verb = "exchanged, in part," if synced.is_partial else "put back and synced" if synced.put_back else "synced"
         records = [counted(synced.patterns_in, "lesson")] if synced.patterns_in else []

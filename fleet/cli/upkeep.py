@@ -275,7 +275,7 @@ def _sections(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
     yield "agent", [f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"]
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
-    yield "remote", [remote or "none; works offline"]
+    yield "remote", [remote or "none named; works offline"]
     yield "last sync", [output.when(status["last_sync"]) or _no_sync(status)]
     yield "failed", [status["sync_failed"]]
     yield "stale", [status["stale"]]

@@ -118,7 +118,7 @@ def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage)
     for part in ("clan.git", "velma.", "1 line never went out", "fleet init --remote"):
         assert part in shown
     at = head(stage)
-    assert "this machine is in no clan" in stage.run("velma", "sync").stdout
+    assert "no remote is named" in stage.run("velma", "sync").stdout
     stage.run("velma", "leave", "--yes", expect=1)
     assert head(stage) == at
     assert stage.patterns("velma") == before
@@ -171,7 +171,7 @@ def test_who_left_the_projects_own_clan_is_told_how_to_come_back_and_nothing_tha
     stage.run("velma", "sync", "--yes")
     assert f"fleet init --remote {stage.remote}` comes back" in stage.run("velma", "leave", "--yes").stdout
     assert "fleet sync --yes" not in stage.run("velma", "init").stdout
-    assert "this machine is in no clan" in stage.run("velma", "sync", "--yes").stdout
+    assert "no remote is named" in stage.run("velma", "sync", "--yes").stdout
     stage.run("velma", "init", "--remote", str(stage.remote))
     assert "synced with" in stage.run("velma", "sync").stdout
 
