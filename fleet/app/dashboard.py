@@ -64,7 +64,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "waits": _pending_decisions(workspace),
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
-        "remote": bool(workspace.config.share.remote or workspace.state.agreed("remote")),
+        "remote": workspace.is_in_a_clan,
         "paused": str(workspace.state.paused(workspace.wall()) or ""),
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
@@ -152,7 +152,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     """Return messages: the last sync failed, or nothing was logged, shown or synced for days."""
     now_ms = workspace.world.wall_ms()
     since_ms = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
-    kinds = [kind for kind in last if kind != "synced" or workspace.config.share.remote]
+    kinds = [kind for kind in last if kind != "synced" or workspace.is_in_a_clan]
     days = {kind: (now_ms - max(last[kind], since_ms)) // _DAY_MS for kind in kinds}
     silent = {
         number: [kind for kind in days if days[kind] == number] for number in sorted({*days.values()}, reverse=True)

@@ -518,15 +518,11 @@ class Membership:
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"
             elif git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME):
-                outcome = (
-                    f"this machine left; {config.FILE_NAME} is in the project's git, names the remote for others, "
-                    "and stays"
-                )
+                outcome = f"this machine left; {config.FILE_NAME} is the project's, and names the remote for others"
             else:
-                text = self._workspace.config_file.read_text("utf-8-sig")
-                self._workspace.files.replace(
-                    self._workspace.config_file, config.with_value(text, "share.remote", "").encode()
-                )
+                file = self._workspace.config_file
+                text = config.with_value(file.read_text("utf-8-sig"), "share.remote", "")
+                self._workspace.files.replace(file, text.encode())
                 outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
         warning = "another clan joined from this folder gets all that is here: begin in a new folder if it should not"
         return [outcome, f"`fleet init --remote {shown}` comes back, and nothing counts twice", warning]

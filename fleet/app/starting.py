@@ -293,8 +293,7 @@ def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Patter
 
 def is_unasked(workspace: Workspace) -> bool:
     """Return whether a remote is named that never answered here: then an empty clan means nothing."""
-    state = workspace.state
-    return bool(workspace.config.share.remote and not (state.get("last_sync") or state.get("fetched")))
+    return workspace.is_in_a_clan and not (workspace.state.get("last_sync") or workspace.state.get("fetched"))
 
 
 def make_ready(workspace: Workspace) -> list[str]:

@@ -94,10 +94,10 @@ def _init(
     _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
-    if not (remote or workspace.config.share.remote or workspace.state.agreed("remote")):
+    if not workspace.is_in_a_clan:
         origin = sharing.Membership(workspace).shown()
         known = f"; `fleet sync --yes` uses this repository's origin, {origin}" if origin else ""
-        echo(f"no remote is named, so fleet works offline. `fleet init --remote URL` names one{known}")
+        echo(f"no remote is named here, so fleet works offline. `fleet init --remote URL` names one{known}")
     elif starting.is_unasked(workspace):
         code = _show_remote(workspace)
     who = "" if ephemeral else workspace.agent(named)
@@ -189,11 +189,9 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
 
 
 def _show_next(workspace: Workspace) -> None:
-    first = (
-        "`fleet start` shows what a session starts with"
-        if install.callers(workspace.root)[0]
-        else "`fleet install claude-code` lets each session start with what is known"
-    )
+    is_installed = install.callers(workspace.root)[0]
+    install_it = "`fleet install claude-code` lets each session start with what is known"
+    first = "`fleet start` shows what a session starts with" if is_installed else install_it
     echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
 
 

@@ -302,6 +302,11 @@ class Workspace:
             return self.replicas().ephemeral and not self.lease()
         return False
 
+    @property
+    def is_in_a_clan(self) -> bool:
+        """True where a remote is named, or agreed to, and this machine did not leave it."""
+        return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
+
     def check_lease(self) -> None:
         """Check that the lines of earlier jobs under this lease were read: else its totals would start at zero.
 
@@ -310,8 +315,7 @@ class Workspace:
         """
         if not self.lease():
             return
-        has_remote = bool(self.config.share.remote or self.state.agreed("remote"))
-        if has_remote and not self.state.get("pulled"):
+        if self.is_in_a_clan and not self.state.get("pulled"):
             raise NoError(
                 f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
                 "Run `fleet sync` first"

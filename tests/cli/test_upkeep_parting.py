@@ -160,6 +160,11 @@ def test_leaving_does_not_speak_for_others(stage):
     stage.run("velma", "sync")
     assert head(stage) == at
     assert json.loads(stage.run("velma", "status", "--json").stdout)["remote"] == ""
+    assert "not here yet" not in stage.run("velma", "init").stderr
+    assert "never asked" not in stage.run("velma", "start").stdout
+    shown = stage.run("velma").stdout
+    assert "never synced" not in shown
+    assert "fleet sync" not in shown, "it would do nothing"
 
 
 def test_who_left_the_projects_own_clan_is_told_how_to_come_back_and_nothing_that_does_not_work(stage):
