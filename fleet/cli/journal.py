@@ -151,15 +151,16 @@ def _handover() -> None:
     """Show the end of this branch's journal, and what is open."""
     with output.acting(or_guest=True) as (workspace, who):
         handover = searching.handover(workspace, who, output.chosen.session_named())
-        output.show(handover, _handover_rows(handover))
+        output.show(handover, _handover_rows(handover, workspace.own_path(who, "corrections.md")))
 
 
-def _handover_rows(handover: dict[str, Any]) -> list[str]:
+def _handover_rows(handover: dict[str, Any], log: str) -> list[str]:
     path, branch, lines, pending = handover["journal"], handover["branch"], handover["lines"], handover["open"]
     head = f"{path}, the journal of {branch}" if lines else f"no journal of {branch} yet ({path})"
     rows = [*map(_failed_row, pending["attempts"])]
     if pending["unfilled"]:
-        rows.append(f"- {counted(pending['unfilled'], 'correction')} without a lesson: fleet learn --waiting")
+        unstated = counted(pending["unfilled"], "correction")
+        rows.append(f"- {unstated} without a lesson: fleet learn --waiting, or in {log}")
     rows += [
         f"- {each['code']} ({each['name']}) worked, and is no lesson yet: {each['command']}"
         for each in pending["proposals"]
