@@ -580,23 +580,8 @@ def test_what_was_undone_before_it_had_left_stays_here_until_it_is_restored(stag
     assert (found["seen"], found["state"]) == (0, "retired"), "what had left is undone there as well"
 
 
-def test_what_was_undone_in_a_copy_is_asked_about_in_words_that_say_so_and_taken(stage):
-    stage.join("velma")
-    lesson = stage.correct("velma", LESSON)
-    stage.run("velma", "sync")
-    shutil.copytree(stage.folder / "velma", stage.folder / "copy")
-    stage.run("copy", "undo")
-    stage.run("copy", "sync")
-    stage.run("velma", "sync", expect=3)
-    [asked] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
-    assert "you undid something in a copy of it" in asked["told"]
-    stage.run("velma", "review", "--answer", f"{asked['pair']}=take")
-    stage.run("velma", "sync")
-    shown = json.loads(stage.run("velma", "show", lesson, "--json").stdout)
-    assert (shown["state"], shown["seen"]) == ("retired", 0)
-
-
-def test_what_was_seen_was_seen_in_one_session_at_least_though_a_copy_undid_the_first(stage):
+def undone_in_a_copy(stage) -> tuple[str, dict]:
+    """Log a lesson, and undo that in a copy of the folder; return the lesson's id, and what the original is asked."""
     stage.join("velma")
     lesson = stage.correct("velma", LESSON, "--session", "s")
     stage.run("velma", "sync")
@@ -606,6 +591,18 @@ def test_what_was_seen_was_seen_in_one_session_at_least_though_a_copy_undid_the_
     stage.run("velma", "sync", expect=3)
     [asked] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
     stage.run("velma", "review", "--answer", f"{asked['pair']}=take")
+    return lesson, asked
+
+
+def test_what_was_undone_in_a_copy_is_asked_about_in_words_that_say_so_and_taken(stage):
+    lesson, asked = undone_in_a_copy(stage)
+    assert "you undid something in a copy of it" in asked["told"]
+    shown = json.loads(stage.run("velma", "show", lesson, "--json").stdout)
+    assert (shown["state"], shown["seen"]) == ("retired", 0)
+
+
+def test_what_was_seen_was_seen_in_one_session_at_least_though_a_copy_undid_the_first(stage):
+    lesson, _ = undone_in_a_copy(stage)
     stage.correct("velma", LESSON, "--session", "s")
     assert "1 time in 1 session\n" in stage.run("velma", "show", lesson).stdout
 
