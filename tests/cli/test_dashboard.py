@@ -155,6 +155,19 @@ def test_days_of_silence_are_told_and_whether_hooks_fire(w):
     assert "fired 9 days ago (Stop)" in shown
 
 
+def test_a_clan_at_the_projects_origin_that_was_not_asked_for_days_is_told_and_one_that_was_left_is_not(stage):
+    stage.run("w", "init", "--agent", "velma")
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    stage.git("init", "--quiet", where="w")
+    stage.git("remote", "add", "origin", str(stage.remote), where="w")
+    stage.correct("w", LESSON)
+    stage.run("w", "sync", "--yes")
+    stage.now_ms = time.time_ns() // 1_000_000 + 9 * 86_400_000
+    assert "synced" in look(stage)["silent"][0]
+    stage.run("w", "leave", "--yes")
+    assert "synced" not in look(stage)["silent"][0]
+
+
 def test_who_is_online_is_what_the_sidecar_heard_a_moment_ago(w):
     heard = w.folder / "w/.fleet" / ONLINE
     who = [["tank", "tank.c0ffee42", "2026-11-22T10:00:00.000Z-0000", "the parser \x1b[2J"]]
