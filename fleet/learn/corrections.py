@@ -19,7 +19,7 @@ from fleet.model import limits
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import LOGGED, normalise, only, pattern_id
-from fleet.model.pattern import Pattern, fold, merged
+from fleet.model.pattern import PRIVATE, Pattern, fold, merged
 from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import mentions, screening
 from fleet.text.screening import injected_id
@@ -148,10 +148,14 @@ class Corrections:
             wall = self._workspace.wall()
             draft = Draft(entry, f"{wall[:10]} {wall[11:16]}Z")
             entry_id = draft.id_in(page) if stamp else ""
-            block = f"{draft.appended_to(page, self._agent).rstrip()}\n"
+            record = ""
             if writer is not None and stamp:
-                block += f"{Record(entry_id, target.id, writer.name, stamp, session, extra).render()}\n"
-            self._workspace.files.append(path, block.encode())
+                record = Record(entry_id, target.id, writer.name, stamp, session, extra).render()
+            # Half an entry, as a power failure may leave it, is known to be private as well.
+            is_private = any(fold(each).scope == PRIVATE for each in target.members.values())
+            first, last = (record, "") if is_private else ("", record)
+            block = f"{draft.appended_to(page, self._agent, first).rstrip()}\n{last}".rstrip()
+            self._workspace.files.append(path, f"{block}\n".encode())
         if error:
             self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {error}")
         return page, entry_id

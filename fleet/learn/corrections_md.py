@@ -216,8 +216,10 @@ class Draft(NamedTuple):
         own = self.correction
         return _content(self.when, own.title, own.wrong, own.right, own.source, own.pattern)
 
-    def render(self) -> str:
+    def render(self, comment: str = "") -> str:
         """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
+
+        ``comment``: a line below the heading.
 
         Raises:
             ValueError: ``when`` is neither empty nor a date that a heading can hold.
@@ -232,12 +234,13 @@ class Draft(NamedTuple):
         values |= {name.capitalize(): value for name, value in sorted(more.items()) if value}
         fields = {self.label: own.wrong, **values}.items()
         lines = [heading, *(f"**{label}:** {_format_value(value)}".rstrip() for label, value in fields)]
+        lines[1:1] = [comment] if comment else []
         return "\n".join(lines) + "\n"
 
-    def appended_to(self, page: bytes, agent: str) -> str:
+    def appended_to(self, page: bytes, agent: str, comment: str = "") -> str:
         """Return the text to append to an agent's page; to an empty page with the page's title."""
         title = "" if page else f"# Corrections — {agent}\n"
-        return f"{title}\n{self.render()}"
+        return f"{title}\n{self.render(comment)}"
 
     def id_in(self, page: bytes) -> str:
         """Return the id of the entry once it is appended to a page."""

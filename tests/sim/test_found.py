@@ -12,6 +12,7 @@ import pytest
 from fleet.app import learning, lessons, moving, reviewing, sharing, undoing
 from fleet.learn import corrections, restore
 from fleet.learn.corrections_md import Correction
+from fleet.learn.counting import CountedLog
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Column, Line, encode
 from fleet.model.names import pattern_id
@@ -268,6 +269,24 @@ def test_a_crash_while_a_lesson_is_made_private_loses_no_occurrence_and_lets_it_
         assert (seen, has_left) == (1, False), f"power failed at step {crash_at}"
         crash_at += 1
     assert crash_at > 8, "every step of it was tried"
+
+
+def test_half_an_entry_of_a_private_lesson_does_not_leave(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct("Something else")
+    velma.correct(LESSON)
+    workspace, each = velma.open(), pattern_id(LESSON)
+    lessons.edit(workspace, "velma", each, ["scope=private"])
+    log = CountedLog(workspace, "velma").log_file()
+    velma.correct(LESSON)
+    whole, begin = log.read_bytes(), log.read_bytes().rindex(LESSON.encode())
+    for cut in range(begin + 1, len(whole) + 1):
+        log.write_bytes(whole[:cut])
+        CountedLog(workspace, "velma").forget_count()
+        velma.sync()
+        shared = {each.text for each in velma.open().patterns.records()}
+        assert shared == {"Something else"}, f"cut at {cut - begin}"
+        assert fold(velma.open().record("velma", each)).count("seen") == 2
 
 
 def test_a_database_made_anew_is_the_one_that_is_there_where_only_a_part_of_what_became_private_had_left(tmp_path):
