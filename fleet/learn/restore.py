@@ -416,12 +416,12 @@ def _foreign_adds(
             stamps = {each.at for each in records}
             if not records or (name in former and max(stamps) < add):
                 continue
+            before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
             counted = sum(not each.part and each.at <= add for each in records)
-            if record_before is None and line.total_of(name, "seen") <= counted:
-                continue  # nothing that our log does not tell: our own add may be an import's
-            before = record_before(line.id) if record_before is not None else None
-            was = before.add_of(name) if before is not None else ""
-            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), was, stamps):
+            known = before.total_of(name, "seen") if record_before is not None else counted
+            if line.total_of(name, "seen") <= known:
+                continue  # no total that we do not know of can swallow ours: the add is an import's, ours or another's
+            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
                 foreign.setdefault(name, {})[line.id] = add
     return foreign
 

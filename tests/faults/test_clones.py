@@ -1,12 +1,13 @@
 """Fault 18: one replica id on two machines, or a restored one. Nothing lost, nothing counted twice, a warning."""
 
+import json
 import random
 import shutil
 import time
 
 import pytest
 
-from fleet.app import reviewing, sharing
+from fleet.app import moving, reviewing, sharing
 from fleet.learn.corrections import Corrections
 from fleet.learn.corrections_md import Correction
 from fleet.learn.restore import _is_foreign
@@ -57,6 +58,19 @@ class Clan:
     def log(self, name, lesson, agent="velma"):
         self.now_ms += 1_000
         return Corrections(self.open(name), agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
+
+    def bring(self, name, lesson):
+        """Import a page with a lesson that was seen twice."""
+        self.now_ms += 1_000
+        page = self.folder / "page.jsonl"
+        page.write_text(json.dumps({"pattern": lesson, "correction": "r", "seen": 2, "date": "2026-11-19"}) + "\n")
+        moving.import_files(self.open(name), "velma", [page])
+
+    def swap(self):
+        """Let the twin stand at the path that both it and velma believe is theirs."""
+        (self.folder / "velma").rename(self.folder / "aside")
+        (self.folder / "twin").rename(self.folder / "velma")
+        (self.folder / "aside").rename(self.folder / "twin")
 
     def sync(self, name, agent="velma", remote=None):
         self.now_ms += 1_000
@@ -178,33 +192,57 @@ def test_two_live_clones_that_look_the_same_are_told_apart_and_count_from_then_o
     clan.sync("velma")
     shutil.copytree(clan.folder / "velma", clan.folder / "twin")
 
-    def swap():
-        """Let the other twin stand at the path that both believe is theirs."""
-        (clan.folder / "velma").rename(clan.folder / "aside")
-        (clan.folder / "twin").rename(clan.folder / "velma")
-        (clan.folder / "aside").rename(clan.folder / "twin")
-
     clan.log("velma", "lesson")  # one twin logs first, and is heard last
-    swap()
+    clan.swap()
     clan.log("velma", "lesson")
     clan.sync("velma")
-    swap()
+    clan.swap()
     workspace, _ = clan.sync("velma")
     assert any("restored or copied" in warning for warning in workspace.warnings)
     before = clan.seen("velma", "lesson")
     assert before in (2, 3)
     clan.log("velma", "lesson")
-    swap()
+    clan.swap()
     clan.log("velma", "lesson")
     clan.sync("velma")
-    swap()
+    clan.swap()
     clan.sync("velma")
-    swap()
-    clan.sync("velma")
-    assert clan.seen("velma", "lesson") == before + 2
-    swap()
+    clan.swap()
     clan.sync("velma")
     assert clan.seen("velma", "lesson") == before + 2
+    clan.swap()
+    clan.sync("velma")
+    assert clan.seen("velma", "lesson") == before + 2
+
+
+def test_what_one_live_clone_logged_counts_though_the_other_imported_the_lesson_later(clan):
+    """An import under the name of both raises no total, so it swallows none."""
+    clan.log("velma", "another lesson")
+    clan.sync("velma")
+    shutil.copytree(clan.folder / "velma", clan.folder / "twin")
+    clan.log("velma", "lesson")
+    clan.swap()
+    clan.bring("velma", "lesson")
+    clan.sync("velma")
+    for _ in range(3):
+        clan.swap()
+        workspace, _ = clan.sync("velma")
+        assert clan.seen("velma", "lesson") == 3
+        assert not [each for each in workspace.warnings if "somebody else writes as" in each]
+
+
+def test_an_import_that_a_copy_of_the_folder_sends_first_makes_nobody_give_up_a_name(clan):
+    clan.log("velma", "another lesson")
+    clan.sync("velma")
+    clan.bring("velma", "lesson")
+    shutil.copytree(clan.folder / "velma", clan.folder / "copy")
+    clan.log("velma", "lesson")
+    shutil.rmtree(clan.folder / "velma/clan-learnings")  # its lines come back joined: of two adds the later one is left
+    clan.sync("copy")
+    workspace, _ = clan.sync("velma")
+    assert not [each for each in workspace.warnings if "somebody else writes as" in each]
+    clan.sync("copy")
+    assert clan.seen("velma", "lesson") == clan.seen("copy", "lesson") == 3
 
 
 def test_a_torn_line_that_is_in_quarantine_is_refused_once_and_not_at_every_sync(clan):

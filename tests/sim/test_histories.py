@@ -38,6 +38,8 @@ FAILED_ONCE = {
     987172: "the simulator missed a carried line in the files here, whose purge the rows alone still knew",
     1817421: "a clock had run ahead and was set back, and a crash left the old name with the new, smaller stamps",
     1823126: "a lesson private here and retired in the clan came back into the memory with each sync, published anew",
+    1833225: "an import that a copy had sent was taken for somebody else who writes under the name",
+    1833621: "a twin imported a lesson later: what had been logged of it here no longer counted",
 }
 """Seeds that failed, and what was wrong then."""
 PROMISED = (
