@@ -579,6 +579,25 @@ def test_a_providers_form_is_known_without_a_name(kind: str, token: str) -> None
     assert screen(f"use {token[: len(token) // 4]} here").secrets == (), "a beginning is none"
 
 
+IN_ORDER = "abcdefghijklmnopqrstuvwxyz" + "0123456789"
+
+
+@pytest.mark.parametrize(
+    ("kind", "token"),
+    [
+        ("github-classic", "gh" + "p_" + IN_ORDER),
+        ("github-classic", "gh" + "p_" + "1234567890" * 3 + "123456"),
+        ("anthropic-key", "sk-" + "ant-api03-" + IN_ORDER),
+        ("openai-key", "sk-" + "proj-" + IN_ORDER),
+        ("slack-bot", "xo" + "xb-1234567890-" + IN_ORDER),
+        ("aws-access-key", "AK" + "IA" + IN_ORDER[:16].upper()),
+    ],
+)
+def test_a_token_of_a_known_form_is_one_whatever_its_order(kind: str, token: str) -> None:
+    """Who makes one up to try what is done with it means what it stands for."""
+    assert screen(f"use {token} here") == (f"use [REDACTED:{kind}] here", (kind,), 0)
+
+
 def test_an_id_is_no_hint_at_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is printed has one, and the tables of tokens take longer to load than most answers to make."""
     monkeypatch.setattr(screening, "_credentials", None)
