@@ -7,8 +7,10 @@ missing, and put beside another version of itself.
 import glob
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -377,7 +379,7 @@ def give_up_names(
     ``record_before``: returns a record of the tree that was fetched before; None where that is unknown.
     """
     current = workspace.current_replicas()
-    for old, adds in sorted(_foreign_adds(workspace, fetched, record_before).items()):
+    for old, counted_up_to in sorted(_foreign_adds(workspace, fetched, record_before).items()):
         agent, is_lent = names.agent_of(old), old == workspace.lease()
         why = (
             "another run of this job does. Both count"
@@ -386,8 +388,8 @@ def give_up_names(
         )
         workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
         replacement = "" if old in current else workspace.replica_name(agent)
-        _move_records(workspace, old, old if is_lent else replacement or workspace.mint(agent).name, adds)
-        for pattern in adds:
+        _move_records(workspace, old, old if is_lent else replacement or workspace.mint(agent).name, counted_up_to)
+        for pattern in counted_up_to:
             workspace.db.take_back(pattern, old, ("add", "n"))
         CountedLog(workspace, agent).forget_count()
 
@@ -395,34 +397,33 @@ def give_up_names(
 def _foreign_adds(
     workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None] | None
 ) -> dict[str, dict[str, str]]:
-    """Return, by replica of ours and lesson, the adds in the clan that this folder never issued.
+    """Return the last stamp of ours that the clan counts, by replica and lesson with a total that we never issued.
 
     Under a former replica others may rightly write: there an add matters only where it is not newer than our records.
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
-    logs: dict[str, dict[tuple[str, str], list[Record]]] = {}
-    foreign: dict[str, dict[str, str]] = {}
+    log = cache(lambda agent: CountedLog(workspace, agent).read_log().records)
+    foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
-        rows = workspace.patterns.line(line.id) if any(map(line.add_of, mine)) else None
-        for name in mine:
-            add = line.add_of(name)
-            if not add or (rows is not None and rows.add_of(name) == add):
+        rows = workspace.patterns.line(line.id) or Line(line.id)
+        for name in filter(line.add_of, mine):
+            add, total = line.add_of(name), line.total_of(name, "seen")
+            if rows.add_of(name) == add:
                 continue
-            agent = names.agent_of(name)
-            if agent not in logs:
-                logs[agent] = _by_lesson(CountedLog(workspace, agent).read_log().records)
-            records = logs[agent].get((line.id, name), [])
+            records = [each for each in log(names.agent_of(name)) if (each.pattern, each.replica) == (line.id, name)]
             stamps = {each.at for each in records}
             if not records or (name in former and max(stamps) < add):
                 continue
+            own = [each for each in Record.latest(records) if not each.part and each.at <= add]
+            counted = sorted(each.at for each in own if not rows.part("seen", each.id.removeprefix("c-")))
             before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
-            counted = sum(not each.part and each.at <= add for each in records)
-            known = before.total_of(name, "seen") if record_before is not None else counted
-            if line.total_of(name, "seen") <= known:
+            if total <= (before.total_of(name, "seen") if record_before is not None else len(counted)):
                 continue  # no total that we do not know of can swallow ours: the add is an import's, ours or another's
             if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
-                foreign.setdefault(name, {})[line.id] = add
+                # Of our records the clan counts the oldest, and no more than its total says.
+                up_to = counted[total - 1] if total < len(counted) else add
+                foreign[name][line.id] = max(foreign[name].get(line.id, ""), up_to)
     return foreign
 
 
@@ -437,24 +438,15 @@ def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, record
     return is_news and any(stamp > add_before for stamp in records)
 
 
-def _by_lesson(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Return the records by lesson and replica."""
-    by_lesson: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        by_lesson.setdefault((record.pattern, record.replica), []).append(record)
-    return by_lesson
-
-
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:
     """Return the adds of a lesson in a shard of ours."""
     data = workspace.files.read(workspace.clan / PATTERNS.shard(replica))
-    if pattern.encode() not in data:
-        return set()
-    return {line.add_of(replica) for line in lesson_lines([data]) if line.id == pattern}
+    raws = (raw for raw in data.splitlines(keepends=True) if pattern.encode() in raw)
+    return {line.add_of(replica) for line in lesson_lines(raws) if line.id == pattern}
 
 
-def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, str]) -> None:
-    """Append the records that are newer than the clan's add again, under the new replica: the newest record counts.
+def _move_records(workspace: Workspace, old: str, fresh: str, counted_up_to: dict[str, str]) -> None:
+    """Append again, under the new replica, the records that the clan does not count: the newest record counts.
 
     They are parts, which count once: a folder may be put back a second time, to before this.
     """
@@ -467,7 +459,7 @@ def _move_records(workspace: Workspace, old: str, fresh: str, adds: dict[str, st
                 extra=record.extra if record.part else (*record.extra, (PART, record.id.removeprefix("c-"))),
             )
             for record in Record.latest(CountedLog(workspace, agent).read_log().records)
-            if record.replica == old and record.at > adds.get(record.pattern, "~")
+            if record.replica == old and record.at > counted_up_to.get(record.pattern, "~")
         ]
         if moved:
             data = "".join(record.render() + "\n" for record in moved)

@@ -215,6 +215,21 @@ def test_two_live_clones_that_look_the_same_are_told_apart_and_count_from_then_o
     assert clan.seen("velma", "lesson") == before + 2
 
 
+def test_of_two_live_clones_no_more_is_swallowed_than_the_smaller_one_counted(clan):
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    shutil.copytree(clan.folder / "velma", clan.folder / "twin")
+    for _ in range(3):
+        clan.log("velma", "lesson")
+    clan.swap()
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    for _ in range(3):
+        clan.swap()
+        clan.sync("velma")
+        assert clan.seen("velma", "lesson") in (4, 5)
+
+
 def test_what_one_live_clone_logged_counts_though_the_other_imported_the_lesson_later(clan):
     """An import under the name of both raises no total, so it swallows none."""
     clan.log("velma", "another lesson")
