@@ -319,9 +319,10 @@ class _HostEvent:
 
     def _lessons_for_step(self) -> tuple[str, str]:
         """Return the lessons that are due before this step, each once a session, and the line for the person."""
+        if self._call.can_write and self._ready.is_table_old():
+            with opened(self._call) as workspace:
+                self._make(workspace, None)
         rows = self._ready.rows()
-        if not rows:
-            return "", ""
         with self._call.guarded("whether a lesson is used is not known"):
             self._note_use(rows)
         shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
@@ -335,8 +336,7 @@ class _HostEvent:
         """Note the use of a command that a lesson recommends, if this session was shown the lesson before."""
         command = self._payload.command
         shown_ids = self._known() if command else ()
-        shown = [row for row in _valid_rows(rows) if row[0] in shown_ids]
-        for pattern, row in self._due(shown, ()):
+        for pattern, row in self._due([row for row in _valid_rows(rows) if row[0] in shown_ids], ()):
             if _observing().recommends(row, command):
                 self._notes.add(f"{_use_of(command)} {pattern}")
 

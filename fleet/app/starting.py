@@ -14,7 +14,6 @@ from contextlib import suppress
 from datetime import date
 from functools import partial
 from itertools import islice, zip_longest
-from pathlib import Path
 from typing import NamedTuple
 
 from fleet.app import finding, reflecting
@@ -115,7 +114,7 @@ class SessionStart:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
                 rows = _trigger_table(table, Renderer(workspace.emoji(), short))
-                _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation) if rows else b"")
+                _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation))
         return start
 
     def _texts(
@@ -311,11 +310,7 @@ def forget(workspace: Workspace) -> None:
 
 
 def _put(workspace: Workspace, name: str, data: bytes) -> None:
-    path: Path = workspace.root / name
-    if data:
-        workspace.files.replace(path, data, is_durable=False)
-    elif path.exists():
-        workspace.files.remove(path)
+    workspace.files.replace(workspace.root / name, data, is_durable=False)
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------
@@ -407,10 +402,10 @@ class Guards:
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""
         with suppress(FleetError):  # a read-only disk, a damaged database: the cached one stays valid
-            table = [
+            rows = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
-            _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(table, "") if table else b"")
+            _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(rows, ""))
 
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""

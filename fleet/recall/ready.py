@@ -123,16 +123,21 @@ class Ready:
             return  # the disk is full, or read-only: the news are shown again, and twice is better than never
 
     def has_rows(self) -> bool:
-        """Return whether there is a trigger table."""
-        return os.path.exists(os.path.join(self._root, self.triggers_file))
+        """Return whether the trigger table has rows, or may have some when it is made anew."""
+        return self.is_table_old() or bool(self.rows())
+
+    def is_table_old(self) -> bool:
+        """Return whether the trigger table is not that of the records at the last refresh."""
+        made_at = self.generation()
+        return bool(made_at) and not self._own(self.triggers_file, 80).startswith(self.rendered_rows([], made_at)[:-3])
 
     def rows(self) -> object:
         """Return the trigger table, whatever its generation; an empty list when there is none."""
         return self._table(self.triggers_file)
 
     def has_guards(self) -> bool:
-        """Return whether there is a table of guards."""
-        return os.path.exists(os.path.join(self._root, GUARDS_FILE))
+        """Return whether the table of guards has any."""
+        return bool(self._table(GUARDS_FILE))
 
     def guards(self, today: str) -> dict[str, list[list[str]]]:
         """Return the rows of the guards that are valid on a day, in the form of triggers, by decision.

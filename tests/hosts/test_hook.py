@@ -866,6 +866,21 @@ def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(p
     assert place.context("PreToolUse", bash("git pull")) == ""
 
 
+def test_a_lesson_logged_while_sessions_run_is_shown_at_their_next_such_step(place):
+    place.context("SessionStart")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pull before `git push`")
+    assert "Pull before `git push`" in place.context("PreToolUse", bash("git push"))
+
+
+def test_a_trigger_is_heeded_in_a_session_whose_start_no_hook_has_seen(place):
+    place.fleet(
+        "correct", "--wrong", "w", "--right", "r", "--pattern", "Ask the release manager", "--trigger", "Edit:*.sql"
+    )
+    edit = {"tool_name": "Edit", "tool_input": {"file_path": "x/y.sql"}}
+    assert "Ask the release manager" in place.context("PreToolUse", edit)
+    assert place.context("PreToolUse", edit) == ""
+
+
 def test_a_step_brings_two_lessons_of_each_trigger_a_session_the_first_of_the_table(place):
     made = [(f"p-{number:016x}", "Bash:make*", f"- lesson {number}") for number in range(5)]
     tested = [(f"p-{number:016x}", "Bash:*test*", f"- lesson {number}") for number in range(5, 7)]

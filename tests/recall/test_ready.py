@@ -228,7 +228,7 @@ def test_no_link_is_followed(workspace, tmp_path):
     assert text(workspace) is None
 
 
-def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(workspace):
+def test_the_table_of_triggers_is_each_agents_own_and_empty_when_there_is_none(workspace):
     shared = line("p-0000000000000001", {"tank.00000001": 1}, text="Pull first", trigger="Bash:git push*")
     private = line("p-0000000000000002", {"velma.00000001": 1}, text="Mine", trigger="Bash:make*", scope="private")
     write(workspace, "patterns.jsonl", shared)
@@ -242,7 +242,7 @@ def test_the_table_of_triggers_is_each_agents_own_and_goes_when_there_is_none(wo
     write(workspace, "patterns.jsonl", out)
     SessionStart(workspace, "slash").make()
     assert Ready(root, "slash").rows() == []
-    assert not (workspace.root / Ready("", "slash").triggers_file).exists()
+    assert not Ready(root, "slash").has_rows()
 
 
 def lessons(writer: str, said: Sequence[tuple[str, int, dict[str, object]]]) -> list[Line]:
