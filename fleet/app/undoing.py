@@ -211,8 +211,11 @@ class _Undoing:
         mine, deltas = self._workspace.policy().mine, list[Line]()
         with self._workspace.writing(self._agent) as writer:
             for field in fields:
-                part, line = str(field.after or field.before), self._record(field.id) or Line(field.id)
-                own = [name for name in line.by_writer() if name in mine and names.agent_of(name) == self._agent]
+                part, _, digits = str(field.after or field.before).partition(" ")
+                line = self._record(field.id) or Line(field.id)
+                own = [name for name in line.by_writer() if names.agent_of(name) == self._agent]
+                # A copy of this folder may have imported the same since, under another name. Earlier runs name none.
+                own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
                 deltas += [edits.undo_part(line, name, part, is_undone=not field.after) for name in own]
             writer.write([delta for delta in deltas if not delta.is_empty()])
 

@@ -75,7 +75,7 @@ class ImportResult(msgspec.Struct):
         redacted: records with a secret, which was removed.
         stated: ids of the lessons and findings that this import made present.
         retired: ids of lessons that were read again and stay retired here.
-        parts: id of a lesson, hash of its new part, and how often the lesson had been seen before.
+        parts: id of a lesson, hash of its new part and its writer's digits, and how often it had been seen before.
         pieces: all pieces in order, file by file.
         files: number of records that were taken, by file.
     """
@@ -355,7 +355,8 @@ class _Import:
                 at=self._stamp(item.at_ms),
                 author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
-            self.done.parts.append((pattern, hash_, fold(record).count("seen") if record is not None else 0))
+            part = f"{hash_} {self._writer.name.rpartition('.')[2]}"
+            self.done.parts.append((pattern, part, fold(record).count("seen") if record is not None else 0))
             if not counted and (record is None or not fold(record).is_present) and pattern not in self.done.stated:
                 self.done.stated.append(pattern)
             records_here[pattern] = line if record is None else join(record, line)

@@ -548,6 +548,34 @@ def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they
     assert "retired since" not in w.run("w", "import", "lessons.md").stderr
 
 
+def test_an_import_is_taken_back_though_the_folder_was_moved_since(w):
+    (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n- {OTHER}\n")
+    w.run("w", "import", "lessons.md")
+    (w.folder / "w").rename(w.folder / "moved")
+    done = json.loads(w.run("moved", "undo", "--json").stdout)
+    assert not done["left"]
+    found = json.loads(w.run("moved", "patterns", "--all", "--json").stdout)["patterns"]
+    assert [(each["seen"], each["state"]) for each in found] == [(0, "retired")] * 2
+    w.run("moved", "undo", done["undone_by"])
+    found = json.loads(w.run("moved", "patterns", "--json").stdout)["patterns"]
+    assert [each["seen"] for each in found] == [1, 1]
+
+
+def test_what_a_copy_takes_back_stays_where_the_original_imported_it_as_well(stage):
+    stage.join("velma")
+    stage.run("velma", "sync")
+    shutil.copytree(stage.folder / "velma", stage.folder / "copy")
+    (stage.folder / "lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n- {OTHER}\n")
+    for name in ("velma", "copy"):
+        stage.run(name, "import", "../lessons.md")
+    for name in ("velma", "copy"):
+        stage.run(name, "sync")
+    stage.run("copy", "undo")
+    stage.run("copy", "sync")
+    stage.run("velma", "sync")
+    assert [each["seen"] for each in stage.patterns("velma", "--all")["patterns"]] == [1, 1]
+
+
 # --- what was undone, and the clan ----------------------------------------------------------------------------------
 
 
