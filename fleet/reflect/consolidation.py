@@ -24,7 +24,7 @@ from fleet.reflect.observations import BOUNDARY, GOTCHA, Statement, has_phrase
 from fleet.store import homes
 from fleet.text import dates
 from fleet.text.markdown import Page, Part, rows
-from fleet.text.screening import shortened
+from fleet.text.screening import counted, shortened
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
@@ -424,6 +424,7 @@ class Plan(NamedTuple):
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
+        met = counted(len(sessions), "session")
         passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
         passed_over += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 
@@ -442,11 +443,11 @@ class Plan(NamedTuple):
             changed[INDEX] = text
         left = [f"{left_out} topics have no room in the index"] if left_out else []
         phases = {
-            "orient": [f"{len(files)} topics", *troubled],
-            "gather": [f"{len(kept)} entries of {len(sessions)} sessions", *passed_over],
-            "consolidate": [f"{len(added)} new topics, {len(merged)} merged into"],
+            "orient": [counted(len(files), "topic"), *troubled],
+            "gather": [f"{counted(len(kept), 'entry', 'entries')} of {met}", *passed_over],
+            "consolidate": [f"{counted(len(added), 'new topic')}, {len(merged)} merged into"],
             "prune and index": [
-                f"{len(text.splitlines())} lines" if known else "no topics",
+                counted(len(text.splitlines()), "line") if known else "no topics",
                 *(f"dropped the pointer to {title!r}" for title in dropped),
                 *left,
             ],

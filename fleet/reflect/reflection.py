@@ -264,12 +264,12 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     if reflector == "command":
         words = list(settings.command)
         if not words:
-            return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask")
+            return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask", usd=0.0)
         return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
     client, read = CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     if not shutil.which(words[0]):
-        return Answer(trouble=f"{words[0]} is not on the PATH")
+        return Answer(trouble=f"{words[0]} is not on the PATH", usd=0.0)
     prompt = prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}"
     return _run(words, prompt, settings.wait_s, read)
 
@@ -299,7 +299,8 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
             late, much = f"gave no answer within {wait_s:g} s", f"printed more than {OUTPUT_BYTES_MAX:,} bytes"
             trouble = f"{late if why.is_late else much}, and was stopped"
         except (OSError, ValueError) as why:
-            return Answer(trouble=f"{words[0]} could not be started: {getattr(why, 'strerror', None) or why}")
+            reason = getattr(why, "strerror", None) or why
+            return Answer(trouble=f"{words[0]} could not be started from an empty folder: {reason}", usd=0.0)
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
@@ -404,7 +405,7 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
         return _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
     except ImportError as why:
         name = why.name or "its package"
-        return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`")
+        return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`", usd=0.0)
     except Exception as why:  # noqa: BLE001 - an SDK raises what it likes, and a key must not stand in a record
         return Answer(trouble=f"{settings.url} gave no answer: {type(why).__name__}: {str(why)[:200]}")
 

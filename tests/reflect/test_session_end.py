@@ -395,6 +395,22 @@ def test_a_reflector_that_misbehaves_is_a_record_and_nothing_else(w, talk, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"reflector": "command", "command": ["./reflector.sh"]}, "could not be started from an empty folder"),
+        ({"reflector": "codex"}, "codex is not on the PATH"),
+    ],
+)
+def test_a_reflector_that_never_ran_has_cost_nothing(w, talk, monkeypatch, said, told):
+    monkeypatch.setenv("PATH", str(w.root))
+    settings(w, **said)
+    session_end.Choice(w).agree()
+    record = session_end.reflect(w, "velma", talk.path).record
+    assert told in record.why
+    assert records.spent(w, "2026-05-09") == 0
+
+
+@pytest.mark.parametrize(
     "wrapped",
     [
         "Sure!\n```json\n{}\n```\nAnything else?",
