@@ -79,7 +79,7 @@ class CountedLog:
         self._workspace.db.note(_note_key(self._agent), "")
 
     def move(self, pattern: str, scope: str) -> None:
-        """Change the scope of a lesson, and count it there. The caller holds the write lock."""
+        """Change the scope of a lesson. The caller holds the write lock."""
         note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
@@ -189,16 +189,17 @@ def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
 
 
 def _finish_moves(workspace: Workspace) -> None:
-    """Change the scope of the lessons that were noted, and count them there. The caller holds the write lock."""
+    """Change the scope of the lessons that were noted. The caller holds the write lock."""
     noted = workspace.state.get(_MOVING) or "[]"
     for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
-        if scope == PRIVATE:
-            writer.hide(pattern)
-        else:
-            writer.publish(pattern, scope)
-        CountedLog(workspace, agent).forget_count()
+        with workspace.log_lock(agent):  # whatever the log has not got yet will be later than this
+            stamp = writer.tick()
         reconcile(writer)
+        if scope == PRIVATE:
+            writer.hide(pattern, stamp)
+        else:
+            writer.publish(pattern, scope, stamp)
     note_moves(workspace, [])
 
 
@@ -393,7 +394,7 @@ class _Backlog:
 
     def _is_part(self, mine: Line, record: Record) -> bool:
         """Return whether an occurrence of a private lesson is counted."""
-        # A private record has a total where the branch was not known, or an earlier version counted there.
+        # A private record has the total of what was counted before the lesson became private.
         has_total = mine.total_of(record.replica, "seen") > 0
         is_total = has_total and record.at <= mine.counted_up_to(record.replica)
         return is_total or mine.part("seen", self._keys[record.id]) > 0

@@ -497,7 +497,7 @@ class Workspace:
             notes.close()
 
 
-_NOT_IN_LOGS = ("shown", "helped", "hurt")  # counters that no log has: they move with a lesson that becomes private
+_MOVED = ("add", "n", "parts", "rem")  # parts of a column that go to the private file with a lesson
 _WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
 
 
@@ -549,32 +549,30 @@ class Writer:
         self.append_private([delta for delta in deltas if delta.id in private])
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 
-    def hide(self, id_: str) -> None:
+    def hide(self, id_: str, stamp: str) -> None:
         """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
 
-        The caller counts the log again afterwards: occurrences that leave with it become parts.
+        The agent's columns go as they are: joined with those that the clan has, each total counts once. What
+        was logged before ``stamp`` must be counted, as it must be before ``publish``.
         """
         workspace, me = self.workspace, self.name
         lesson = fold(self.line(id_), workspace.policy())
         shared = workspace.patterns.line(lesson.id) or Line(lesson.id)
         fields: dict[str, Any] = {field: value for field, value in lesson.fields.items() if field != SCOPE}
-        stamp = self.tick() if lesson.is_present else ""
         private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
         delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
         delta = join(delta, self.edit(private, SCOPE, PRIVATE))
         own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
-        # While the branch is unknown, totals stay totals: joined with those that the clan has, they count once.
-        totals = () if workspace.tree.head() else ("n", "add") if lesson.is_present else ("n",)
         for name in own_writers:
-            moved = shared.split_column(name, ("parts", "rem", *totals))[1]
+            moved = shared.split_column(name, _MOVED)[1]
             delta = join(delta, moved) if moved is not None else delta
-            for counter in _NOT_IN_LOGS:
-                delta = join(delta, edits.count(Line(lesson.id), counter, name, shared.total_of(name, counter)))
+        if not lesson.is_present:
+            delta = join(delta, edits.retire(join(private, delta), me))
         self.append_private([delta])
         for name in own_writers:
             workspace.db.take_back(lesson.id, name, _WITHDRAWN)
 
-    def publish(self, id_: str, scope: str) -> None:
+    def publish(self, id_: str, scope: str, stamp: str) -> None:
         """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""
         private = self.workspace.private(self.agent, id_)
         if private is None:
@@ -582,7 +580,7 @@ class Writer:
         shared = self.workspace.patterns.line(id_) or Line(id_)
         delta = private.without_field(SCOPE)
         if fold(private).is_present:
-            delta = join(delta, edits.restore(join(shared, delta), self.name, self.tick()))
+            delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))
         self.append(PATTERNS, [delta])
         self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 

@@ -142,6 +142,23 @@ def test_a_lesson_made_private_after_it_was_sent_stays_with_the_clan_as_it_was(s
     assert (found.count("seen"), found.category, found.scope) == (2, "mine alone", "clan")
 
 
+def test_a_lesson_made_private_once_more_keeps_what_was_logged_while_it_was_the_clans(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    for scope in ("private", "clan"):
+        stage.run("velma", "edit", pattern, "--set", f"scope={scope}")
+    stage.run("velma", "sync")
+    for number in range(2):
+        stage.correct("velma", LESSON, "--session", f"s-{number}")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["seen"] == 3
+    stage.run("velma", "sync")
+    assert [each.count("seen") for each in stage.edition()] == [1]
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    assert [each.count("seen") for each in stage.edition()] == [3]
+
+
 def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the_clans(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
@@ -154,11 +171,13 @@ def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the
     assert "left out" not in stage.run("velma", "start").stdout
 
 
-def test_a_lesson_made_private_that_another_agent_here_had_retired_keeps_its_count(stage):
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_lesson_made_private_that_another_agent_here_had_retired_keeps_its_count(stage, is_synced):
     stage.join("velma")
     stage.run("velma", "init", "--agent", "tank")
     stage.correct("velma", "Something else")
-    stage.run("velma", "sync")
+    if is_synced:
+        stage.run("velma", "sync")
     pattern = stage.correct("velma", LESSON)
     stage.run("velma", "retire", pattern, "--agent", "tank")
     stage.run("velma", "edit", pattern, "--set", "scope=private")

@@ -288,9 +288,9 @@ def only_the_named_record_is_purged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moving, "_purge_here", alone)
 
 
-def what_helped_is_forgotten_with_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
-    """Totals of which no log tells leave with the lesson that is made private."""
-    patch.setattr(workspace, "_NOT_IN_LOGS", ())
+def what_was_counted_is_forgotten_with_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
+    """Totals stay behind when a lesson is made private."""
+    patch.setattr(workspace, "_MOVED", ("add", "parts", "rem"))
 
 
 def each_import_counts(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def a_finding_that_is_taken_back_stays(patch: pytest.MonkeyPatch) -> None:
 
 WIDER_FAULTS: dict[Broken, tuple[tuple[str, ...], int]] = {
     only_the_named_record_is_purged: (("word_a_secret", "merge_secret", "purge", "sync"), 18),
-    what_helped_is_forgotten_with_what_becomes_private: (("give_feedback", "turn_scope"), 1),
+    what_was_counted_is_forgotten_with_what_becomes_private: (("correct", "turn_scope"), 1),
     each_import_counts: (("import_page", "sync"), 1),
     what_is_restored_is_not_looked_for: (("save", "restore_saved", "sync"), 1),
     a_finding_that_is_taken_back_stays: (("discover", "retract", "sync"), 0),

@@ -19,7 +19,7 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.store import config
 from fleet.store.ingest import Ingest
-from fleet.store.workspace import Workspace, World
+from fleet.store.workspace import Workspace, World, Writer
 from tests.memory_remote import MemoryServer
 from tests.sim.world import POWERS, START_MS, CrashError, SimFiles, SimRemote, SimTree, simulated
 
@@ -369,6 +369,31 @@ def test_what_was_sent_counts_once_when_it_becomes_private_though_the_branch_is_
         whole = velma.open().record("velma", each)
         assert whole is not None
         assert (fold(whole).count("seen"), fold(whole).is_present) == (2, not is_retired)
+
+
+@pytest.mark.parametrize("scopes", [["private"], ["private", "clan"]])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_another_process_logs_while_a_lesson_changes_its_scope_counts(is_known, scopes, tmp_path, monkeypatch):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    if is_known:
+        velma.sync()
+    each, hide, publish = pattern_id(LESSON), Writer.hide, Writer.publish
+
+    def after_a_correction(change: Callable[..., None], *rest: object) -> None:
+        velma.correct(LESSON)  # logged, and not counted: this process holds the lock
+        change(*rest)
+
+    monkeypatch.setattr(Writer, "hide", lambda *rest: after_a_correction(hide, *rest))
+    monkeypatch.setattr(Writer, "publish", lambda *rest: after_a_correction(publish, *rest))
+    for scope in scopes:
+        workspace = velma.open()
+        lessons.edit(workspace, "velma", each, [f"scope={scope}"])
+        workspace.close()
+    velma.sync()
+    found = velma.open().record("velma", each)
+    assert found is not None
+    assert fold(found).count("seen") == 1 + len(scopes)
 
 
 @pytest.mark.parametrize("is_all", [False, True])

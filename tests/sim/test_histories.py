@@ -40,6 +40,7 @@ FAILED_ONCE = {
     1823126: "a lesson private here and retired in the clan came back into the memory with each sync, published anew",
     1833225: "an import that a copy had sent was taken for somebody else who writes under the name",
     1833621: "a twin imported a lesson later: what had been logged of it here no longer counted",
+    1833734: "what was logged between two times that a lesson was private counted nowhere once it was private again",
 }
 """Seeds that failed, and what was wrong then."""
 PROMISED = (
