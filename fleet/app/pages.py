@@ -144,7 +144,7 @@ class _Clan:
         best: the best lessons, twice as many as a page shows.
         newest: the newest lessons, newest first.
         total: number of listed lessons.
-        logged: number of lessons that an agent logged, by agent.
+        logged: number of lessons that an agent logged or imported, by agent.
         last: newest stamp of the lessons that an agent logged first, by agent.
     """
 
@@ -156,7 +156,7 @@ class _Clan:
         self.newest: list[Pattern] = []
         for lesson in _listed(lessons):
             self.total += 1
-            self.logged.update(lesson.loggers)
+            self.logged.update(lesson.agents())
             agent = names.agent_of(lesson.by)
             self.last[agent] = max(lesson.at, self.last.get(agent, ""))
             self.best.append(lesson)

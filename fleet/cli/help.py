@@ -36,15 +36,16 @@ def _help(
     ] = None,
 ) -> None:
     """Show the commands, the help of one, or a page of the documentation."""
-    topic, root = " ".join(words or ()), ctx.find_root()
+    words = [word.lower() for word in words or ()]
+    topic, root = " ".join(words), ctx.find_root()
     if topic in ("", "all") or (topic in GROUPS and topic not in MODULES):
         root.meta[ALL] = topic
         output.chosen.put(root.get_help())
         if topic == "all":
             output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
-    if (words or [""])[0] in MODULES:
-        output.chosen.put(_help_of(root, words or []))
+    if words[0] in MODULES:
+        output.chosen.put(_help_of(root, words))
         if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
             output.echo(f"\nThe page about it: fleet help {page}.md")
         return

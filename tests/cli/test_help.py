@@ -84,6 +84,11 @@ def test_a_topic_is_a_page_of_the_documentation(stage):
     assert "Did you mean concepts" in wrong
 
 
+def test_a_word_is_known_in_any_case_as_a_heading_has_it(stage):
+    for said in (["Every", "day"], ["Share"], ["Correct"], ["Security"]):
+        assert stage.run(".", "help", *said).stdout == stage.run(".", "help", *map(str.lower, said)).stdout
+
+
 def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_list(stage):
     assert "Did you mean undo?" in stage.run("w", "help", "undoo", expect=2).stderr
     assert "`fleet help all`" in stage.run("w", "help", "zzzz", expect=2).stderr

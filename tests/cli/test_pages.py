@@ -67,6 +67,19 @@ def test_the_branch_opens_with_a_page_that_says_what_it_is_and_what_is_new(clan)
     assert "**the wheel is built for x86**: pin the builder image" in shown(clan, "discoveries.md")
 
 
+def test_who_imported_a_lesson_is_named_beside_its_number_as_beside_the_lesson(stage):
+    stage.join("slash")
+    (stage.folder / "slash" / "lessons.md").write_text(
+        "# Lessons\n\n- Quote variables in shell scripts\n- Pin the image\n"
+    )
+    stage.run("slash", "import", "lessons.md")
+    stage.correct("slash", "Ask first")
+    stage.run("slash", "sync")
+    front = shown(stage, "README.md")
+    assert front.count("seen once by slash") == 3
+    assert "- slash: 3 lessons, newest of 20" in front
+
+
 def test_the_pages_are_the_same_bytes_from_a_machine_with_its_own_view(clan):
     clan.run("velma", "sync")
     before, pages = head(clan), {path: shown(clan, path) for path in PAGES}
