@@ -240,6 +240,11 @@ class Wider(Simulation):
         self.happened[f"undone {run.kind}"] += 1
         if run.id in self.promised.runs and by:
             self._do(machine, self.promised.imported, self.promised.runs[run.id])
+        for each in (each for each in run.fields if each.name == "part"):
+            part, _, digits = str(each.after).partition(" ")
+            record = workspace.record(run.agent, each.id)
+            undone = record.undo_count(f"{run.agent}.{digits}", "seen", part) if record is not None else not by
+            assert undone % 2 != bool(by), f"an import is taken back, and {each.id} counts, or the other way round"
         for each in (*run.lessons, *run.retired):
             if each.startswith("d-"):
                 self._do(machine, self.promised.retracted, each)
