@@ -135,6 +135,7 @@ class SessionStart:
         clan, *private = stores
         shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
         number += sum(each.is_listed for store in private for each in store.some(shared))  # of both, and counted twice
+        number += sum(len(group) - 1 for group in compared.groups)  # a lesson in several wordings is one
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
@@ -169,7 +170,8 @@ class SessionStart:
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
         arrived = _fair_share(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
-        return [each for each in arrived if each.id not in kept_out and each.is_listed]
+        new = [each for each in arrived if each.id not in kept_out and each.is_listed]
+        return [group.lesson for group in compared.grouped(new, self._workspace.patterns.lesson)]
 
     def _standing(self, stores: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
         """Return the lessons of every start: the three best that are relevant now, then the published ones.

@@ -436,7 +436,7 @@ class _Section(NamedTuple):
     def shown(self, rows: Sequence[str]) -> str:
         """Return the section with some of its rows, and the number of the others; "" for an empty one."""
         left_out = self.total - len(rows)
-        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out else []
+        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]
         return _GAP + "\n".join(lines) if lines else ""
 

@@ -29,6 +29,22 @@ def test_three_wordings_in_three_sessions_promote_and_the_fourth_session_starts_
     assert (stage.folder / "velma/agents/velma/memory.md").read_text() == memory
 
 
+def test_a_start_shows_a_lesson_in_several_wordings_once_and_none_of_them_as_left_out(stage):
+    for agent in ("velma", "slash"):
+        stage.join(agent)
+    for text in (
+        "Run the linter before every commit",
+        "Run the linter before each commit",
+        "Always run the linter before a commit",
+    ):
+        stage.correct("velma", text)
+    for agent in ("velma", "slash"):
+        stage.run(agent, "sync")
+        start = stage.run(agent, "start").stdout
+        assert start.count("the linter before") == 1
+        assert "left out" not in start
+
+
 def test_records_stay_and_wordings_are_shown(stage):
     stage.join("velma")
     ids = {said: stage.correct("velma", said) for said in (AWK, AWK, AGAIN)}
