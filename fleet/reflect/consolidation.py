@@ -424,9 +424,8 @@ class Plan(NamedTuple):
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
-        met = counted(len(sessions), "session")
-        passed_over = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
-        passed_over += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
+        apart = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
+        apart += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 
         changed = _merged(known, numbered, matched, files)
         merged = tuple(known[path].title for path in changed)
@@ -444,7 +443,7 @@ class Plan(NamedTuple):
         left = [f"{left_out} topics have no room in the index"] if left_out else []
         phases = {
             "orient": [counted(len(files), "topic"), *troubled],
-            "gather": [f"{counted(len(kept), 'entry', 'entries')} of {met}", *passed_over],
+            "gather": [f"{counted(len(kept), 'entry', 'entries')} of {counted(len(sessions), 'session')}", *apart],
             "consolidate": [f"{counted(len(added), 'new topic')}, {len(merged)} merged into"],
             "prune and index": [
                 counted(len(text.splitlines()), "line") if known else "no topics",
@@ -452,8 +451,7 @@ class Plan(NamedTuple):
                 *left,
             ],
         }
-        summaries = {name: "; ".join(parts) for name, parts in phases.items()}
-        return cls(changed, summaries, added, merged, flagged)
+        return cls(changed, {name: "; ".join(parts) for name, parts in phases.items()}, added, merged, flagged)
 
 
 def _merged(

@@ -299,8 +299,7 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
             late, much = f"gave no answer within {wait_s:g} s", f"printed more than {OUTPUT_BYTES_MAX:,} bytes"
             trouble = f"{late if why.is_late else much}, and was stopped"
         except (OSError, ValueError) as why:
-            reason = getattr(why, "strerror", None) or why
-            return Answer(trouble=f"{words[0]} could not be started from an empty folder: {reason}", usd=0.0)
+            return Answer(trouble=f"{words[0]} could not be started from an empty folder: {why}", usd=0.0)
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]

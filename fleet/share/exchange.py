@@ -71,7 +71,7 @@ class ExchangeCounts(msgspec.Struct):
         changed_ids: of the records and discoveries that are new or changed here.
         lost: entries that the remote had lost, and that were sent again.
         put_back: paths of files here that lacked lines of the fetched tree.
-        refused: number of unreadable lines before the exchange, which moves some to quarantine.
+        refused: number of unreadable lines before the exchange, and as fetched: it moves some to quarantine.
         edition: whether a new edition was pushed.
     """
 
@@ -179,6 +179,7 @@ class Exchange:
                 self.hooks.inspect(news, partial(_record_in, workspace, before) if head else None)
             taken = workspace.take(commit)
             self.done.lost += taken.lost
+            self.done.refused = max(self.done.refused, taken.refused)
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
             self.done.changed_ids.update(taken.changed_ids)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):

@@ -77,7 +77,7 @@ class Taken(msgspec.Struct):
     Attributes:
         lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
-        refused: number of lines that could not be read, before any of them left its file.
+        refused: number of lines that could not be read, before any of them left its file or as the tree has them.
         changed_ids: of the records and discoveries that are new or changed here, and names of carried lines.
     """
 
@@ -518,11 +518,13 @@ class Ingest:
             if get_meta(connection, "shrunk"):
                 for kind in KINDS if writer else ():
                     self._spill(rows, kind, kind.shard(writer), plans)
-            taken.refused = connection.execute("SELECT count(*) FROM refused").fetchone()[0]
+            numbers = "SELECT count(*) FROM refused"
+            taken.refused = connection.execute(numbers).fetchone()[0]
             self._write(rows, plans)
             self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
                 self._fold_files(rows, self._written(sources, plans))
+            taken.refused = max(taken.refused, connection.execute(numbers).fetchone()[0])
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             set_meta(connection, "shrunk", "")

@@ -284,3 +284,20 @@ def test_another_remote_is_told_neither_to_know_what_is_here_nor_to_have_lost_it
     assert "is gone" not in done.stderr
     assert "set back" not in stage.run("velma", "sync").stderr
     assert stage.git("rev-parse", "--verify", "fleet", where="other.git")
+
+
+def test_an_unreadable_line_of_the_fetched_edition_is_told_by_the_sync_that_replaces_it(stage):
+    stage.join("velma")
+    stage.correct("velma", "Quote shell variables")
+    stage.run("velma", "sync")
+    stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "raw")
+    with (stage.folder / "raw" / "patterns.jsonl").open("a") as edition:
+        edition.write("garbage\n")
+    stage.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-am", "raw", where="raw")
+    stage.git("push", "--quiet", where="raw")
+    told = stage.run("velma", "sync", expect=3)
+    assert told.stdout.startswith("exchanged, in part")
+    assert "1 line could not be read and went to quarantine" in told.stderr
+    assert "patterns.jsonl, line 2: not JSON" in stage.run("velma", "status").stdout
+    assert "garbage" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
+    stage.run("velma", "sync")
