@@ -502,9 +502,10 @@ def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
     crossed = sum(len(a[0] & b[1]) + len(a[1] & b[0]) for a, b in pairs)
     if crossed and crossed >= straight:
         return True
-    if sorted(w.text for w in mine.words) != sorted(w.text for w in theirs.words):
-        return False
     one, other = mine.sequence, theirs.sequence
+    # A word in backticks is exact, and as plain text it may be a stop word: sequences of other stems have no order.
+    if sorted(one) != sorted(other) or sorted(w.text for w in mine.words) != sorted(w.text for w in theirs.words):
+        return False
     return not any(one[cut:] + one[:cut] == other for cut in range(len(one)))  # "in CI pin it", "pin it in CI"
 
 

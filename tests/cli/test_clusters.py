@@ -79,6 +79,15 @@ def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_tha
     assert len(json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]) == 1
 
 
+def test_a_command_in_backticks_and_the_same_without_are_one_lesson_and_no_contradiction(stage):
+    stage.join("velma")
+    log(stage, "velma", "Always run `make lint` before you commit", "s1")
+    log(stage, "velma", "Always run make lint before you commit", "s2")
+    assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] == []
+    [lesson] = stage.patterns("velma")["patterns"]
+    assert len(lesson["wordings"]) == 2
+
+
 def test_same_is_a_merge_and_is_taken_back(stage):
     stage.join("velma")
     stage.correct("velma", "Run the linter before a push")
