@@ -109,7 +109,10 @@ _BRACKET_FIRST = r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*"
 _SUPERSEDES = (
     r"(?i)SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]"
 )
-_WRONG_RIGHT = r"(?s)\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
+_WRONG_RIGHT = (
+    rf"(?si)(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)"
+    r"\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
+)
 _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
@@ -424,11 +427,11 @@ class _Page:
                 self._read_item(item, context)
             item = following
 
-    def _add_pair(self, line: int, end: int, wrong: str, right: str, context: _Context) -> None:
+    def _add_pair(self, line: int, end: int, wrong: str, right: str, context: _Context, when: str = "") -> None:
         wrong, right = _IS_WRONG.sub("", Passage(wrong).plain, 1), _IS_RIGHT.sub("", Passage(right).plain, 1)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         text = f"{right}, not {wrong}" if is_short else right
-        self._add(Note(line, end, text, right, wrong, category=context.category))
+        self._add(Note(line, end, text, right, wrong, category=context.category, when=when or context.head.when))
 
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
@@ -442,7 +445,7 @@ class _Page:
         elif _GONE.match(raw):
             self._leave(item, _STRUCK)
         elif match := re.match(_WRONG_RIGHT, raw):
-            self._add_pair(item.line, item.end, match["wrong"], match["right"], context)
+            self._add_pair(item.line, item.end, match["wrong"], match["right"], context, match["when"])
         elif any(field.role in CONTENT_ROLES for field in labelled):
             form = self._take_fields(_Form(item.line, "", context.head.when, context.category), item)
             for each in item.items:

@@ -286,6 +286,7 @@ How agents on this project should work.
 ## Testing
 - Always run the migration twice in a test; the second run must change nothing.
 - 2026-03-04 — The staging database is wiped at night, so never debug there after eight.
+- 2026-05-02: ❌ a global pip install of tools → ✅ give each tool an environment of its own
 - [ ] write the missing test
 
 ### L-003: [gotcha] The cache key must hold the tenant (2026-04-29)
@@ -312,22 +313,24 @@ def test_a_page_as_people_write_them_gives_its_lessons_and_names_what_is_none(be
     before = bench.run(w, "import", "--dry-run", "--verbose", str(page)).stdout
     assert bench.seen(w) == {}, "a dry run writes nothing"
     assert "lessons.md:9" in before
-    assert "lessons.md:11: it is a task to tick off" in before
+    assert "lessons.md:12: it is a task to tick off" in before
     done = take_in(bench, w, page)
     assert set(bench.seen(w)) == {
         "Always run the migration twice in a test; the second run must change nothing.",
         "The staging database is wiped at night, so never debug there after eight.",
         "The cache key must hold the tenant",
         "`npm ci` in CI, not `npm install` in CI",
+        "give each tool an environment of its own",
         "use pnpm for all packages",
         "Quote every path that holds a pipe",
     }
     left = {each["line"]: each["reason"] for each in done["left"]}
-    assert left.keys() >= {3, 6, 11, 26}, "the intro, the template, the task and the bare heading"
+    assert left.keys() >= {3, 6, 12, 27}, "the intro, the template, the task and the bare heading"
     found = {each["text"]: each for each in bench.patterns(w)["patterns"]}
     tenant = found["The cache key must hold the tenant"]
     assert (tenant["correct"], tenant["category"]) == ("put the tenant first in every cache key", "gotcha")
     assert tenant["first"].startswith("2026-04-29")
+    assert found["give each tool an environment of its own"]["first"].startswith("2026-05-02")
 
 
 def test_each_lesson_of_one_block_is_named_with_its_own_line(bench, w, tmp_path):
