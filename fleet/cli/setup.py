@@ -69,6 +69,8 @@ def _init(
     if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
+    if (remote == "origin" or author == "git") and which("git") is None:
+        raise RemoteUnavailable("git is not installed, or not on the PATH. Nothing was made; install git")
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
         raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
     if author == "git" and not Repository(root).identity():
@@ -88,8 +90,7 @@ def _init(
     if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
         added = config.ignore(workspace.files, own)
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
-    for line in messages:
-        echo(line)
+    echo("\n".join(messages))
     code = 0
     _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)

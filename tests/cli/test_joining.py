@@ -128,6 +128,15 @@ def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(she
     assert not list((shell.folder / "velma").iterdir())
 
 
+def test_where_git_is_missing_that_is_said_and_not_that_there_is_no_origin(shell: Shell, tmp_path):
+    project(shell, "velma")
+    for words in (("--remote", "origin"), ("--author", "git")):
+        done = shell.run("velma", "init", "--agent", "velma", *words, expect=5, PATH=str(tmp_path / "nothing"))
+        assert "git is not installed" in done.stderr
+    assert not (shell.folder / "velma/fleet.toml").exists()
+    shell.run("velma", "init", "--agent", "velma", "--remote", "origin", "--author", "git")
+
+
 def test_a_clone_behind_the_one_that_set_fleet_up_is_asked_to_pull_first(shell: Shell):
     project(shell, "velma")
     shell.git("push", "--quiet", "origin", "HEAD:main", where="velma")
