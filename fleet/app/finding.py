@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from unicodedata import normalize
@@ -38,11 +38,11 @@ def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     return [workspace.patterns, *(workspace.notes(name) for name in agents if workspace.notes_file(name).is_file())]
 
 
-def find(workspace: Workspace, prefix: str) -> Pattern:
+def find(workspace: Workspace, prefix: str, *, is_worded: bool = True) -> Pattern:
     """Return the record with an id, or with a unique prefix of one.
 
     Raises:
-        NoError: no pattern, or more than one.
+        NoError: no pattern, or more than one; with ``is_worded`` also one whose words are all left out here.
     """
     id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
     stores = sources(workspace)
@@ -54,12 +54,15 @@ def find(workspace: Workspace, prefix: str) -> Pattern:
     advice = next((text for kind, text in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
     none = f"no lesson has an id that begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
     id_ = names.only(ids, prefix, none)
-    if (private := _private(workspace, id_).get(id_)) is not None:
-        return private
-    for store in stores:
-        if (pattern := store.get(id_)) is not None:
-            return pattern
-    raise NoError(none)
+    known = chain(_private(workspace, id_).values(), (store.get(id_) for store in stores))
+    if (record := next(filter(None, known), None)) is None:
+        raise NoError(none)
+    if is_worded and not record.text:
+        raise NoError(
+            f"{id_} is left out here, with its writer: blocked (`fleet status`), or what it says waits for "
+            "`fleet review`. Nothing was changed"
+        )
+    return record
 
 
 def short(stores: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:

@@ -178,16 +178,6 @@ def _correction(agent: str, bound: Bound) -> dict[str, Any]:
     return {"id": bound.id, "agent": agent, **fields, "undone": is_undone, "lesson": lesson}
 
 
-def history(workspace: Workspace, prefix: str) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Return the id of a record, and of each of its fields the value, and when and by whom it was set.
-
-    Raises:
-        NoError: no lesson begins like that, or more than one.
-    """
-    record = find(workspace, prefix)
-    return record.id, _history(record)
-
-
 def _members(workspace: Workspace, record: Pattern) -> list[Pattern]:
     """Return the records merged with this one, itself included."""
     group = workspace.patterns.some(workspace.patterns.group(record.id))
@@ -283,7 +273,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     after = find(workspace, lesson.id)
     return _Edit(
         after.id,
-        _history(after),
+        history(after),
         sorted({each.field for each in changed}),
         tuple(sorted({kind for each in changes for kind in each.secrets})),
         any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
@@ -448,7 +438,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
     return lesson
 
 
-def _history(lesson: Pattern) -> dict[str, dict[str, Any]]:
+def history(lesson: Pattern) -> dict[str, dict[str, Any]]:
     """Return each field's value, and when and by whom it was edited, None for a field as first logged."""
     return {
         field: {

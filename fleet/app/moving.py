@@ -257,13 +257,12 @@ def purge(
         NoError: there is no such id.
         DiskError: nothing was acknowledged.
     """
-    prefix = discoveries.find(workspace, prefix).id if prefix.startswith("d-") else find(workspace, prefix).id
-    agree(prefix)
+    found = discoveries.find(workspace, prefix) if prefix.startswith("d-") else find(workspace, prefix, is_worded=False)
+    agree(found.id)
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
-        sharing.fetch_if_agreed(
-            workspace, agent
-        )  # marks cover only known values, and others may have reworded it since
-    purged, texts = _purge_here(workspace, agent, prefix)
+        # Marks cover only known values, and others may have reworded it since.
+        sharing.fetch_if_agreed(workspace, agent)
+    purged, texts = _purge_here(workspace, agent, found.id)
     for id_ in purged:
         reflecting.forget(workspace, id_)
     with workspace.locked():
@@ -293,7 +292,7 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
         return [entry.id], [entry.context, entry.problem, entry.solution, *entry.tags]
     # The logs are counted first: marks cover only values in the record.
     counting.reconcile_all(workspace)
-    lesson = find(workspace, prefix)
+    lesson = find(workspace, prefix, is_worded=False)
     with workspace.writing(agent) as writer:
         # A merge may repeat the words of one record in another: all of them are purged.
         ids = [lesson.id, *(id_ for id_ in workspace.patterns.group(lesson.id) if id_ != lesson.id)]

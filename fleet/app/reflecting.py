@@ -95,7 +95,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
         try:
             first = _in_memory(prefix, AgentMemory(workspace, agent).standing().lessons)
         except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
-            first = find(workspace, prefix).id
+            first = find(workspace, prefix, is_worded=False).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
         with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
             before = {each: record.state for each in ids if (record := lessons.get(each)) is not None}
@@ -273,9 +273,11 @@ def stats(workspace: Workspace) -> Stats:
     listed = {each.id: each for each in (*patterns.used(), *listed_here)}
     grouped = compared.grouped((listed[each] for each in sorted(listed)), lesson)
     wordings = {each.lesson.id: each.ids for each in grouped}
+    counted = (each for agent in agents for each in CountedLog(workspace, agent).occurrences())
+    now_ms = workspace.world.wall_ms()
     return measure(
         [each.lesson for each in grouped],
-        [each for agent in agents for each in CountedLog(workspace, agent).occurrences()],
+        [each for each in counted if each[1] <= now_ms],  # a clock that ran ahead would draw weeks that are to come
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},

@@ -428,7 +428,7 @@ class Guards:
         A lesson that others retired still guards: that was decided here. "" for one that was retired here, or is gone.
         """
         try:
-            lesson = find(self._workspace, guard.id)
+            lesson = find(self._workspace, guard.id, is_worded=False)
         except NoError:
             return ""
         if not lesson.is_present:

@@ -300,7 +300,7 @@ class _Undoing:
     def _set_field(self, field: Field) -> None:
         """Set a field of a lesson back, if it still has the run's value."""
         try:
-            lesson = find(self._workspace, field.id)
+            lesson = find(self._workspace, field.id, is_worded=False)
         except NoError as why:
             self._left.append(str(why))
             return

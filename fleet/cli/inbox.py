@@ -119,8 +119,9 @@ def _show(workspace: Workspace, listing: Listing) -> None:
         for entry in listing.entries:
             output.echo("\n".join(_rows(workspace, entry)))
         more = f"; {listing.total - len(listing.entries):,} more wait" if listing.total > len(listing.entries) else ""
-        first = listing.entries[0].item.id
-        output.note(f"decide each: fleet inbox approve {first}, or fleet inbox reject {first} --why ...{more}")
+        first = listing.entries[0].item
+        yes = f"{first.id} --answer first|second" if first.kind == "contradiction" else first.id
+        output.note(f"decide each: fleet inbox approve {yes}, or fleet inbox reject {first.id} --why ...{more}")
 
 
 def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:

@@ -253,7 +253,8 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
-            _show_history(*lessons.history(workspace, pattern))
+            record = finding.find(workspace, pattern)
+            _show_history(record.id, lessons.history(record))
             return
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"

@@ -40,7 +40,7 @@ def _poll(
 def _rows(ticked: schedule.TickResult) -> list[str]:
     rows = []
     if ticked.worked is not None:
-        rows.append("brought this machine up to date")
+        rows.append("did what was due on this machine")
         rows += [f"promoted into memory.md: {text}" for text in ticked.worked.promoted]
         rows += [f"reflected on a session: {summary}" for summary in ticked.worked.reflected]
     if ticked.synced is not None:

@@ -314,7 +314,7 @@ class Promotions:
             NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
         """
         if not Evidence.admits(pattern):
-            gone = f"is retired (`fleet restore {pattern.id}`)" if pattern.adds else "is left out here, with its writer"
+            gone = f"is retired (`fleet restore {pattern.id}`)"
             why = "has no words that can be shown" if pattern.is_present else gone
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent

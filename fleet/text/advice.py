@@ -260,7 +260,6 @@ _NUMBERED = re.compile(r"\[[A-Z]{1,8}-\d[\w-]*\]")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]{0,3}\s+(?=[^a-z\s])|(?<=[。！？])\s*(?=\S)")
 _PATHLIKE = re.compile(r"[/\\_=<>{}$]|\.\w{1,5}$|^\d")
 _SHORT_WORDS, _PLAIN_WORDS, _LONG_WORDS, _FINITE_WITHIN = 4, 8, 12, 7
-_ASCII_LAST = 127
 _CJK_CHARS_MIN, _CJK_LONG = 7, 18
 
 

@@ -181,6 +181,14 @@ def test_a_pair_is_in_the_inbox_and_an_answer_to_the_review_decides_it_there(w):
     assert [each["id"] for each in waiting(w)] == [shown["id"]]
 
 
+def test_the_command_that_the_inbox_names_for_a_contradiction_decides_it(w):
+    shown = pair(w)
+    hint = w.run("w", "inbox").stderr
+    assert f"fleet inbox approve {shown['id']} --answer first|second, or" in hint
+    w.run("w", "inbox", "approve", shown["id"], "--answer", "first")
+    assert waiting(w) == []
+
+
 @pytest.mark.parametrize(("answer", "kept"), [("first", 0), ("second", 1)])
 def test_of_a_contradiction_the_one_that_was_shown_first_is_the_first(w, answer, kept):
     shown = pair(w)

@@ -285,9 +285,15 @@ def test_a_lesson_of_a_blocked_writer_is_refused_as_such_and_not_as_retired(stag
     for agent in ("tank", "velma"):
         stage.run(agent, "sync")
     stage.run("velma", "block", "tank")
-    said = stage.run("velma", "promote", pattern, expect=1).stderr
-    assert "left out here, with its writer" in said
-    assert "retired" not in said
+    for words in (
+        *(["promote"], ["show"], ["restore"], ["retire"], ["feedback", "--helped"], ["edit", "--set", "text=Mine"]),
+        ["correct", "--wrong", "w", "--right", "r", "--same"],
+    ):
+        said = stage.run("velma", *words, pattern, expect=1).stderr
+        assert "left out here, with its writer" in said, words
+        assert "retired" not in said
+    stage.run("velma", "unblock", "tank")
+    assert stage.seen("velma") == {LESSON: 1}
 
 
 def test_the_undo_of_a_promotion_that_made_the_memory_leaves_the_lessons_that_entered_later(stage):

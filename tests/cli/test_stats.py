@@ -48,6 +48,14 @@ def test_corrections_relapses_and_the_way_to_the_fleet(stage, velma):
     assert "From first correction to the fleet's memory" in drawn
 
 
+def test_a_correction_of_a_clock_that_ran_ahead_draws_no_week_that_is_to_come(stage, velma):
+    stage.now_ms = NOW_MS + 400 * 86_400_000
+    stage.correct(velma, "Logged by a clock that ran ahead")
+    stage.now_ms = NOW_MS
+    stage.correct(velma, "Logged by a clock that was put right")
+    assert [week["corrections"] for week in stats(stage, velma)["weeks"]] == [1]
+
+
 def test_feedback_raises_a_counter_in_the_own_slot_and_tells_the_totals(stage, velma):
     pattern = stage.correct(velma, "Use pnpm")
     tank = stage.join("tank")

@@ -351,6 +351,7 @@ def test_poll_says_that_the_remote_is_away_and_catches_up(crew):
     shutil.move(crew.remote, crew.folder / "away.git")
     done = crew.run("ann", "poll", expect=5)
     assert "fleet:" in done.stderr
+    assert "up to date" not in done.stdout
     crew.run("ann", "poll")  # not before its time
     shutil.move(crew.folder / "away.git", crew.remote)
     marks = crew.marks("ann")
