@@ -209,6 +209,17 @@ class Wider(Simulation):
             if any(hidden.intersection(self._one_with(one)) for one in about):
                 each[1] = False  # what is private went nowhere
 
+    def _has_left(self, machine: Machine, what: Any) -> bool:
+        """Tell whether a sync sent what was done: a discovery that was taken back before it was sent stays here.
+
+        What takes it back stays with it, and goes with it where the machine is put back as it was before both.
+        """
+        if isinstance(what, tuple) and what[0] is self.promised.retracted:
+            assert machine.workspace is not None
+            waits = machine.workspace.db.outgoing()
+            return not any(isinstance(each, Discovery) and each.retracts == what[1] for each in waits)
+        return super()._has_left(machine, what)
+
     def _lessons_of(self, what: Any) -> list[str]:
         """Return the ids of the lessons that something done here was about."""
         if isinstance(what, str):
