@@ -195,7 +195,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """
     agents = workspace.agents_here()
     with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
-        changed = _edit_records(workspace, agent, prefix, lambda line, me: edits.retire(line, me.name), is_in=True)
+        changed = _edit_records(workspace, agent, prefix, lambda line, me, _: edits.retire(line, me), is_in=True)
         draft.summary = f"retired {changed.pattern.id}"
         draft.retired = [changed.pattern.id, *changed.others]
         from fleet.app import reflecting
@@ -220,26 +220,25 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
         NoError: there is no such lesson, or it is not retired.
     """
     with Runs(workspace).recording(agent, "restore") as draft:
-        changed = _edit_records(
-            workspace, agent, prefix, lambda line, writer: edits.restore(line, writer.name, writer.tick()), is_in=False
-        )
+        changed = _edit_records(workspace, agent, prefix, edits.restore, is_in=False)
         draft.summary, draft.lessons = f"restored {changed.pattern.id}", [changed.pattern.id, *changed.others]
     return changed
 
 
 def _edit_records(
-    workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, Writer], Line], *, is_in: bool
+    workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, str, str], Line], *, is_in: bool
 ) -> _LessonChange:
     """Edit those records of a lesson that are present (``is_in``), or those that are not; one present record counts."""
     # The logs are counted first: an add that is still pending must not undo this edit later.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
+        stamp = counting.add_stamp(writer)
         members = _members(workspace, find(workspace, prefix))
         lesson = merged(members)
         if lesson.is_present is not is_in:
             raise NoError(f"{lesson.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         ids = [each.id for each in members if each.is_present is is_in]
-        writer.write([change(writer.line(each), writer) for each in ids])
+        writer.write([change(writer.line(each), writer.name, stamp) for each in ids])
     from fleet.app.starting import Guards
 
     Guards(workspace).make_ready()  # a hook reads the prepared table and no database

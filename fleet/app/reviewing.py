@@ -12,7 +12,7 @@ from crdt import clock
 from fleet.app import pages, reflecting, starting
 from fleet.app.finding import find, first_stamp
 from fleet.app.lessons import merge, retire
-from fleet.learn.counting import reconcile_all
+from fleet.learn.counting import add_stamp, reconcile_all
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -237,9 +237,9 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
     with workspace.writing(agent) as writer:
-        deltas = list[Line]()
+        deltas, again = list[Line](), add_stamp(writer)
         for line, lesson in restored:
-            deltas.append(edits.restore(line, writer.name, writer.tick()))
+            deltas.append(edits.restore(line, writer.name, again))
             if lesson.state == RETIRED:
                 deltas.append(writer.edit(line, "state", edits.CANDIDATE))
         writer.write(deltas)

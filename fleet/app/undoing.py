@@ -238,7 +238,7 @@ class _Undoing:
         if not presence and not counted:
             return
         with self._workspace.writing(self._agent) as writer:
-            deltas = []
+            deltas, stamp = [], counting.add_stamp(writer)
             for id_, is_present in (presence | counted).items():
                 line = self._record(id_)
                 lesson = fold(line, self._workspace.policy()) if line is not None else None
@@ -246,7 +246,7 @@ class _Undoing:
                     self._left.append(f"{id_} is not here any more")
                 elif lesson.is_present is not is_present and self._may_change(lesson, is_counted=id_ in counted):
                     me = writer.name
-                    deltas.append(edits.restore(line, me, writer.tick()) if is_present else edits.retire(line, me))
+                    deltas.append(edits.restore(line, me, stamp) if is_present else edits.retire(line, me))
                     self._did.append(f"{id_} is {'back' if is_present else 'retired'}: {lesson.text}")
             writer.write(deltas)
         for agent in self._workspace.agents_here():

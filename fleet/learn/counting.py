@@ -142,8 +142,7 @@ class CountedLog:
 def reconcile(writer: Writer) -> int:
     """Count what an agent's log has and its columns lack; return how many lines were written to the shard.
 
-    To be done before any other add is issued. Entries written by hand get their record at the end of the file. The
-    caller holds the write lock.
+    Entries written by hand get their record at the end of the file. The caller holds the write lock.
 
     Raises:
         BusyError: another process refreshes the database: a total that is issued now could be an old one.
@@ -164,6 +163,14 @@ def reconcile(writer: Writer) -> int:
         writer.write(missing, is_durable=False)
     backlog.note()
     return len(missing)
+
+
+def add_stamp(writer: Writer) -> str:
+    """Return the stamp of an add, for which all that was logged earlier is counted. The caller holds the write lock."""
+    with writer.workspace.log_lock(writer.agent):  # whatever the log has not got yet will be later
+        stamp = writer.tick()
+    reconcile(writer)
+    return stamp
 
 
 def reconcile_all(workspace: Workspace) -> int:
@@ -193,9 +200,7 @@ def _finish_moves(workspace: Workspace) -> None:
     noted = workspace.state.get(_MOVING) or "[]"
     for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
-        with workspace.log_lock(agent):  # whatever the log has not got yet will be later than this
-            stamp = writer.tick()
-        reconcile(writer)
+        stamp = add_stamp(writer)
         if scope == PRIVATE:
             writer.hide(pattern, stamp)
         else:
@@ -350,12 +355,9 @@ class _Backlog:
         deltas = []
         for (pattern, replica), records in slots.items():
             mine = self._workspace.private(self._writer.agent, pattern)
-            shared = self._workspace.patterns.line(pattern) or Line(pattern)
-            # Of what became private before it was sent, nothing but the removes by others here may be left.
-            newest = shared.add_of(replica) if mine else shared.counted_up_to(replica)
-            fresh = [each for each in records if each.at > newest and not (mine and self._is_part(mine, each))]
+            line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
+            fresh = [each for each in records if each.at > line.counted_up_to(replica)]
             earlier_sessions = sessions[pattern, replica] | {each.session for each in records if each not in fresh}
-            line = lines.join(shared, mine) if mine else shared
             if not fresh:
                 delta = self._lost_words(line, records)
             else:
@@ -391,13 +393,6 @@ class _Backlog:
             counts = {name: line.undo_count(record.replica, name, key) for name in ("relapsed", "seen")}
             if odd := {name: {key: number + 1} for name, number in counts.items() if number % 2}:
                 yield edits.undo(line, record.replica, odd)
-
-    def _is_part(self, mine: Line, record: Record) -> bool:
-        """Return whether an occurrence of a private lesson is counted."""
-        # A private record has the total of what was counted before the lesson became private.
-        has_total = mine.total_of(record.replica, "seen") > 0
-        is_total = has_total and record.at <= mine.counted_up_to(record.replica)
-        return is_total or mine.part("seen", self._keys[record.id]) > 0
 
     def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
         sessions: dict[tuple[str, str], set[str]] = defaultdict(set)

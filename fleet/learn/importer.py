@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from crdt import clock
 from fleet.learn import corrections_md, notes
-from fleet.learn.counting import CountedLog
+from fleet.learn.counting import CountedLog, add_stamp
 from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
 from fleet.learn.notes import SkippedPiece
 from fleet.model import edits, limits, names
@@ -332,7 +332,7 @@ class _Import:
     def _lines(self) -> list[Line]:
         """Return the records that are new here, as lines of one stamp. A larger count alone restores no lesson."""
         lines: list[Line] = []
-        stamp = self._writer.tick() if self._records else ""
+        stamp = add_stamp(self._writer) if self._records else ""
         records_here: dict[str, Line | None] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
             if pattern not in records_here:

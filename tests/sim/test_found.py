@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fleet.app import learning, lessons, moving, reviewing, sharing, undoing
-from fleet.learn import corrections, restore
+from fleet.learn import corrections, importer, restore
 from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model.errors import NoError, RefusedError
@@ -394,6 +394,53 @@ def test_what_another_process_logs_while_a_lesson_changes_its_scope_counts(is_kn
     found = velma.open().record("velma", each)
     assert found is not None
     assert fold(found).count("seen") == 1 + len(scopes)
+
+
+def restored(workspace: Workspace, page: Path) -> None:
+    lessons.restore(workspace, "velma", pattern_id(LESSON))
+
+
+def all_restored(workspace: Workspace, page: Path) -> None:
+    reviewing.restore_all(workspace, "velma", "velma")
+
+
+def undone(workspace: Workspace, page: Path) -> None:
+    undoing.undo(workspace)
+
+
+def imported(workspace: Workspace, page: Path) -> None:
+    page.write_text(f'{{"pattern": "{LESSON}", "seen": 1}}')
+    moving.import_files(workspace, "velma", [page])
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "late"),
+    [
+        (restored, lessons, "_members"),
+        (all_restored, reviewing, "_records_of"),
+        (undone, undoing._Undoing, "_only_counted"),
+        (imported, importer._Import, "_lines"),
+    ],
+    ids=["restored", "all restored", "undone", "imported"],
+)
+def test_what_another_process_logs_while_a_lesson_is_added_again_counts(change, where, late, tmp_path, monkeypatch):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct(LESSON)
+    workspace, real = velma.open(), getattr(where, late)
+    lessons.retire(workspace, "velma", pattern_id(LESSON))
+
+    def after_a_correction(*rest: object) -> object:
+        monkeypatch.setattr(where, late, real)
+        with monkeypatch.context() as patch:
+            patch.setattr(corrections.Corrections, "_count_now", lambda *_: None)  # the lock is held
+            velma.correct(LESSON)
+        return real(*rest)
+
+    monkeypatch.setattr(where, late, after_a_correction)
+    change(workspace, tmp_path / "page.jsonl")
+    workspace.close()
+    velma.sync()
+    assert velma.seen(LESSON) == 2 + (change is imported)
 
 
 @pytest.mark.parametrize("is_all", [False, True])
