@@ -173,7 +173,7 @@ class _HostEvent:
         note = ""
         if shown and source != "compact":
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
-            note = f"fleet gave this session {lessons}, {len(start.new_ids):,} of them new"
+            note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} of them new"
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         return Reply("\n\n".join(filter(None, [text, changed])), note=note)
 

@@ -1,6 +1,7 @@
 """What the person sees beside the agent: one short line for what was logged, counted, promoted, shown or stopped."""
 
 import json
+import re
 import time
 
 LESSON = "Quote every variable in a shell script"
@@ -60,6 +61,17 @@ def test_what_the_agent_was_shown_is_said(place):
     assert shown.startswith("fleet showed the agent: ")
     assert LESSON in shown
     assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
+
+
+def test_of_the_lessons_that_a_session_is_given_no_more_are_called_new_than_it_is_given(place):
+    rules = (
+        f"- Never deploy service number {each} before {'its own test has passed, ' * 9}and say so\n"
+        for each in range(40)
+    )
+    (place.folder / "lessons.md").write_text("# Lessons\n\n" + "".join(rules))
+    place.fleet("import", "lessons.md")
+    given, new = map(int, re.findall(r"[0-9]+", _line(place, "SessionStart", source="startup")))
+    assert 3 < new <= given
 
 
 def test_a_person_who_wants_no_line_gets_none(place):
