@@ -71,6 +71,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         discoveries_in: discoveries that are new here.
         withheld: lines that the gate kept here.
         held: records with an edit stamped beyond the cut.
+        held_before: those of them that an earlier sync has reported.
         carried: lines of newer versions.
         refused: lines that could not be read.
         refused_before: those of them that an earlier sync has reported.
@@ -90,6 +91,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     discoveries_in: int = 0
     withheld: int = 0
     held: int = 0
+    held_before: int = 0
     carried: int = 0
     refused: int = 0
     refused_before: int = 0
@@ -104,8 +106,8 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_partial(self) -> bool:
         """True for a sync that skipped something or kept it here."""
-        news = self.refused - self.refused_before
-        return bool(self.withheld or self.held or news or self.skipped or self.left_out)
+        news = self.refused - self.refused_before + self.held - self.held_before
+        return bool(self.withheld or news or self.skipped or self.left_out)
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -315,6 +317,7 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
 
 
 def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts, promoted: Sequence[str]) -> SyncResult:
+    refused_before, held_before = _reported_before(workspace, is_shared=remote is not None)
     return SyncResult(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
@@ -323,10 +326,11 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
         discoveries_in=sum(each.startswith("d-") for each in counts.changed_ids),
         withheld=counts.withheld,
         held=len(workspace.db.future_ids()),
+        held_before=held_before,
         carried=len(workspace.db.carried()),
         # A line that went to quarantine has left its file: it counts once.
         refused=max(counts.refused, len(workspace.db.refused())),
-        refused_before=_reported_before(workspace, is_shared=remote is not None),
+        refused_before=refused_before,
         lost=len(counts.lost),
         edition=counts.edition,
         skipped=remote.skipped if remote is not None else 0,
@@ -337,8 +341,8 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
     )
 
 
-def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
-    """Return the number of unreadable lines that an earlier sync has reported, and note those of this one.
+def _reported_before(workspace: Workspace, *, is_shared: bool) -> tuple[int, int]:
+    """Return how many unreadable lines, and how many held edits, an earlier sync has reported; note those of this one.
 
     Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
     known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
@@ -346,11 +350,13 @@ def _reported_before(workspace: Workspace, *, is_shared: bool) -> int:
     own_replicas = [] if is_shared else workspace.replicas().replicas
     own_paths = {kind.shard(each.name) for kind in KINDS for each in own_replicas}
     entries = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in own_paths]
-    reported = "\n".join(entries[:_REPORTED_MAX])
+    held = workspace.db.future_ids()
+    reported = "\n".join([*held, *entries][:_REPORTED_MAX])
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})
-    return len(set(entries) & set(before.split("\n")))
+    known = set(before.split("\n"))
+    return len(known.intersection(entries)), len(known.intersection(held))
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------
