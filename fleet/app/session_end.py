@@ -387,8 +387,8 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     if paths and paths[-1].is_file():
         return paths[-1]
     records_here = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
-    recorded = [Path(each.transcript) for each in records_here if each.session == session]
-    if recorded and recorded[-1].is_file():
+    recorded = [Path(each.transcript) for each in records_here if not session or each.session == session]
+    if session and recorded and recorded[-1].is_file():
         return recorded[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
@@ -398,7 +398,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
             return named[0]
         raise NoError(f"{'several transcripts' if named else 'no transcript'} of session {session[:80]!r} here")
     last_times = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
-    newest = max(last_times, key=last_times.__getitem__, default=None)
+    newest = max(last_times, key=last_times.__getitem__, default=recorded[-1] if recorded else None)
     if newest is None:
         raise NoError("no session of this project is known here: name its transcript with --transcript PATH")
     return newest

@@ -164,6 +164,13 @@ def test_a_reflector_that_nobody_agreed_to_is_said_to_be_passed_over_and_what_to
         assert said.count("`fleet reflect --agree` does") == 1
 
 
+def test_the_last_session_is_known_also_when_it_was_reflected_on(w):
+    taught(w.folder / "session.jsonl")
+    w.run("w", "reflect", "--transcript", str(w.folder / "session.jsonl"))
+    for said in (["reflect", "--last"], ["done"]):
+        assert "this session was reflected on already, as reflect-" in w.run("w", *said).stdout
+
+
 def test_the_end_of_a_session_without_a_transcript_is_one_document_too(w):
     w.run("w", "observe", "fix", "the parser", "--session", "s1")
     done = w.run("w", "done", "--session", "s1", "--json")
