@@ -339,9 +339,8 @@ def _closest_first(pair: _Pair) -> tuple[float, str, str]:
 
 def _say_the_same(pair: Alike, cosine: float) -> bool:
     """Return whether two texts say the same: by their words, or by fewer of them and their meaning."""
-    if pair.differs or pair.is_replaced:
-        return False
-    return pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN)
+    is_other = pair.differs or pair.is_replaced
+    return not is_other and (pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN))
 
 
 def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:

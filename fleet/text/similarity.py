@@ -204,7 +204,7 @@ class ParsedText:
     """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
     Attributes:
-        stems: of the words that are neither stop words nor negators.
+        stems: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
         sequence: the same in their order, with repetitions.
         numbers: with their units.
     """
@@ -212,7 +212,8 @@ class ParsedText:
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
         stop, words = _words("stop"), [word for clause in clauses for word in clause]
         self._clauses = clauses
-        self.stems = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
+        content = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
+        self.stems = content if len(content) > 1 else frozenset(w.stem for w in words if not w.is_negator)
         self.sequence = [w.stem for w in words if w.stem in self.stems]
         self.numbers = numbers
 

@@ -45,6 +45,15 @@ def test_a_start_shows_a_lesson_in_several_wordings_once_and_none_of_them_as_lef
         assert "left out" not in start
 
 
+def test_lessons_that_have_one_word_in_common_stay_apart(stage):
+    stage.join("velma")
+    texts = ["Lesson A", "lesson B", "One lesson here", "Some other lesson", "An ephemeral lesson", "lesson to keep"]
+    for text in texts:
+        stage.correct("velma", text)
+    stage.run("velma", "sync")
+    assert sorted(each["text"] for each in stage.patterns("velma")["patterns"]) == sorted(texts)
+
+
 def test_records_stay_and_wordings_are_shown(stage):
     stage.join("velma")
     ids = {said: stage.correct("velma", said) for said in (AWK, AWK, AGAIN)}
