@@ -146,7 +146,10 @@ class Further(Wider):
         return True
 
     def demote(self, machine: Machine) -> bool:
-        """Take a lesson out of a memory: it does not come back by itself."""
+        """Take a lesson out of a memory: it does not come back by itself.
+
+        Two machines of one image lie at one path, and have a memory each: the other one keeps it.
+        """
         workspace = self.open(machine)
         rows = sorted(AgentMemory(workspace, machine.agent).rows())
         if not rows:
@@ -154,7 +157,8 @@ class Further(Wider):
         lesson = self.rng.choice(rows)
         reflecting.demote(workspace, machine.agent, lesson)
         assert lesson not in AgentMemory(workspace, machine.agent).rows(), f"{lesson} was demoted, and is there"
-        self._do(machine, self.demoted, (str(machine.root), machine.agent, lesson))
+        if not machine.others:
+            self._do(machine, self.demoted, (str(machine.root), machine.agent, lesson))
         return True
 
     def answer_inbox(self, machine: Machine) -> bool:
