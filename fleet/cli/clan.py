@@ -98,9 +98,9 @@ def _note_synced(synced: SyncResult) -> None:
         (synced.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
         (synced.carried, "carried for a newer version of fleet"),
         (synced.refused - synced.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
-        (synced.refused_before, "named before still cannot be read, and do no harm: `fleet status` lists them"),
+        (synced.refused_before, "named before, still unreadable and without harm: `fleet status` lists them"),
         (synced.left_out, "left out here until you decide: `fleet review` asks"),
-        (synced.lost, "had been lost by the remote and were sent again: its history was rewritten or reverted"),
+        (synced.lost, "lost by the remote, and sent again: its history was rewritten or reverted"),
     ):
         if number:
             note(f"{counted(number, 'line')} {what}")

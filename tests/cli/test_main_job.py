@@ -301,3 +301,19 @@ def test_an_unreadable_line_of_the_fetched_edition_is_told_by_the_sync_that_repl
     assert "patterns.jsonl, line 2: not JSON" in stage.run("velma", "status").stdout
     assert "garbage" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
     stage.run("velma", "sync")
+
+
+def test_what_a_sync_tells_of_lines_reads_well_of_one_line_too(stage):
+    stage.join("velma")
+    stage.correct("velma", "Quote shell variables")
+    stage.run("velma", "sync")
+    stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "raw")
+    (stage.folder / "raw" / "patterns.d").mkdir(exist_ok=True)
+    (stage.folder / "raw" / "patterns.d" / "mallory.0badcafe.jsonl").write_text("garbage\n")
+    stage.git("add", "-A", where="raw")
+    stage.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-m", "raw", where="raw")
+    stage.git("push", "--quiet", where="raw")
+    stage.run("velma", "sync", expect=3)
+    assert "1 line named before, still unreadable and without harm" in stage.run("velma", "sync").stderr
+    stage.git("update-ref", "-d", "refs/heads/fleet", where="clan.git")
+    assert "1 line lost by the remote, and sent again: its history was" in stage.run("velma", "sync").stderr
