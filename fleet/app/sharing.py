@@ -317,7 +317,8 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
 
 
 def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts, promoted: Sequence[str]) -> SyncResult:
-    refused_before, held_before = _reported_before(workspace, is_shared=remote is not None)
+    refused = counts.refused.union(workspace.db.refused())
+    refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
     return SyncResult(
         remote=remote.name if remote is not None else "",
         why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
@@ -328,8 +329,7 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
         held=len(workspace.db.future_ids()),
         held_before=held_before,
         carried=len(workspace.db.carried()),
-        # A line that went to quarantine has left its file: it counts once.
-        refused=max(counts.refused, len(workspace.db.refused())),
+        refused=len(refused),
         refused_before=refused_before,
         lost=len(counts.lost),
         edition=counts.edition,
@@ -341,22 +341,23 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
     )
 
 
-def _reported_before(workspace: Workspace, *, is_shared: bool) -> tuple[int, int]:
+def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, is_shared: bool) -> tuple[int, int]:
     """Return how many unreadable lines, and how many held edits, an earlier sync has reported; note those of this one.
 
     Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
     known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
     """
-    own_replicas = [] if is_shared else workspace.replicas().replicas
-    own_paths = {kind.shard(each.name) for kind in KINDS for each in own_replicas}
-    entries = [f"{path} {hash_[:16]}" for path, hash_ in workspace.db.refused() if path not in own_paths]
+    own = () if is_shared else workspace.replicas().replicas
+    own_paths = {kind.shard(each.name) for kind in KINDS for each in own}
+    entries = {(path, hash_): f"{path} {hash_.hex()[:16]}" for path, hash_ in refused if path not in own_paths}
     held = workspace.db.future_ids()
-    reported = "\n".join([*held, *entries][:_REPORTED_MAX])
+    left = [entries[each] for each in workspace.db.refused() if each in entries]
+    reported = "\n".join([*held, *left][:_REPORTED_MAX])
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})
     known = set(before.split("\n"))
-    return len(known.intersection(entries)), len(known.intersection(held))
+    return len(known.intersection(entries.values())), len(known.intersection(held))
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------

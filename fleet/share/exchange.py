@@ -71,7 +71,7 @@ class ExchangeCounts(msgspec.Struct):
         changed_ids: of the records and discoveries that are new or changed here.
         lost: entries that the remote had lost, and that were sent again.
         put_back: paths of files here that lacked lines of the fetched tree.
-        refused: number of unreadable lines before the exchange, and as fetched: it moves some to quarantine.
+        refused: path and checksum of the unreadable lines, before the exchange and as fetched: some leave their file.
         edition: whether a new edition was pushed.
     """
 
@@ -80,7 +80,7 @@ class ExchangeCounts(msgspec.Struct):
     changed_ids: set[str] = msgspec.field(default_factory=set)
     lost: list[Entry] = msgspec.field(default_factory=list)
     put_back: list[str] = msgspec.field(default_factory=list)
-    refused: int = 0
+    refused: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
     edition: bool = False
 
 
@@ -179,7 +179,7 @@ class Exchange:
                 self.hooks.inspect(news, partial(_record_in, workspace, before) if head else None)
             taken = workspace.take(commit)
             self.done.lost += taken.lost
-            self.done.refused = max(self.done.refused, taken.refused)
+            self.done.refused |= taken.refused
             self.done.put_back += [path for path in taken.put_back if path not in self.done.put_back]
             self.done.changed_ids.update(taken.changed_ids)
             if MEMBERS in after and after[MEMBERS] != before.get(MEMBERS):

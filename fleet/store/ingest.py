@@ -48,6 +48,7 @@ _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is l
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _NO_HASH = b""
+_REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 _PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)"
 _PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
 
@@ -77,13 +78,13 @@ class Taken(msgspec.Struct):
     Attributes:
         lost: what the tree had and no longer has: it goes out again.
         put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
-        refused: number of lines that could not be read, before any of them left its file or as the tree has them.
+        refused: path and checksum of the lines that could not be read, before any of them left its file or as fetched.
         changed_ids: of the records and discoveries that are new or changed here, and names of carried lines.
     """
 
     lost: list[Entry] = []
     put_back: list[str] = []
-    refused: int = 0
+    refused: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
     changed_ids: list[str] = []
 
 
@@ -518,13 +519,12 @@ class Ingest:
             if get_meta(connection, "shrunk"):
                 for kind in KINDS if writer else ():
                     self._spill(rows, kind, kind.shard(writer), plans)
-            numbers = "SELECT count(*) FROM refused"
-            taken.refused = connection.execute(numbers).fetchone()[0]
+            taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
             self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
                 self._fold_files(rows, self._written(sources, plans))
-            taken.refused = max(taken.refused, connection.execute(numbers).fetchone()[0])
+            taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             set_meta(connection, "shrunk", "")
@@ -706,10 +706,9 @@ class Ingest:
         with self._made(".check", is_searched=False) as fresh:
             return sorted(set(Contents(self.database.open()).differences(Contents(fresh.open()))))
 
-    def refused(self) -> list[tuple[str, str]]:
-        """Return path and checksum (hex) of each unreadable line that is kept, sorted."""
-        query = "SELECT path, hash FROM refused ORDER BY path, hash"
-        return self.ask(lambda db: [(path, hash_.hex()) for path, hash_ in db.execute(query)])
+    def refused(self) -> list[tuple[str, bytes]]:
+        """Return path and checksum of each unreadable line that is kept, sorted."""
+        return self.ask(lambda db: list(db.execute(_REFUSED)))
 
     def carried(self, id_: str = "") -> list[Carried]:
         """Return the lines of a newer version that are kept and passed on, under an id or all of them."""
