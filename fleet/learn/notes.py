@@ -115,6 +115,7 @@ _WRONG_RIGHT = (
 )
 _IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
+_RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
 
@@ -128,13 +129,14 @@ def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
         text: of the page.
         name: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
     """
+    if name.casefold().endswith("rules"):  # .cursorrules and the like: no Markdown, a rule is a line
+        text = re.sub(_RULE_LINES, lambda run: re.sub(r"(?m)^(?=.)", "- ", run[0]), text)
     top = outline(text)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
             yield SkippedPiece(number, _TOO_LONG, line[:_SHORT_SAMPLE])
-    is_log = not _pattern("rules").search(name) and any(
-        map(_pattern("log").search, (name, *(each.title for each in top.sections[:1])))
-    )
+    titles = (name, *(each.title for each in top.sections[:1]))
+    is_log = not _pattern("rules").search(name) and any(map(_pattern("log").search, titles))
     page = _Page(top)
     page.read(top, "", is_log=is_log)
     seen: set[str] = set()
@@ -580,10 +582,8 @@ def _is_bold_lead(block: Block) -> bool:
 
 def _only_describes(raw: str, text: str, *, is_log: bool) -> bool:
     """Return whether a text only describes, and says nothing to do or to heed."""
-    if _OF_CODE.match(raw) and not _is_strict(text):
-        return True
-    is_name = _pattern("describes").match(raw) is not None and not _is_strict(text)
-    return not is_log and (is_name or not Passage(text).is_advice())
+    is_named, is_of_code = (not _is_strict(text) and form.match(raw) for form in (_pattern("describes"), _OF_CODE))
+    return bool(is_of_code or (not is_log and (is_named or not Passage(text).is_advice())))
 
 
 def _is_lesson(title: str) -> bool:
@@ -620,9 +620,7 @@ def _with_title(text: str, title: str) -> str:
     """Return a text, with its heading in front unless the two share a word."""
     words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
     shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
-    if not title or shared or title in text:
-        return text
-    return f"{title}: {text}"
+    return text if not title or shared or title in text else f"{title}: {text}"
 
 
 def _topic(title: str) -> str:

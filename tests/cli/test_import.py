@@ -409,3 +409,11 @@ def test_a_file_that_is_neither_markdown_nor_json_is_one_refusal(bench, w, tmp_p
     assert "neither Markdown nor JSON" in done.stderr
     assert "nothing was taken" in done.stderr
     assert len(json.loads(bench.run(w, "status", "--json").stdout)["quarantined"]) == 1
+
+
+def test_each_line_of_a_file_of_rules_is_one_and_a_wrapped_paragraph_stays_one(bench, w):
+    lines = ["Always use TypeScript strict mode", "Prefer functional components over classes", "Use Zod for validation"]
+    wrapped = "Keep each function short, at most 30 lines,\nand give it one reason to change.\n"
+    (bench.folder / w / ".cursorrules").write_text("\n".join(lines) + "\n\n" + wrapped)
+    bench.run(w, "import", ".cursorrules")
+    assert set(bench.seen(w)) == {*lines, wrapped.strip().replace("\n", " ")}
