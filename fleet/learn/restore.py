@@ -403,15 +403,16 @@ def _foreign_adds(
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
-    log = cache(lambda agent: CountedLog(workspace, agent).read_log().records)
+    logged = cache(lambda agent: _by_lesson(CountedLog(workspace, agent).read_log().records))
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
-        rows = workspace.patterns.line(line.id) or Line(line.id)
-        for name in filter(line.add_of, mine):
+        issued = [name for name in mine if line.add_of(name)]
+        rows = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
+        for name in issued:
             add, total = line.add_of(name), line.total_of(name, "seen")
             if rows.add_of(name) == add:
                 continue
-            records = [each for each in log(names.agent_of(name)) if (each.pattern, each.replica) == (line.id, name)]
+            records = logged(names.agent_of(name))[line.id, name]
             stamps = {each.at for each in records}
             if not records or (name in former and max(stamps) < add):
                 continue
@@ -436,6 +437,14 @@ def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, record
     is_news = fetched > add_before and fetched not in in_shard and fetched not in records
     # Without a record of ours that was not fetched nothing can be lost: one stray line renames nobody.
     return is_news and any(stamp > add_before for stamp in records)
+
+
+def _by_lesson(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Return the records by lesson and replica."""
+    by_lesson: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        by_lesson[record.pattern, record.replica].append(record)
+    return by_lesson
 
 
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:
