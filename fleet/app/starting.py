@@ -407,7 +407,8 @@ class Guards:
             rows = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
-            _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(rows, ""))
+            if rows or (self._workspace.root / ready.GUARDS_FILE).exists():
+                _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(rows, ""))
 
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""
