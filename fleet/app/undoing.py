@@ -81,8 +81,8 @@ def _last_command(workspace: Workspace) -> Run:
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
     command, when = Runs(workspace).last_unrecorded()
-    if command and (last is None or last.at < when):
-        since = [run for run in open_runs if run.at >= when and run.kind != UNDO]
+    if command and (last is None or workspace.made_at(last.at) < when):
+        since = [run for run in open_runs if workspace.made_at(run.at) >= when and run.kind != UNDO]
         if own := [run for run in since if run.kind == command.split()[1].replace("done", "reflect")]:
             return own[-1]
         before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""

@@ -131,8 +131,8 @@ class _Sidecar:
             tasks: dict[str, Callable[[], Awaitable[None]]] = {
                 "watch": self._watch,
                 "notice": self._notice,
-                "work": partial(self._tick_when_due, self._work_in_s, self._todo, local=True),
-                "sync": partial(self._tick_when_due, self._sync_in_s, self._due, local=False),
+                "work": partial(self._tick_when_due, Marks.work_in_s, self._todo, local=True),
+                "sync": partial(self._tick_when_due, Marks.sync_in_s, self._due, local=False),
             }
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
@@ -248,28 +248,22 @@ class _Sidecar:
         else:
             self.settings = read.sidecar
 
-    def _now(self) -> Now:
-        return Now(self.now_ms(), self._digest, self._changed_ms)
-
-    def _work_in_s(self) -> float:
-        return self.marks().work_in_s(self._now(), self.settings)
-
-    def _sync_in_s(self) -> float:
-        return self.marks().sync_in_s(self._now(), self.settings)
+    def _in_s(self, due_in_s: Callable[..., float]) -> float:
+        return due_in_s(self.marks(), Now(self.now_ms(), self._digest, self._changed_ms), self.settings)
 
     # --- ticks ------------------------------------------------------------------------------------------------------
 
-    async def _tick_when_due(self, due_in_s: Callable[[], float], maybe_due: asyncio.Event, *, local: bool) -> None:
+    async def _tick_when_due(self, due_in_s: Callable[..., float], maybe_due: asyncio.Event, *, local: bool) -> None:
         """Do a tick whenever one is due; where it still is afterwards, there is a pause before the next."""
         repeated = 0
         while True:
-            if (wait_s := due_in_s()) > 0:
+            if (wait_s := self._in_s(due_in_s)) > 0:
                 repeated = 0
                 with anyio.move_on_after(min(wait_s, SLICE_S)):
                     await _next(maybe_due)
                 continue
             await anyio.sleep(DEBOUNCE_S + self.rng.uniform(0, SPREAD_S))
-            if due_in_s() > 0:
+            if self._in_s(due_in_s) > 0:
                 continue
             await self._tick(local=local)
             self._look()
@@ -318,7 +312,7 @@ class _Sidecar:
             while self._is_working:
                 await anyio.sleep(0.02)
             self._look()
-            if self._work_in_s() <= 0:
+            if self._in_s(Marks.work_in_s) <= 0:
                 await self._tick(local=True)
         if time.monotonic() >= until:
             self.log("cut short", "what was not done is done by the next sidecar, or by `fleet sync`")

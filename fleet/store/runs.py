@@ -236,7 +236,7 @@ class Runs:
         """Return the last command that changed something here and left no run, and when; "" twice for none."""
         begun = [path.stem for path in self._folder.glob(f"*{_BEGUN}")]
         at, _, command = max([self._workspace.state.get(_UNRECORDED), *begun]).partition(" ")
-        return command, at
+        return command, self._workspace.made_at(at)
 
     def forget(self, texts: Iterable[str]) -> None:
         """Delete the runs that contain one of these texts, which were purged. They cannot be undone any more."""
@@ -257,7 +257,7 @@ class Runs:
     def listed(self) -> list[Run]:
         """Return the runs that were applied here, the newest first."""
         runs = [run for path in self._folder.glob(f"*{_DONE}") if (run := self._load(path)) is not None]
-        return sorted(runs, key=lambda run: (run.at, run.id), reverse=True)
+        return sorted(runs, key=lambda run: (self._workspace.made_at(run.at), run.at, run.id), reverse=True)
 
     def find(self, run_id: str) -> Run:
         """Return the run of this id, or the only one whose id begins with it.

@@ -480,6 +480,7 @@ class Workspace:
         """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
+        self.state.put(**{_SET_BACK: clock.shifted(self.wall(), -1)})  # before the command that notices
         late = self.db.future_ids()  # before a stamp is issued: it is larger than all that the rows admit
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
         self.clock.forget()  # after minting: under an old name, as a crash leaves it, smaller stamps count for nothing
@@ -489,6 +490,10 @@ class Workspace:
             if delta is not None:
                 self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(delta) + b"\n")
 
+    def made_at(self, at: str) -> str:
+        """Return when something was done here: what a clock dates that ran ahead was done before it was set back."""
+        return at if at <= self.wall() else self.state.get(_SET_BACK) or at
+
     def close(self) -> None:
         """Close the databases. The next query opens them again."""
         self.db.close()
@@ -497,6 +502,7 @@ class Workspace:
             notes.close()
 
 
+_SET_BACK = "set_back"
 _MOVED = ("add", "n", "parts", "rem")  # parts of a column that go to the private file with a lesson
 _WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
 

@@ -20,6 +20,7 @@ from fleet.store.files import Files
 from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace, Writer
 
+NOW_MS = 1_795_262_400_000
 LESSON = "Quote every variable in a shell script"
 OTHER = "Pin the version of every action"
 
@@ -100,6 +101,20 @@ def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, wor
     (run,) = [each["id"] for each in listed(w) if each["kind"] == "correct"]
     undo(w, run)
     assert known(w)[LESSON] == "retired"
+
+
+def test_the_last_command_is_the_one_after_a_clock_that_ran_ahead_was_set_back(w):
+    w.now_ms = NOW_MS
+    w.correct("w", "Logged before the clock ran ahead")
+    w.now_ms = NOW_MS + 400 * 86_400_000
+    w.correct("w", LESSON)
+    w.now_ms += 60_000
+    w.correct("w", "Logged by a clock that ran ahead")
+    w.now_ms = NOW_MS + 3_600_000
+    w.correct("w", "Logged once it was put right")
+    for last in ("Logged once it was put right", "Logged by a clock that ran ahead", LESSON, "Logged before the clock"):
+        w.now_ms += 60_000
+        assert last in w.run("w", "undo").stdout
 
 
 def test_a_tidying_that_was_given_by_hand_is_the_last_command_where_it_did_something(w):
