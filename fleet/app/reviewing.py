@@ -408,6 +408,9 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
     if choice not in ANSWERS[pending.kind]:
         choices = ", ".join(ANSWERS[pending.kind])
         raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {choices}; nothing was changed")
+    if choice == SAME:  # the words that were used more stand for both, whichever id is the smaller
+        seen = {each.id: each.count("seen") for each in (pending.one, pending.other)}
+        one, other = sorted((one, other), key=lambda id_: -seen[id_])
     summary = _decide(workspace, agent, one, other, choice)
     kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
     Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
@@ -417,7 +420,7 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
         merged = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson; `fleet unmerge {merged.changed}` undoes it"
+        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {merged.changed}` undoes it"
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)

@@ -253,8 +253,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
-            record = finding.find(workspace, pattern)
-            _show_history(record.id, lessons.history(record))
+            _show_history(finding.find(workspace, pattern))
             return
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"
@@ -266,13 +265,13 @@ def _edit(
             output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 
 
-def _show_history(pattern: str, fields: dict[str, Any]) -> None:
-    rows = [pattern]
+def _show_history(lesson: Pattern) -> None:
+    fields, rows = lessons.history(lesson), [lesson.id]
     for field, edit in fields.items():
         value = edit["value"] if isinstance(edit["value"], str) else output.as_json(edit["value"])
         when = f"set {output.when(edit['at'])} by {edit['by']}" if edit["at"] else "as first logged"
         rows.append(f"  {field + ':':<12}{one_line(value)}\n  {'':<12}{when}")
-    output.show({"id": pattern, "fields": fields}, rows)
+    output.show({"id": lesson.id, "fields": fields}, rows)
 
 
 @app.command("merge")

@@ -314,8 +314,7 @@ class Promotions:
             NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
         """
         if not Evidence.admits(pattern):
-            gone = f"is retired (`fleet restore {pattern.id}`)"
-            why = "has no words that can be shown" if pattern.is_present else gone
+            why = "has no words to show" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent
         due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
 THIRD = "Use awk over sed to substitute user input"
@@ -108,6 +110,17 @@ def test_same_is_a_merge_and_is_taken_back(stage):
     stage.run("velma", "undo")
     assert list(stage.seen("velma").values()) == [1, 1]
     assert stage.run("velma", "review", "--answer", f"{pair['pair']}=first", expect=2).stdout == ""
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_words_that_were_used_more_stand_for_two_that_are_one_whichever_id_is_the_smaller(stage, number):
+    stage.join("velma")
+    for text in ("Run the linter before a push", "Run mypy before a push"):
+        stage.correct("velma", text)
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    log(stage, "velma", pair["lessons"][number]["text"], "s2")
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=same")
+    assert stage.seen("velma") == {pair["lessons"][number]["text"]: 3}
 
 
 def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_decides(stage):
