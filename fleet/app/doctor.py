@@ -230,10 +230,10 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
     links = [path for path in files if path.is_symlink()]
     plain = [path for path in files if not path.is_symlink()]
     folders = {path.parent for path in plain} | {workspace.root}
-    unread = [path for path in plain if not os.access(path, os.R_OK)]
+    unread = [path for path in plain if not os.access(path, os.R_OK) and path.exists()]  # gone: another's temporary
     tops = (workspace.clan, workspace.root / workspace.place, workspace.local)
     unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
-    unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK)]
+    unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK) and path.exists()]
     if links:
         yield _trouble("links", f"symbolic links: {_named(workspace, links)}")
     if unread:

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -250,6 +251,21 @@ def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
     workspace.close()
     assert found["rights"].level == "error"
     assert "patterns.jsonl" in found["rights"].what
+
+
+def test_a_file_that_another_command_removes_meanwhile_is_no_trouble(synced, monkeypatch):
+    passing = synced.folder / "velma/.fleet/state-6.db.check-wal"
+    passing.write_bytes(b"")
+
+    def gone_by_then(path: Path, mode: int) -> bool:
+        passing.unlink(missing_ok=True)
+        return path != passing
+
+    monkeypatch.setattr(os, "access", gone_by_then)
+    workspace = Workspace(synced.folder / "velma")
+    found = {each.check: each for each in app_doctor._access(workspace)}
+    workspace.close()
+    assert found["rights"].level == "ok"
 
 
 def test_a_full_disk_is_told(synced, monkeypatch):
