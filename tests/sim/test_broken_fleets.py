@@ -16,6 +16,7 @@ from fleet.learn import discoveries, importer, restore
 from fleet.learn.discoveries import Findings
 from fleet.model import edits, pattern
 from fleet.model import line as codec
+from fleet.model.errors import NoError
 from fleet.model.line import Carried, Column, Line
 from fleet.share import exchange, outgoing
 from fleet.share.remote import Files, Mark
@@ -46,7 +47,7 @@ def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS, begin
     for seed in (*range(begin, seeds), *range(begin)):
         try:
             history(seed, folder, kind)
-        except AssertionError:
+        except (AssertionError, NoError):  # a lesson that a fault loses is one that the next command cannot find
             return seed
     return None
 
