@@ -297,6 +297,7 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
         if generation > workspace.patterns.generation:
             generation, row = 0, 0  # the database is another one
+        Purge(workspace).own_wordings(writer)
         changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
         dropped, last = Purge(workspace).secrets(writer, list(changed))
     if changed:

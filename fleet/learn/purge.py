@@ -96,6 +96,19 @@ class Purge:
                 self._strip(pattern)
         return {each: sorted(set(chain(*fields.values()))) for each, fields in kinds_of.items()}, last
 
+    def own_wordings(self, writer: Writer) -> None:
+        """Purge what this machine said, and did not send, of a purged lesson before it knew of the purge."""
+        workspace, ours = self._workspace, self._workspace.policy().mine
+        purged = set(workspace.db.purged_ids())
+        for pattern in [each.id for each in workspace.db.outgoing() if isinstance(each, Line)] if purged else ():
+            line = workspace.patterns.line(pattern) if pattern in purged else None
+            unaware = line.unaware_wordings(ours) if line is not None else Line(pattern)
+            if not unaware.is_empty():
+                redacted = {field: _redaction(value) for field, value in unaware.items()}
+                writer.append(PATTERNS, [edits.purge(unaware, redacted, writer.name, writer.tick())])
+                workspace.take(workspace.tree.head())
+                self._strip(pattern)
+
     def _strip(self, pattern: str) -> None:
         """Strip marked values from the line files here: their join stays the same."""
         for source in clan_sources(self._workspace.clan):

@@ -195,6 +195,15 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
                     columns[other] = _join_columns(columns.get(other, NOTHING), Column(set={field: edit}))
         return Line(self.id, columns)
 
+    def unaware_wordings(self, writers: Collection[str]) -> "Line":
+        """Return the first wordings of some writers in fields that are purged: said before they knew of the purge."""
+        fields = {field for _, field in self.marks("purge")}
+        columns: dict[str, Column] = {}
+        for writer in self.w.keys() & writers:
+            first = {field: value for field, value in self.w[writer].first.items() if field in fields}
+            columns |= {writer: Column(first=first)} if first else {}
+        return Line(self.id, columns)
+
     def stamps(self) -> Iterator[str]:
         """Yield every stamp in a line, including those of removes and marks, unordered and with duplicates."""
         for column in self.w.values():

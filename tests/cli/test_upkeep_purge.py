@@ -83,6 +83,25 @@ def test_a_purged_lesson_that_somebody_confirms_before_they_know_is_shown_to_nob
     assert SECRET not in tip(leaked)
 
 
+@pytest.mark.parametrize("words", [SECRET, f"  {SECRET.upper()}."])
+def test_what_somebody_logged_who_knew_neither_the_lesson_nor_its_purge_does_not_leave(leaked, words):
+    leaked.join("mouse")
+    assert leaked.correct("mouse", words, "--category", "doors and keys") == leaked.pattern
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    before = leaked.git("rev-parse", "fleet", where="clan.git").strip()
+    leaked.run("mouse", "sync")
+    sent = leaked.git("log", "-p", f"{before}..fleet", where="clan.git")
+    assert words.strip() not in sent
+    assert "doors and keys" not in sent
+    assert holders(leaked.folder / "mouse") == []
+    for agent in ("velma", "mouse"):
+        leaked.run(agent, "sync")
+        found = {p["id"]: p for p in leaked.patterns(agent, "--all")["patterns"]}
+        assert (found[leaked.pattern]["text"], found[leaked.pattern]["seen"]) == ("[REDACTED:purged]", 3)
+    leaked.run("mouse", "compact")
+    assert words.strip() not in tip(leaked)
+
+
 def test_own_files_are_told_and_not_touched(leaked):
     log = leaked.folder / "velma/agents/velma/corrections.md"
     memory = log.with_name("memory.md")

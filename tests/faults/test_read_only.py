@@ -10,6 +10,7 @@ import pytest
 from tests.faults.test_full_disk import mounted
 from tests.faults.test_sync import LESSON, Bench
 
+AGAIN = "Take awk for substitution in templates"
 READS = {
     "patterns": ("patterns",),
     "patterns --json": ("patterns", "--json"),
@@ -70,7 +71,7 @@ def prepare(bench: Bench) -> None:
     bench.run("disk/w", "search", "awk")
     bench.run("disk/w", "discover", "--problem", "a finding", "--solution", "s")
     bench.run("disk/w", "sync")
-    bench.correct("disk/w", "Use awk again")
+    bench.correct("disk/w", AGAIN)
 
 
 def allow(disk: Path, *, may_write: bool, is_mount: bool) -> None:
@@ -99,7 +100,7 @@ def test_what_reads_works_where_nothing_can_be_written(frozen, name):
     before = files(frozen.folder / "disk/w")
     done = frozen.run("disk/w", *named(frozen, READS[name]))
     assert SHOWN.get(name, LESSON) in done.stdout
-    assert "Use awk again" in done.stdout or name not in ("patterns", "search", "start", "export")
+    assert AGAIN in done.stdout or name not in ("patterns", "search", "start", "export")
     assert not done.stderr or name.startswith("search"), "a search without its index says that it is slower"
     assert files(frozen.folder / "disk/w") == before
 
@@ -132,7 +133,7 @@ def test_what_writes_gives_one_clear_error_and_works_when_it_may(frozen, name):
     assert counts == {
         **({} if name == "retire" else {LESSON: 1}),
         **({"Another lesson": 1} if name == "correct" else {}),
-        "Use awk again": 1,
+        AGAIN: 1,
     }
 
 
