@@ -119,10 +119,13 @@ class Further(Wider):
         return True
 
     def lose_fleet(self, machine: Machine) -> bool:
-        """Delete fleet's own folder: logs and the clan's files are all that is left."""
+        """Delete fleet's own folder: logs and the clan's files are all that is left.
+
+        It has the only note of earlier places of the homes, so what lies there is brought first.
+        """
         if machine.is_hurt or machine.others or machine.is_back:
             return False
-        self._put_in_place(machine)
+        self.open(machine)
         self.shut(machine)
         if not (machine.root / ".fleet").exists() or (machine.root / "agents" / GUEST).exists():
             return False
