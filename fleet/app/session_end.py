@@ -229,16 +229,16 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     """Run one pass within the day's cap, or with the answer on record; return its result."""
     began, key = time.monotonic(), _key(session)
     lines = Records(workspace, agent).read()
-    if why := _done_already(workspace, agent, key, by_hand=by_hand):
-        return ReflectResult(session.id, why=why)
     choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
+    unagreed = choice.unagreed()
+    reflector = RULES if unagreed else choice.named
+    if why := _done_already(workspace, agent, key, reflector, by_hand=by_hand):
+        return ReflectResult(session.id, why=why)
     day = workspace.wall()[:10].replace("-", "")
     earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
     run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
-    reflector = choice.named
-    if named := choice.unagreed():
-        reflector = RULES
-        note = f"nobody on this machine agreed to {named[:200]}: the rules were asked. `fleet reflect --agree` does"
+    if unagreed:
+        note = f"nobody on this machine agreed to {unagreed[:200]}: the rules were asked. `fleet reflect --agree` does"
     read, record = _begin_record(workspace, session, run, reflector)
     if not session.events:
         return _finish(workspace, agent, replace(record, outcome="skipped"))
@@ -297,9 +297,11 @@ def _key(session: Session) -> str:
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
 
 
-def _done_already(workspace: Workspace, agent: str, key: str, *, by_hand: bool) -> str:
+def _done_already(workspace: Workspace, agent: str, key: str, reflector: str, *, by_hand: bool) -> str:
     passes = [each for each in Records(workspace, agent).passes() if _is_about(each.record.run, key)]
-    if not passes or (by_hand and (passes[-1].undone or passes[-1].record.outcome == "skipped")):
+    last = passes[-1].record if passes else None
+    is_other = last is not None and last.reflector == RULES != reflector  # chosen, or agreed to, since then
+    if last is None or (by_hand and (passes[-1].undone or last.outcome == "skipped" or is_other)):
         return ""
     undone = ", which was undone" if passes[-1].undone else ""
     return f"this session was reflected on already, as {passes[-1].record.run}{undone}"

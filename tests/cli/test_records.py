@@ -164,6 +164,23 @@ def test_a_reflector_that_nobody_agreed_to_is_said_to_be_passed_over_and_what_to
         assert said.count("`fleet reflect --agree` does") == 1
 
 
+def test_a_session_that_the_rules_read_is_read_by_the_reflector_that_somebody_agreed_to_since(w):
+    answer = '{"outcome": "success", "what_worked": "a quick look"}'
+    w.run("w", "config", "set", "reflect.command", json.dumps(["printf", "%s", answer]))
+    w.run("w", "config", "set", "reflect.reflector", "command")
+    taught(w.folder / "session.jsonl", "s1")
+    said = ("reflect", "--transcript", str(w.folder / "session.jsonl"))
+    w.run("w", *said)
+    assert "reflected on already" in w.run("w", *said).stdout
+    w.run("w", "reflect", "--agree")
+    assert "reflected on already" not in w.run("w", *said).stdout
+    assert "reflected on already" in w.run("w", *said).stdout
+    assert [each["reflector"] for each in json.loads(w.run("w", "records", "--json").stdout)["records"]] == [
+        "command",
+        "rules",
+    ]
+
+
 def test_the_last_session_is_known_also_when_it_was_reflected_on(w):
     taught(w.folder / "session.jsonl")
     w.run("w", "reflect", "--transcript", str(w.folder / "session.jsonl"))

@@ -59,6 +59,7 @@ SHORT_STEPS, LONG_STEPS = (6, 18), (25, 60)
 SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
 MACHINES_MAX = 6
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
+UNDER_THE_MAT = "The code of the {} is written under the mat"
 THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
 WIDER_FROM = 1_000_000
 """Seeds from here on are those of wider histories (``wider.py``): what older ones stand for stays as it is."""
@@ -406,7 +407,7 @@ class Simulation:
         if machine.others or not self.has_private:
             return False
         words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
-        lesson = f"The code of the {words} is written under the mat"
+        lesson = UNDER_THE_MAT.format(words)
         workspace = self.open(machine)
         known = words in self.ledger.private
         corrections.Corrections(workspace, machine.agent).log(Correction("w", "r", lesson), session=str(self.now_ms))

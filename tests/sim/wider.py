@@ -26,7 +26,7 @@ from fleet.store.lines import Entry
 from fleet.store.runs import UNDO, Run, Runs
 from fleet.store.workspace import Workspace
 from tests.sim.people import Held
-from tests.sim.simulator import LESSONS, MEMORY_OFF, Simulation, _holds
+from tests.sim.simulator import LESSONS, MACHINES_MAX, MEMORY_OFF, UNDER_THE_MAT, Simulation, _holds
 from tests.sim.world import POWERS, CrashError, Machine, SimFiles
 
 PAGES = 3
@@ -34,8 +34,12 @@ IMPORTED = 2
 """So often each lesson of a page was seen, as the page says."""
 MEMORY_ON = '[promotion]\nmode = "auto"\nown = 2\nclan_seen = 2\nclan_agents = 1\nclan_sessions = 1\nothers = "auto"\n'
 PLACES = ("agents", "tools/agents", "notes")
-TORN = {pattern_id(lesson[:length]) for lesson in LESSONS for length in range(1, len(lesson))}
-"""Ids of lessons that a crash cut short: what is left of the entry counts, as one that was written by hand."""
+_SECRETS = [
+    UNDER_THE_MAT.format(f"qzprivateagent{agent}{number}") for agent in range(MACHINES_MAX) for number in (0, 1)
+]
+TORN = {pattern_id(lesson[:length]) for lesson in (*LESSONS, *_SECRETS) for length in range(1, len(lesson))}
+"""Ids of lessons that a crash cut short: what is left of the entry counts, as one that was written by hand. A lesson is
+private not before it is logged, so that holds of such a one as well."""
 
 
 class Saved(NamedTuple):
