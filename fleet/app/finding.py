@@ -57,7 +57,8 @@ def find(workspace: Workspace, prefix: str, *, is_worded: bool = True) -> Patter
     known = chain(_private(workspace, id_).values(), (store.get(id_) for store in stores))
     if (record := next(filter(None, known), None)) is None:
         raise NoError(none)
-    if is_worded and not record.text:
+    lines = filter(None, (store.line(id_) for store in stores)) if is_worded and not record.text else ()
+    if any(fold(line, Policy(workspace.policy().cut)).text for line in lines):
         raise NoError(
             f"{id_} is left out here, with its writer: blocked (`fleet status`), or what it says waits for "
             "`fleet review`. Nothing was changed"

@@ -109,6 +109,17 @@ def test_an_edit_that_changes_nothing_writes_nothing(stage):
     assert {p: p.read_bytes() for p in (stage.folder / "velma/clan-learnings").rglob("*.jsonl")} == shards
 
 
+def test_a_lesson_of_which_no_words_came_is_given_some(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    shard = stage.folder / "velma/clan-learnings/patterns.d/tank.0a0b0c0d.jsonl"
+    shard.write_text(
+        '{"id":"p-0123456789abcdef","w":{"tank.0a0b0c0d":{"add":"2026-11-20T22:30:00.123Z-0000","n":{"seen":1}}}}\n'
+    )
+    stage.run("velma", "edit", "p-0123456789abcdef", "--set", "text=Quote every path")
+    assert fields(stage, "velma", "p-0123456789abcdef")["text"]["value"] == "Quote every path"
+
+
 def test_a_lesson_made_private_stays_here_with_all_that_follows(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
