@@ -410,7 +410,7 @@ def _config(
 
 
 def _as_text(value: Any) -> str:
-    return "not set: fleet's own list holds" if value is None else config.as_toml(value)
+    return "not set" if value is None else config.as_toml(value)
 
 
 def _setting_row(setting: Any) -> output.Row:
