@@ -277,7 +277,7 @@ def stats(workspace: Workspace) -> Stats:
     now_ms = workspace.world.wall_ms()
     return measure(
         [each.lesson for each in grouped],
-        [each for each in counted if each[1] <= now_ms],  # a clock that ran ahead would draw weeks that are to come
+        [each for each in counted if each.at_ms <= now_ms],  # a clock that ran ahead would draw weeks that are to come
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},

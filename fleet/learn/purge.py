@@ -100,9 +100,9 @@ class Purge:
         """Purge what this machine said, and did not send, of a purged lesson before it knew of the purge."""
         workspace, ours = self._workspace, self._workspace.policy().mine
         purged = set(workspace.db.purged_ids())
-        for pattern in [each.id for each in workspace.db.outgoing() if isinstance(each, Line)] if purged else ():
-            line = workspace.patterns.line(pattern) if pattern in purged else None
-            unaware = line.unaware_wordings(ours) if line is not None else Line(pattern)
+        unsent = [each.id for each in workspace.db.outgoing() if isinstance(each, Line)] if purged else []
+        for pattern in sorted(purged.intersection(unsent)):
+            unaware = (workspace.patterns.line(pattern) or Line(pattern)).unaware_wordings(ours)
             if not unaware.is_empty():
                 redacted = {field: _redaction(value) for field, value in unaware.items()}
                 writer.append(PATTERNS, [edits.purge(unaware, redacted, writer.name, writer.tick())])
