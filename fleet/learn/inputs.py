@@ -42,7 +42,6 @@ class Text(NamedTuple):
         """Return a pattern, screened: a lesson of at least one word.
 
         Raises:
-            RefusedError: too long.
             UsageError: no word is left.
         """
         entered = cls.enter("pattern", text)
