@@ -128,7 +128,7 @@ class _Listing(NamedTuple):
 
 
 class ListFilter(NamedTuple):
-    """Filter of a list: "" for any. A lesson's kind is its category, a discovery's its type."""
+    """Filter of a list: "" for any. A lesson's kind is its category, a discovery's its type; ``since`` is a stamp."""
 
     kind: str = ""
     tag: str = ""
@@ -136,11 +136,7 @@ class ListFilter(NamedTuple):
     since: str = ""
 
     def admits(self, record: Pattern | Discovery) -> bool:
-        """Return whether a record is of that kind, has that tag, and was seen by that agent since that day.
-
-        Raises:
-            UsageError: ``since`` is no day.
-        """
+        """Return whether a record is of that kind, has that tag, and was seen by that agent since then."""
         if isinstance(record, Pattern):
             kind, agents, last = record.category, record.agents(), record.last_seen
         else:
@@ -151,7 +147,7 @@ class ListFilter(NamedTuple):
             wanted_kind in ("", kind)
             and wanted_tag in ("", *tags)
             and self.agent in ("", *agents)
-            and last >= first_stamp(self.since)
+            and last >= self.since
         )
 
     def lessons(
@@ -165,11 +161,7 @@ class ListFilter(NamedTuple):
         """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
 
         The logs are reconciled first, where the workspace can be written.
-
-        Raises:
-            UsageError: ``since`` is no day.
         """
-        first_stamp(self.since)  # checked even where there is no record
         with suppress(FleetError):
             reconcile_all(workspace)
         patterns, private, refused = workspace.patterns, _private(workspace), len(workspace.db.refused())
@@ -195,24 +187,20 @@ class ListFilter(NamedTuple):
         return _Listing(rows[:count], total, refused)
 
     def discoveries(self, workspace: Workspace, count: int) -> list[Discovery]:
-        """Return the newest discoveries, newest first.
-
-        Raises:
-            UsageError: ``since`` is no day.
-        """
-        first_stamp(self.since)
+        """Return the newest discoveries, newest first."""
         entries = workspace.discoveries.shown() if any(self) else workspace.discoveries.newest(count)
         return list(islice(filter(self.admits, reversed(entries)), count))
 
 
 def first_stamp(since: str) -> clock.Stamp:
-    """Return the first stamp of a day or a time that a person typed; of "" the first of all.
+    """Return the first stamp of a day or a time that a person typed; "" for "".
 
     Raises:
         UsageError: ``since`` is neither.
     """
-    since_ms = dates.to_ms(since) if since else 0
-    if since_ms is None:
+    if not since:
+        return ""
+    if (since_ms := dates.to_ms(since)) is None:
         example = "such as 2026-11-20 or 2026-11-20T14:30Z"
         raise UsageError(f"--since takes a day or a time, {example}; not {since[:40]!r}. Nothing was changed")
     return clock.nearest(since_ms)

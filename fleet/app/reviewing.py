@@ -86,7 +86,7 @@ def block(
         NoError: it is a replica of this folder, or nothing here is of it.
     """
     _check_writer(workspace, name)
-    since_stamp = first_stamp(since) if since else ""
+    since_stamp = first_stamp(since)
     if not dry_run and not workspace.is_read_only:
         reconcile_all(workspace)
     earlier = _as_of(workspace, since_stamp, name) if since_stamp else {}
@@ -223,7 +223,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
-    stamp = first_stamp(since) if since else ""
+    stamp = first_stamp(since)
     reconcile_all(workspace)
     earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()

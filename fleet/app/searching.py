@@ -53,7 +53,7 @@ def search(
     most = max(limit, _FILTERED_MAX) if is_filtered else limit
     answer = recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=most)
     if is_filtered:
-        hits = [hit for hit in answer.hits if by in ("", hit.who) and (not since or hit.at[:_DAY_CHARS] >= first)]
+        hits = [hit for hit in answer.hits if by in ("", hit.who) and hit.at[:_DAY_CHARS] >= first]
         answer = answer._replace(hits=tuple(hits[:limit]), is_more=len(hits) > limit)
     if agent:
         ids = [hit.id for hit in answer.hits if hit.kind == PATTERN]

@@ -50,7 +50,7 @@ def _gossip(
     if type_ and type_ not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {type_[:40]!r}")
     with output.opened() as workspace:
-        filters = finding.ListFilter(type_, tag, by, since)
+        filters = finding.ListFilter(type_, tag, by, finding.first_stamp(since))
         entries = filters.discoveries(workspace, count)
         lines = Renderer(workspace.emoji()).gossip(entries).rstrip().splitlines()
         if not entries and any(filters):
@@ -73,7 +73,8 @@ def _patterns(
     if count is None and not output.chosen.as_json and sys.stdout.isatty():
         count = _LISTED
     with output.opened() as workspace:
-        filters, clusters = finding.ListFilter(category, tag, by, since), reflecting.current_clusters(workspace)
+        filters = finding.ListFilter(category, tag, by, finding.first_stamp(since))
+        clusters = reflecting.current_clusters(workspace)
         listing = filters.lessons(workspace, count, clusters, everything=everything)
         output.show(listing.as_json(), (row for each, into in listing.lessons for row in _rows(each, into)))
         if output.chosen.as_json:
