@@ -9,14 +9,15 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import wraps
 from hashlib import blake2b
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
 from sqlite3 import Connection
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from fleet.model.withheld import Held
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
@@ -131,6 +133,16 @@ class _Plan(msgspec.Struct, frozen=True):
     kept: bytes
     leaving: bytes
     gains: bool
+
+
+def _asked(query: Callable[Concatenate[Contents, P], T]) -> "Callable[Concatenate[Ingest, P], T]":
+    """Return a query of the rows as a method of ``Ingest``, which refreshes them first."""
+
+    @wraps(query)
+    def ask(ingest: "Ingest", /, *args: P.args, **options: P.kwargs) -> T:
+        return ingest.ask(lambda connection: query(Contents(connection), *args, **options))
+
+    return ask
 
 
 class Ingest:
@@ -669,28 +681,12 @@ class Ingest:
 
     # --- queries -----------------------------------------------------------------------------------------------------
 
-    def outgoing(self) -> list[Entry]:
-        """Return the entries that the rows have and the tree lacks: deltas of patterns, discoveries, carried lines."""
-        return self.ask(lambda db: Contents(db).outgoing())
-
-    def taken_back(self, mine: Container[str]) -> set[str]:
-        """Return the ids of lessons, discoveries and retractions of ours that were undone before the tree had them.
-
-        They stay here, until they are restored.
-        """
-        return self.ask(lambda db: Contents(db).taken_back(mine))
-
-    def names(self, since: int = 0) -> list[str]:
-        """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
-        return self.ask(lambda db: Contents(db).names(since))
-
-    def entries(self, names: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries that are here, of some names as ``names`` gives them."""
-        return self.ask(lambda db: Contents(db).entries(names))
-
-    def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
-        """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
-        return self.ask(lambda db: Contents(db).edition(kind, in_tree=in_tree))
+    outgoing = _asked(Contents.outgoing)
+    taken_back = _asked(Contents.taken_back)
+    names = _asked(Contents.names)
+    entries = _asked(Contents.entries)
+    edition = _asked(Contents.edition)
+    carried = _asked(Contents.carried)
 
     def purged_ids(self) -> list[str]:
         """Return the ids of records with purge marks."""
@@ -709,10 +705,6 @@ class Ingest:
     def refused(self) -> list[tuple[str, bytes]]:
         """Return path and checksum of each unreadable line that is kept, sorted."""
         return self.ask(lambda db: list(db.execute(_REFUSED)))
-
-    def carried(self, id_: str = "") -> list[Carried]:
-        """Return the lines of a newer version that are kept and passed on, under an id or all of them."""
-        return self.ask(lambda db: Contents(db).carried(id_))
 
     def has_carried(self, entry: Carried) -> bool:
         """Return whether a line of a newer version is kept here, or was purged."""

@@ -515,8 +515,8 @@ class Contents:
         """Return whether rows are folded otherwise under a policy, as of now."""
         return get_meta(self._connection, "policy") != policy.mark or bool(_due(self._connection, policy.cut))
 
-    def carried(self, id_: str) -> list[Carried]:
-        """Return the lines of a newer version that are kept, under an id or, with "", all of them."""
+    def carried(self, id_: str = "") -> list[Carried]:
+        """Return the lines of a newer version that are kept and passed on, under an id or all of them."""
         query = "SELECT id, raw, hash FROM carried WHERE ? IN (id, '') ORDER BY id, raw"
         return [_carried_of(*row) for row in self._connection.execute(query, (id_,))]
 
@@ -533,7 +533,7 @@ class Contents:
         return entries + [_carried_of(*row) for row in self._connection.execute(query)]
 
     def taken_back(self, mine: Container[str]) -> set[str]:
-        """Return the ids of what some replicas logged and undid before the tree had any of it."""
+        """Return the ids of what some replicas logged and undid before the tree had any of it; it stays here."""
         ids = set()
         for each, raw, hash_, base in self._connection.execute(_PENDING_UNDONE):
             sent = _decoded(base) if base else None
@@ -546,7 +546,7 @@ class Contents:
                 ids.update(entry.id for entry in pair)
         return ids
 
-    def edition(self, kind: Kind, *, in_tree: bool) -> bytes:
+    def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
         """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
         query = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
         carried = [_carried_of(*row) for row in self._connection.execute(query, (kind.name, in_tree))]
@@ -574,7 +574,7 @@ class Contents:
                 entry = DISCOVERIES.decode(data)
                 yield (entry.at, entry.id), data
 
-    def names(self, since: int) -> list[str]:
+    def names(self, since: int = 0) -> list[str]:
         """Return the ids of records and discoveries that changed after a generation, and ``#hash`` of carried lines."""
         query = (
             "SELECT id FROM pattern WHERE generation > ? UNION ALL SELECT id FROM discovery WHERE generation > ? "
