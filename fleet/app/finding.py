@@ -193,11 +193,7 @@ class ListFilter(NamedTuple):
 
 
 def first_stamp(since: str) -> clock.Stamp:
-    """Return the first stamp of a day or a time that a person typed; "" for "".
-
-    Raises:
-        UsageError: ``since`` is neither.
-    """
+    """Return the first stamp of a day or a time that was typed, "" for ""; raise ``UsageError`` for anything else."""
     if not since:
         return ""
     if (since_ms := dates.to_ms(since)) is None:

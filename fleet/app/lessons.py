@@ -115,11 +115,7 @@ class _Change(NamedTuple):
         return change
 
     def check_known(self, known: Pattern) -> None:
-        """Check that this version knows the field, or the lesson has it.
-
-        Raises:
-            UsageError: neither; the nearest known field is named.
-        """
+        """Raise ``UsageError`` with the nearest known field unless this version or the lesson has the field."""
         if self.field in _KNOWN or self.field in known.fields:
             return
         near = difflib.get_close_matches(self.field, sorted({*_KNOWN, *known.fields}), n=1)
@@ -202,11 +198,7 @@ def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
-    """Bring a retired lesson back, with its history.
-
-    Raises:
-        NoError: there is no such lesson, or it is not retired.
-    """
+    """Bring a retired lesson back, with its history; raise ``NoError`` for one that is not retired."""
     with Runs(workspace).recording(agent, "restore") as draft:
         changed = _edit_records(workspace, agent, prefix, edits.restore, is_in=False)
         draft.summary, draft.lessons = f"restored {changed.pattern.id}", [changed.pattern.id, *changed.others]

@@ -111,11 +111,7 @@ def block(
 
 
 def unblock(workspace: Workspace, name: str) -> Changes:
-    """Let a writer's columns count again.
-
-    Raises:
-        NoError: it is not blocked.
-    """
+    """Let a writer's columns count again; raise ``NoError`` for one that is not blocked."""
     blocks = {each.name: each for each in workspace.trust.blocked()}
     if name not in blocks:
         listed = ", ".join(blocks) or "none"

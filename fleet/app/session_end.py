@@ -379,11 +379,7 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[ReflectResult]:
 
 
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
-    """Return the transcript of a session of this project, by default of the last one that a host reported.
-
-    Raises:
-        NoError: there is none.
-    """
+    """Return a session's transcript, by default of the last one that a host reported; raise ``NoError`` for none."""
     heard = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
     paths = [Path(each.path) for each in heard if not session or each.session == session]
     if paths and paths[-1].is_file():

@@ -69,11 +69,7 @@ def subject_text(workspace: Workspace, run: Run) -> str:
 
 
 def _last_command(workspace: Workspace) -> Run:
-    """Return the last command that a person or an agent gave here, decisions included, and that is not undone.
-
-    Raises:
-        NoError: there is none, or a later command left no run that could be undone in its place.
-    """
+    """Return the last command here that can be undone, decisions included; raise ``NoError`` where there is none."""
     runs = listed(workspace)
     decisions = [entry.decision for entry in Inboxes(workspace).entries() if entry.decision is not None]
     decided = {decision.run for decision in decisions if decision.by}
@@ -153,11 +149,7 @@ class _Undoing:
         self._left: list[str] = []
 
     def carry_out(self) -> Undone:
-        """Undo the run, or what is missing of an undo that was begun.
-
-        Raises:
-            NoError: one of its files changed meanwhile; nothing was changed.
-        """
+        """Undo the run, or the rest of it; raise ``NoError`` and change nothing where a file of it changed since."""
         runs = Runs(self._workspace)
         by = runs.undone().get(self._run.id)
         inverse = runs.find(by) if by else runs.undo(self._run.id, partial(Memory.aligned, self._agent))

@@ -396,11 +396,7 @@ def when(stamp: str) -> str:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person before something that cannot be undone, unless ``--yes`` was given.
-
-    Raises:
-        UsageError: there is nobody to ask, or the answer is no.
-    """
+    """Ask a person before what cannot be undone, unless ``--yes`` was given; raise ``UsageError`` without a yes."""
     if yes:
         return
     if not sys.stdin.isatty() or chosen.owes_json:

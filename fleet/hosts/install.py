@@ -85,11 +85,7 @@ class FileChange(NamedTuple):
 
 
 def check_host(host: str) -> None:
-    """Check that a host is one that can be set up.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Raise ``UsageError`` unless a host is one that can be set up."""
     if host != CLAUDE_CODE:
         others = "`fleet help hooks` shows how another host calls fleet"
         raise UsageError(f"fleet can set up {CLAUDE_CODE}, and not {host[:40]!r}; {others}. Nothing was changed")

@@ -305,11 +305,7 @@ class Corrections:
         return dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
 
     def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
-        """Return the entry without a lesson that an id, or the unique beginning of one, names.
-
-        Raises:
-            NoError: no entry, or more than one; or its lesson is stated.
-        """
+        """Return the entry whose id begins so; raise ``NoError`` for none, several, or one whose lesson is stated."""
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
         bound = corrections_md.Log.parse(page).bound()
         # An entry that was edited since it was counted is known by its earlier id, too.

@@ -39,11 +39,7 @@ class Text(NamedTuple):
 
     @classmethod
     def lesson(cls, text: str) -> "Text":
-        """Return a pattern, screened: a lesson of at least one word.
-
-        Raises:
-            UsageError: no word is left.
-        """
+        """Return a pattern, screened; raise ``UsageError`` for one without a word."""
         entered = cls.enter("pattern", text)
         if not entered.has_words():
             raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")

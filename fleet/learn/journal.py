@@ -234,11 +234,7 @@ class Journal:
         return _named(names)
 
     def strategy(self, named: str) -> _Strategy:
-        """Return the strategy with a code, or a name.
-
-        Raises:
-            UsageError: there is none.
-        """
+        """Return the strategy with a code, or a name; raise ``UsageError`` for any other."""
         folded = named.strip().casefold()
         for each in self.strategies():
             if folded in (each.code.casefold(), each.name.casefold()):
@@ -300,11 +296,7 @@ class Journal:
         self._append(f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
 
     def worked(self, session: str, proof: str) -> dict[str, Any]:
-        """Record, on the agent's word, that the newest declared mutation worked; return it.
-
-        Raises:
-            NoError: none is waiting.
-        """
+        """Record that the newest declared mutation worked, and return it; raise ``NoError`` where none waits."""
         declared = self._log.state().declared.values()
         waiting = [each for each in declared if not session or each["session"] in ("", session)]
         if not waiting:

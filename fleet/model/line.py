@@ -289,11 +289,7 @@ def canonical(value: object) -> bytes:
 
 @lru_cache(maxsize=_NAMES_MAX)
 def _check_name(name: str) -> None:
-    """Check the name of a counter, a field, or an unknown part.
-
-    Raises:
-        BadLineError: empty, too long, or not printable.
-    """
+    """Check the name of a counter, a field, or an unknown part: not empty, not too long, printable."""
     if not 0 < len(name) <= limits.NAME_CHARS_MAX or not name.isprintable():
         raise BadLineError(f"a name must have 1 to {limits.NAME_CHARS_MAX} printable characters: {name[:40]!r}")
 
@@ -426,11 +422,7 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
 
 
 def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
-    """Decode one line with every check; distinguish a line of a newer version from a broken one.
-
-    Raises:
-        BadLineError: the reason why it cannot be used.
-    """
+    """Decode one line with every check; distinguish a line of a newer version from a broken one."""
     parsed = strict_object(raw, bytes_max)
     if "w" not in parsed and len(parsed.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(parsed):
         raise BadLineError("written by fleet 0.1: run `fleet upgrade`")
@@ -509,11 +501,7 @@ def as_carried(parsed: dict[str, Any], raw: bytes, prefix: str, known: frozenset
 
 
 def _check(line: Line) -> None:
-    """Check what the types do not express.
-
-    Raises:
-        BadLineError: a name, stamp or value is out of bounds.
-    """
+    """Check what the types do not express: the bounds of names, stamps and values."""
     if not line.id.startswith(PREFIX) or not names.is_id(line.id):
         raise BadLineError("no valid pattern id")
     for writer, column in line.w.items():

@@ -74,11 +74,7 @@ class Rules:
     origins: Collection[str] = ()
 
     def check(self, *, has_certificate: bool) -> None:
-        """Refuse to listen beyond this machine without a token and a certificate.
-
-        Raises:
-            UsageError: what is missing.
-        """
+        """Raise ``UsageError`` for listening beyond this machine without a token and a certificate."""
         if not consent.is_loopback(self.host) and not (self.token and has_certificate):
             raise UsageError(
                 f"{self.host} is beyond this machine: that takes --token-file, and --tls-cert with --tls-key, so that "

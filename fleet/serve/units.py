@@ -69,11 +69,7 @@ class Service(NamedTuple):
         return _systemd(platform, environment, root, agent, command, files)
 
     def check(self) -> None:
-        """Check that each file is ours, or none.
-
-        Raises:
-            RefusedError: one is somebody else's.
-        """
+        """Raise ``RefusedError`` where one of the files is there, and not ours."""
         for path in self.files:
             if path.is_symlink() or (path.exists() and MARK.encode() not in path.read_bytes()):
                 raise RefusedError(f"{path} is not one that `fleet sidecar install` made; it was left alone")

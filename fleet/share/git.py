@@ -354,11 +354,7 @@ class Address(str):
 
     @classmethod
     def typed(cls, url: str) -> "Address":
-        """Return a checked address as it is stored: a path has no ``..`` left.
-
-        Raises:
-            UsageError: as ``checked``.
-        """
+        """Return a checked address as it is stored: a path has no ``..`` left."""
         found = cls.checked(url)
         is_detour = found.startswith("/") and ".." in Path(found).parts
         return cls(Path(found).resolve()) if is_detour else found
@@ -407,11 +403,7 @@ class Address(str):
 
 
 def check_branch(name: str) -> str:
-    """Return the short name of a branch, if it is one by the rules of ``git check-ref-format --branch``.
-
-    Raises:
-        UsageError: it is not.
-    """
+    """Return a branch's short name, by ``git check-ref-format --branch``; raise ``UsageError`` where it is none."""
     if not name or len(name.encode("utf-8", "replace")) > _BRANCH_BYTES_MAX or _NO_BRANCH.search(name):
         raise UsageError(f"{name[:200]!r} is no name of a branch; letters, digits, - and / are always fine")
     return name

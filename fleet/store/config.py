@@ -384,11 +384,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def find(name: str) -> list[str]:
-    """Return the names of the settings that a name stands for: one, all of a section, or for "" all.
-
-    Raises:
-        UsageError: there is no such setting or section.
-    """
+    """Return the names of a setting, of those of a section, or for "" of all; raise ``UsageError`` for no name."""
     settings_ = _names()
     if matches := [setting for setting in settings_ if name in ("", setting, _parts(setting)[0])]:
         return matches
@@ -400,11 +396,7 @@ def find(name: str) -> list[str]:
 
 
 def parsed(name: str, text: str) -> Any:
-    """Return the value of a setting from what a person typed: TOML, or a bare word.
-
-    Raises:
-        UsageError: there is no such setting, or it cannot have that value.
-    """
+    """Return a setting's value from what was typed, TOML or a bare word; raise ``UsageError`` for none it can have."""
     if find(name) != [name]:
         raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
     section, key = _parts(name)

@@ -247,11 +247,7 @@ def checksum(data: bytes) -> bytes:
 
 
 def checked(line: object, hash_: object) -> bytes:
-    """Return a row's line.
-
-    Raises:
-        DatabaseError: it is not what was written.
-    """
+    """Return a row's line; raise ``DatabaseError`` where it is not what was written."""
     if not isinstance(line, bytes) or checksum(line) != hash_:
         raise _DamagedError("a row of the database is not what was written")
     return line

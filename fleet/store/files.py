@@ -194,11 +194,7 @@ class Files:
                 raise DiskError(f"{folder} is a link or a file where a folder belongs; nothing was written through it")
 
     def _folders_to(self, path: Path) -> list[str]:
-        """Return the folders between the root and a file, the outermost first.
-
-        Raises:
-            ValueError: it is not below the root.
-        """
+        """Return the folders from the root to a file, the outermost first; raise ``ValueError`` for one outside."""
         root, below = os.path.join(self.root, ""), str(path)  # noqa: PTH118 - for each file that is read or written
         if not below.startswith(root):
             raise ValueError(f"{path} is not below {self.root}")
@@ -354,11 +350,7 @@ def fingerprint(status: os.stat_result) -> str:
 
 
 def modified_ms(path: Path) -> int:
-    """Return when a file was last written, milliseconds since 1970.
-
-    Raises:
-        OSError: it is not there, or cannot be read.
-    """
+    """Return when a file was last written, milliseconds since 1970; raise ``OSError`` where there is none to see."""
     return int(path.stat().st_mtime * 1000)
 
 

@@ -714,11 +714,7 @@ class _Content(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return the number of bytes.
-
-        Raises:
-            GitDamaged: the output ended before the content did.
-        """
+        """Read into a buffer; return the number of bytes. Raise ``GitDamaged`` where the output ends too early."""
         block = self._answers.read(min(len(buffer), self._left))
         if self._left and not block:
             raise GitDamaged("objects are missing")

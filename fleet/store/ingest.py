@@ -240,11 +240,7 @@ class Ingest:
         return self._refreshed(wait_s)
 
     def _mend(self, why: Exception) -> None:
-        """Delete a damaged database; answer from memory where it cannot be written.
-
-        Raises:
-            Exception: what was raised, where neither helps.
-        """
+        """Delete a damaged database; answer from memory where it cannot be written; raise where neither helps."""
         if self.database.path is None:
             raise why
         if not is_damage(why):

@@ -67,11 +67,7 @@ class Register(NamedTuple):
 
     @staticmethod
     def parse(data: bytes, path: Path) -> "Register":
-        """Return the register from the bytes of its file.
-
-        Raises:
-            FleetError: it is damaged. A guess could give one shard two writers.
-        """
+        """Return the register; raise ``FleetError`` if it is damaged: a guess could give one shard two writers."""
         if not data:
             if os.path.islink(path):  # noqa: PTH114 - False where nobody may look
                 raise FleetError(

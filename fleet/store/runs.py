@@ -260,11 +260,7 @@ class Runs:
         return sorted(runs, key=lambda run: (self._workspace.made_at(run.at), run.at, run.id), reverse=True)
 
     def find(self, run_id: str) -> Run:
-        """Return the run of this id, or the only one whose id begins with it.
-
-        Raises:
-            NoError: there is none, or several.
-        """
+        """Return the run whose id this is, or alone begins so; raise ``NoError`` for none, or several."""
         matches = [run for run in self.listed() if run_id and run.id.startswith(run_id)]
         exact = [run for run in matches if run.id == run_id]
         if len(exact or matches) != 1:

@@ -282,11 +282,7 @@ class Workspace:
         return sorted(r.name for r in listed if not r.is_lease and r.name not in current)
 
     def lease(self) -> str:
-        """Return the replica that is lent to this process, or "".
-
-        Raises:
-            UsageError: ``FLEET_REPLICA`` is no replica's name.
-        """
+        """Return the replica that is lent to this process, or ""; raise ``UsageError`` for a name that is none."""
         lent = self.world.lent()
         if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
             raise UsageError(
@@ -308,11 +304,7 @@ class Workspace:
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
 
     def check_lease(self) -> None:
-        """Check that the lines of earlier jobs under this lease were read: else its totals would start at zero.
-
-        Raises:
-            NoError: they were not.
-        """
+        """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
         if not self.lease():
             return
         if self.is_in_a_clan and not self.state.get("pulled"):
@@ -407,11 +399,7 @@ class Workspace:
         return self.lock("write", wait_s)
 
     def lock(self, name: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold one of the workspace's locks, by its name.
-
-        Raises:
-            BusyError: another process holds it.
-        """
+        """Hold one of the workspace's locks, by its name; raise ``BusyError`` where another process holds it."""
         return self.files.lock(self.local / "locks" / f"{name}.lock", wait_s)
 
     @contextmanager
@@ -606,11 +594,7 @@ class Writer:
 
 
 def check_version(root: Path) -> None:
-    """Check that a workspace has this version's format, by a few files of it.
-
-    Raises:
-        NoError: fleet 0.1 made it, and it is not converted yet.
-    """
+    """Raise ``NoError`` for a workspace of fleet 0.1 that is not converted yet, as a few files of it show."""
     clan = root / "clan-learnings"
     if (clan / FORMAT).is_file():
         return

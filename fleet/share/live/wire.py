@@ -61,11 +61,7 @@ class Message(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "Message | None":
-        """Return the message in some bytes; None for an unknown type.
-
-        Raises:
-            TruncatedError: the bytes are no message.
-        """
+        """Return the message in some bytes, None for an unknown type; raise ``TruncatedError`` for no message."""
         reader = doc.Reader(data)
         kind = reader.number()
         if kind == QUERY_AWARENESS:
