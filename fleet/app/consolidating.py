@@ -642,7 +642,6 @@ def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
 
 
 def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:
-    """Return what a plan changes, as a unified diff."""
     lines: list[str] = []
     for path, text in sorted(files.items()):
         before = _File.of(workspace, path).text

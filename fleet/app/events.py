@@ -87,7 +87,6 @@ class _HostEvent:
         self._attempts = AttemptLog(call.root, call.agent)
 
     def reply(self) -> Reply:
-        """Return the reply to the agent."""
         return {
             "SessionStart": self._session_start,
             "SubagentStart": self._session_start,

@@ -289,11 +289,9 @@ class _SignalWorkspace:
 
     @staticmethod
     def wall() -> str:
-        """Return the wall clock as a stamp."""
         return clock.nearest(local.now_ms())
 
     def home(self, agent: str) -> Path:
-        """Return the folder of one agent's own files."""
         return self.root / self.files.homes / agent
 
     def log_lock(self, agent: str, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[None]:

@@ -55,7 +55,6 @@ class _LessonChange(NamedTuple):
     changed: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return the document that ``--json`` prints."""
         lesson = {"id": self.pattern.id, "text": self.pattern.text, "seen": self.pattern.count("seen")}
         return lesson | {"others": self.others, "changed": self.changed}
 

@@ -315,7 +315,6 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
 
 
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
-    """Convert the clan's branch, unless another machine did."""
     try:
         remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:

@@ -142,7 +142,6 @@ def _hold_lock(workspace: Workspace, agent: str) -> Iterator[None]:
 
 
 def _summary(phases: Sequence[Phase]) -> str:
-    """Return the summaries of phases as one line."""
     return "; ".join(f"{each.name}: {each.summary}" for each in phases if each.changed) or "nothing to do"
 
 

@@ -172,18 +172,15 @@ class _Notebook:
         return sum(each.at_ms > (self.last_ms or -1) for each in self.notes)
 
     def has_read(self, report: DreamReport, text: str) -> bool:
-        """Return whether a report was read before."""
         return any(each.raw == _report_key(report, text) for each in self._reports)
 
     def note_report(self, report: DreamReport, text: str) -> None:
-        """Record that a report was read."""
         raw, why = _report_key(report, text), "the host's own report was read"
         run = Runs(self._workspace).name("dream")
         record = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(record)
 
     def plan(self) -> Plan:
-        """Return the plan of a pass."""
         settings, workspace = self._workspace.config.sleep, self._workspace
 
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:

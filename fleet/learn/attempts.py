@@ -95,7 +95,6 @@ class _Streak:
 
     @property
     def last(self) -> _Try:
-        """The newest failure."""
         return next(reversed(self.tries.values()))
 
     @property

@@ -413,7 +413,6 @@ class _Block:
         self.record: Record | None = None
 
     def take(self, row: markdown.Row) -> None:
-        """Add a line of content."""
         is_text = not row.is_code
         if is_text and (label := _label(row.text)):
             self.current = [label[1]]

@@ -194,7 +194,6 @@ class _Form:
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
-        """Add a field."""
         is_empty = not field.value or Passage(field.value).is_placeholder()
         self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
         self.end = max(self.end, end)

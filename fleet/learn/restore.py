@@ -440,7 +440,6 @@ def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, record
 
 
 def _by_lesson(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Return the records by lesson and replica."""
     by_lesson: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
         by_lesson[record.pattern, record.replica].append(record)

@@ -50,21 +50,12 @@ class _Workspace(Protocol):
     """The part of a workspace that a signal needs: a hook has no time to load the rest."""
 
     @property
-    def files(self) -> Files:
-        """All writes below the root."""
-
+    def files(self) -> Files: ...
     @property
-    def is_read_only(self) -> bool:
-        """True where nobody may write here."""
-
-    def home(self, agent: str) -> Path:
-        """Return the folder of one agent's own files."""
-
-    def log_lock(self, agent: str, wait_s: float = ...) -> AbstractContextManager[None]:
-        """Hold the lock of one agent's log."""
-
-    def wall(self) -> str:
-        """Return the wall clock as a stamp."""
+    def is_read_only(self) -> bool: ...
+    def home(self, agent: str) -> Path: ...
+    def log_lock(self, agent: str, wait_s: float = ...) -> AbstractContextManager[None]: ...
+    def wall(self) -> str: ...
 
 
 class Flag(NamedTuple):

@@ -253,7 +253,6 @@ class _Sources:
         self._texts.executemany("INSERT INTO passage VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
-        """Close the table, which drops it."""
         self._texts.close()
 
     def hits(self, kind: str, expression: str, query: str = "") -> list[_Found]:

@@ -200,7 +200,6 @@ def session_entry(row: Row) -> tuple[str, str] | None:
 
 
 def _logged(page_rows: Iterable[Row]) -> "Iterator[Block]":
-    """Yield the entries of a session log."""
     entries: list[tuple[tuple[str, str], list[Row]]] = []
     for row in page_rows:
         if entry := session_entry(row):

@@ -214,7 +214,6 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
 
 
 def _parsed_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, ParsedText]:
-    """Parse some of the texts."""
     return dict(zip(indexes, ParsedText.of([texts[index] for index in indexes]), strict=True)) if indexes else {}
 
 
@@ -231,7 +230,6 @@ class _Pair(NamedTuple):
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Both ids."""
         return self.one, self.other
 
 

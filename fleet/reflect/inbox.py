@@ -143,7 +143,6 @@ class _Waiting(NamedTuple):
     kinds: dict[str, int]
 
     def summary(self) -> str:
-        """Return it as one line; "" where nothing waits."""
         if not self.number:
             return ""
         kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.items())

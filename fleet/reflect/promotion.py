@@ -179,7 +179,6 @@ class AgentMemory:
         return now
 
     def _read(self) -> tuple[bytes, Memory]:
-        """Return the bytes of the memory, and the memory."""
         if self.path.is_symlink():
             # Replacing it would leave the file it points to behind, with the person's notes.
             why = f"{self.path} is a symbolic link; fleet writes to plain files only"

@@ -298,7 +298,6 @@ def _slow(session: Session) -> tuple[str, str, str] | None:
 
 
 def _wish(session: Session) -> tuple[str, str, str] | None:
-    """Return a skill for what somebody wished to have."""
     for event in session.events:
         typed = event.text if event.kind == "said" or (event.kind == "prompt" and Prompt(event.text).is_typed) else ""
         if match := _pattern("wishes").search(Prompt(typed).own_words()[1]):

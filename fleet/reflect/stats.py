@@ -44,7 +44,6 @@ class _Rate(NamedTuple):
         return self.relapsed / self.shown if self.shown else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` has it."""
         return {"relapsed": self.relapsed, "shown": self.shown, "rate": _rounded(self.value)}
 
     def __str__(self) -> str:
@@ -85,7 +84,6 @@ class _Lesson(NamedTuple):
         return before is None or after is None or after >= before
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as ``--json`` has it."""
         pattern = self.pattern
         published = None if self.published_ms is None else clock.pack(self.published_ms)[:16] + "Z"
         return {

@@ -335,7 +335,6 @@ _FROM, _TO = (("ge", "from"), ("gt", "above")), (("le", "to"),)
 
 
 def _allowed(kind: Any) -> str:
-    """Return the values of a type in words."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         return f"one of {', '.join(map(as_toml, inner))}"

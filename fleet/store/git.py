@@ -706,11 +706,9 @@ class _Content(io.RawIOBase):
 
     @property
     def is_read(self) -> bool:
-        """True once the whole content was read."""
         return not self._left
 
     def readable(self) -> bool:
-        """Return True: it can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -765,7 +765,6 @@ class _FileReader:
         return bool(self._running.digest() == hash_) and last == b"\n"
 
     def rest(self) -> FileTail:
-        """Return the unread part."""
         return FileTail(self._path, self.chunks(), self.rows + 1)
 
     def note(self, connection: Connection) -> None:
@@ -778,7 +777,6 @@ class _FileReader:
         return self._offset, self._running.digest()
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the rest of the file."""
         offset = self.size
         while block := self._file.read(limits.BLOCK_BYTES):
             end = block.rfind(b"\n") + 1

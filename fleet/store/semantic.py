@@ -216,7 +216,6 @@ def _best(connection: Any, chosen: _Source, text: str, count: int, least: float)
 
 
 def _matrix(rows: Sequence[tuple[str, bytes]]) -> Any:
-    """Return the stored embeddings, a row each."""
     numpy = _library("numpy")
     stored = numpy.frombuffer(b"".join(data for _, data in rows), dtype="float16")
     return stored.reshape(len(rows), -1).astype("float32")

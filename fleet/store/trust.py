@@ -193,7 +193,6 @@ class _Lazy(dict[str, T]):
         self._parse = parse
 
     def get(self, id_: str, default: Any = None) -> Any:
-        """Return the value of one id."""
         if id_ not in self and id_ in self._texts:
             self[id_] = self._parse(id_, self._texts[id_])
         return super().get(id_, default)

@@ -112,7 +112,6 @@ class _OutlineBuilder:
         self._is_table = False
 
     def take(self, token: "Token") -> None:
-        """Take the next token of the page."""
         first, last = token.map or (0, 0)
         if token.type in ("blockquote_open", "blockquote_close"):
             self._quotes += token.nesting

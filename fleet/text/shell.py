@@ -349,7 +349,6 @@ def _inner(words: list[str]) -> str:
 
 
 def _named(words: list[str]) -> str:
-    """Return a family's name."""
     if not words:
         return ""
     program = words[0][:_WORD_CHARS_MAX]

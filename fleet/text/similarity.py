@@ -296,7 +296,6 @@ def _lists() -> dict[str, list[str]]:
 
 @cache
 def _words(name: str) -> frozenset[str]:
-    """Return the words of a list."""
     return frozenset(" ".join(_lists()[name]).split())
 
 
