@@ -44,12 +44,7 @@ _LOGIN = "login:"
 
 
 class ConsentNeededError(UsageError):
-    """Error: nobody on this machine has agreed to the remote.
-
-    Attributes:
-        shown: the remote and its branch, without credentials.
-        origin: where it is named.
-    """
+    """Error: nobody on this machine has agreed to the remote, shown without credentials, and named in ``origin``."""
 
     def __init__(self, shown: str, origin: str) -> None:
         super().__init__(

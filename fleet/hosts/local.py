@@ -56,12 +56,7 @@ def now_ms() -> int:
 
 
 class _Heard:
-    """A session that a hook was called for.
-
-    Attributes:
-        session: its file's name, which is the host's id where that is a plain word.
-        at_ms: the last call, milliseconds since 1970.
-    """
+    """A session that a hook was called for, by its file's name: the host's id where that is a plain word."""
 
     def __init__(self, session: str, host: str, agent: str, at_ms: int, path: str, *, has_ended: bool) -> None:
         self.session, self.host, self.agent, self.has_ended = session, host, agent, has_ended

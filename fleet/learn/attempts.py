@@ -79,11 +79,7 @@ class _Try:
 
 
 class _Streak:
-    """Consecutive failures with one error.
-
-    Attributes:
-        tries: each command's last failure, by its key, oldest first.
-    """
+    """Consecutive failures with one error: each command's last one (``tries``), by its key, oldest first."""
 
     def __init__(self, session: str, family: str, error: str) -> None:
         self.session = session

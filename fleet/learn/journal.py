@@ -88,12 +88,7 @@ def _owner(data: bytes) -> str:
 
 
 class _Strategy(NamedTuple):
-    """One of the eight ways out of a stuck approach.
-
-    Attributes:
-        code: ``M1`` to ``M8``.
-        name: its name here, as ``[attempts] names`` may set it.
-    """
+    """One of the eight ways out of a stuck approach, ``M1`` to ``M8``, with its name here (``[attempts] names``)."""
 
     code: str
     name: str
@@ -138,12 +133,7 @@ class Proposal(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """Failures in a row that nothing has ended yet, as JSON shows them.
-
-    Attributes:
-        command: the newest of them.
-        closed: whether trying it again unchanged would be stopped.
-    """
+    """Failures in a row that nothing has ended yet: the newest, and whether the same command would be stopped."""
 
     session: str
     family: str

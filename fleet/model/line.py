@@ -70,12 +70,7 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """One lesson, or a change to one.
-
-    Attributes:
-        id: ``p-`` and 16 hex digits.
-        w: writer to column.
-    """
+    """One lesson, by its id (``p-`` and 16 hex digits), or a change to one: writer to column."""
 
     id: str
     w: dict[str, Column] = {}

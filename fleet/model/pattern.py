@@ -504,11 +504,7 @@ def _join_parts(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[st
 
 
 class Merges:
-    """Graph of the merged records.
-
-    Args:
-        edges: id of a record to the id that it is merged into.
-    """
+    """Graph of the merged records, of their ids: that of each to the one that it is merged into."""
 
     def __init__(self, edges: Mapping[str, str]) -> None:
         self._edges = edges

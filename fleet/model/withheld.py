@@ -33,12 +33,7 @@ _WORDS = frozenset(field.name for field in FIELDS if "asked" in field.uses)
 
 
 class Withheld(NamedTuple):
-    """Withheld part of a column, as two states of it.
-
-    Attributes:
-        before: the column as it counted without the part.
-        after: the column with the part.
-    """
+    """Withheld part of a column: the column as it counted without the part (``before``), and as it is with it."""
 
     before: Column
     after: Column

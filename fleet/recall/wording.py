@@ -172,11 +172,7 @@ class Share(NamedTuple):
 
 
 class Pages:
-    """Pages of a clan, in Markdown. The same records give the same bytes; no record can add structure.
-
-    Args:
-        members: the agents' emoji by name.
-    """
+    """Pages of a clan, in Markdown. The same records give the same bytes; no record can add structure."""
 
     def __init__(self, members: Mapping[str, str] = {}) -> None:
         self._rows = Renderer(members)

@@ -98,12 +98,7 @@ def _counted(written: Written) -> str:
 
 
 class Pass(NamedTuple):
-    """One pass of an agent, with what later lines add.
-
-    Attributes:
-        number: from 1 in the order of the file, so that it never changes.
-        undone: stamp of its undoing; "" where it stands.
-    """
+    """One pass of an agent, by its number in the file, which never changes, with what later lines add."""
 
     number: int
     record: Record

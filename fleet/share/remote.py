@@ -26,11 +26,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class RemoteUnavailable(FleetError):  # noqa: N818 - a state of the world more often than an error
-    """The far side could not be reached, or its answer was lost. A push may have arrived all the same.
-
-    Attributes:
-        is_offline: nothing answered, as without a network; else the address, a right or git itself is wrong.
-    """
+    """The far side gave no answer (``is_offline``: nothing did, as without a network); a push may have arrived."""
 
     exit_code = 5
     is_offline = False

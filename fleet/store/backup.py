@@ -59,11 +59,7 @@ _VALUES = frozenset({"paused", "left", "last_sync"})
 
 
 class BackedUp(NamedTuple):
-    """Result of a backup.
-
-    Attributes:
-        left: paths that are left out: links, other special files, files too large, and names that do not fit.
-    """
+    """Result of a backup; ``left``: paths of links, special or too large files, and of names that do not fit."""
 
     files: int
     size: int

@@ -101,11 +101,7 @@ class _DamagedError(sqlite3.DatabaseError):
 
 
 class Database:
-    """One database file, or, with ``None``, one in memory.
-
-    Args:
-        durable: False lets a test skip waiting for the disk.
-    """
+    """One database file, or, with ``None``, one in memory. Only a test does not wait for the disk (``durable``)."""
 
     def __init__(self, path: Path | None, *, durable: bool = True) -> None:
         self.path = path

@@ -28,12 +28,7 @@ class Done(NamedTuple):
 
 
 class StoppedError(Exception):
-    """The command was stopped: it took too long, or printed too much.
-
-    Attributes:
-        out: its stdout so far.
-        is_late: True if it took too long.
-    """
+    """The command was stopped: it took too long (``is_late``), or printed too much. ``out``: its stdout so far."""
 
     def __init__(self, out: bytes, *, is_late: bool) -> None:
         super().__init__("the time was up" if is_late else "there was too much output")

@@ -279,11 +279,7 @@ class Patterns(_Table):
 
 
 class Discoveries(_Table):
-    """The discoveries of one database; retracted ones are not shown.
-
-    Args:
-        cut: returns the stamp beyond which a discovery is not shown yet.
-    """
+    """The discoveries of one database but for retracted ones, and those stamped beyond the ``cut`` of the moment."""
 
     _name = "discovery"
 

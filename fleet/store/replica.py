@@ -154,11 +154,7 @@ _LENGTH = 30  # a stamp of 29 characters and a line end
 
 
 class Clock:
-    """Source of this machine's stamps.
-
-    Args:
-        newest: returns the largest stamp that the database admits, or ``clock.ZERO``.
-    """
+    """Source of this machine's stamps: later than all that it issued, and the ``newest`` that the database admits."""
 
     def __init__(self, files: Files, path: Path, wall_ms: Callable[[], int], newest: Callable[[], Stamp]) -> None:
         self._files = files

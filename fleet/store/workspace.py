@@ -496,11 +496,7 @@ _WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
 
 
 class Writer:
-    """Writer of one replica's lines, while the lock is held.
-
-    Args:
-        is_leased: the replica may be lent to this process.
-    """
+    """Writer of the lines of one replica, which may be lent to this process, while the lock is held."""
 
     def __init__(self, workspace: Workspace, name: str, *, is_leased: bool = True) -> None:
         self.workspace = workspace

@@ -221,11 +221,7 @@ class Part(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Parsed page of Markdown.
-
-    Attributes:
-        sections: of the levels up to ``level_max``, in their order.
-    """
+    """Parsed page of Markdown, with its sections of the levels up to ``level_max``."""
 
     lines: list[str]
     rows: list[Row]

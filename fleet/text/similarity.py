@@ -131,12 +131,7 @@ def _quoted(text: str) -> str:
 
 
 class Near(msgspec.Struct, frozen=True):
-    """Known lesson that is close to a text.
-
-    Attributes:
-        score: 0 to 1.
-        differs: their differences, of ``DIFFERENCES``; empty when there is none.
-    """
+    """Known lesson that is close to a text, with its score from 0 to 1, and their differences, of ``DIFFERENCES``."""
 
     id: str
     text: str
