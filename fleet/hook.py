@@ -188,19 +188,13 @@ def _here() -> str:
 
 def _find_agent(root: str, environment: Mapping[str, str]) -> str:
     """Return the agent to act as, or "": ``FLEET_AGENT``, else whose lease this is, else the stored default."""
-    lent = environment.get("FLEET_REPLICA", "").rpartition(".")[0]
-    for name in (environment.get("FLEET_AGENT", ""), lent):
-        if name:
-            return name if _is_agent(name) else ""
-    # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
-    for line in (
-        LocalFolder(root).read("replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace").splitlines()
-    ):
-        key, equals, value = line.partition("=")
-        if equals and key.strip() == "default_agent":
-            name = value.strip().strip("\"'")
-            return name if _is_agent(name) else ""
-    return ""
+    name = environment.get("FLEET_AGENT") or environment.get("FLEET_REPLICA", "").rpartition(".")[0]
+    if not name:
+        # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
+        register = LocalFolder(root).read("replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in register.splitlines())
+        name = next((value.strip().strip("\"'") for key, _, value in pairs if key.strip() == "default_agent"), "")
+    return name if _is_agent(name) else ""
 
 
 def _is_agent(name: str) -> bool:

@@ -344,7 +344,9 @@ class _HostEvent:
         if self._payload.command:
             with self._call.guarded("what happened is not noted"):
                 self._observe()
-            reply.note = reply.note or _note_of_own_command(self._payload)
+            note, id_ = _note_of_own_command(self._payload), self._payload.call
+            if note and (not id_ or self._notes.claim(f"call {id_}")):
+                reply.note = reply.note or note
         return reply
 
     def _observe(self) -> None:

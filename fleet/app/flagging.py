@@ -25,7 +25,7 @@ from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
 from fleet.text import prompts, screening, shell
-from fleet.text.signals import PRAISE, detect, objections
+from fleet.text.signals import EXCERPT_CHARS_MAX, PRAISE, detect, objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
@@ -83,10 +83,11 @@ class Flagging:
             flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
             signal = None if is_prompt else signal  # the same words
         if signal is not None:
+            is_short = len(text) <= EXCERPT_CHARS_MAX and "\n" not in text.strip()
             flag = signals.Flag(
                 kind="agent" if signal.sender else "human",
                 quote=_quoted(text, signal.excerpt),
-                title=signal.excerpt,
+                title=text if is_short and "…" in signal.excerpt else signal.excerpt,  # what was in quotes names it
                 confidence=signal.confidence,
                 signal_class=signal.kind,
                 agent=signal.sender,
@@ -188,10 +189,8 @@ class Flagging:
         printed = payload.error or payload.printed
         command = shell.Command(payload.command)
         is_ok = command.outcome(printed, is_error=is_error, builds=builds)
-        if is_ok is None:
-            return _CommandEnd(None, Reply())
-        if not command.is_build(builds):
-            if not is_ok:
+        if is_ok is None or not command.is_build(builds):
+            if is_ok is False:
                 self._count(payload, printed)
             return _CommandEnd(is_ok, Reply())
         family = command.family
@@ -201,7 +200,7 @@ class Flagging:
         if not self._count(payload, printed):
             return _CommandEnd(False, Reply())
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
-        flag = signals.Flag.of_failure(payload.command, payload.exit_code, printed, same)
+        flag = signals.Flag.of_failure(command.line.strip(), payload.exit_code, printed, same)
         flag = flag._replace(trigger=command.trigger)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
@@ -227,14 +226,13 @@ class Flagging:
         if not new:
             return ""
         rows = [each for each in self._signals.waiting(self._call.session, everything=True) if each.id in new]
-        command = _shown_title(screening.redact(payload.command).split("\n")[0])
+        command = _shown_title(screening.redact(shell.Command(payload.command).line.strip()).split("\n")[0])
         asking = [_LoggedSignal(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
         return self._question(_STATE_ITS_CAUSE, asking, command=command)
 
     def unstated(self) -> str:
         """Return the question for the lessons of this session's entries, each once; "" for none."""
-        asked = {word.split()[1] for word in self._notes.all() if word.startswith("stop ")}
-        waiting = [each for each in self._signals.waiting(self._call.session) if each.id not in asked]
+        waiting = self._signals.waiting(self._call.session)
         new = [each for each in waiting if self._notes.claim(f"stop {each.id}")]
         return self._question(
             _STATE_THEM, [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]

@@ -220,6 +220,8 @@ class Writing:
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
+        if f"<!-- fleet dismissed {entry} " in self._page:
+            return ": its entry was dismissed, as no correction"
         same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
         counted = (each.record for each in entries if each.record is not None and each.record.session == word)
         if same and any(record.pattern == same for record in counted):

@@ -99,7 +99,9 @@ class LocalFolder:
 
     def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
         try:
-            handle = self._opened(names, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how)
+            self._make_folders(names[:-1])
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how
+            handle = os.open(self.path_of(*names), flags, 0o600)
         except OSError:
             return False
         try:
@@ -109,10 +111,6 @@ class LocalFolder:
             return False
         finally:
             os.close(handle)
-
-    def _opened(self, names: tuple[str, ...], flags: int) -> int:
-        self._make_folders(names[:-1])
-        return os.open(self.path_of(*names), flags, 0o600)
 
     def _make_folders(self, names: tuple[str, ...]) -> None:
         """Make the folders down to a file, but never the workspace: somebody may have deleted it."""

@@ -128,10 +128,7 @@ def _commands(command: str) -> list[str]:
 
     parsed = shell.Command(command.strip())
     line, plain = parsed.line[:SUBJECT_CHARS_MAX].strip(), parsed.plain_words
-    if plain[:1] == ["fleet"] or plain[:2] == [
-        "git",
-        "commit",
-    ]:  # its words are text: `fleet correct --wrong "a; rm b"`
+    if plain[:1] == ["fleet"] or plain[:2] == ["git", "commit"]:  # its words are text: `git commit -m "a; rm b"`
         return [line]
     parts = line
     for separator in _SEPARATORS:

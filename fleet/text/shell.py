@@ -72,6 +72,7 @@ _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words
 _READ_COMMANDS = _SHELLS | {"ssh"}
 _DOCUMENT = r"(?<!<)<<-?[ \t]*+['\"\\]?([\w.+-]++)"
 
+_UNREAD = r"(?s)(\\\n|(?<![^\s;&|()])#[^\n]*+)|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|\\."
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
 _SUBCOMMAND = r"(?a)[A-Za-z][\w:-]*"
 _SIMPLE = rf" *(?:(?!=)(?:{_PLAIN})++(?: ++(?:\\\n *+)*+|$))++"
@@ -81,12 +82,13 @@ class Command:
     """Parsed command line.
 
     Attributes:
-        line: the command line without the bodies of here-documents that no shell reads.
+        line: the command line without comments, continuations, and bodies of here-documents that no shell reads.
         waits: whether it sleeps, as a poll does.
     """
 
     def __init__(self, line: str) -> None:
-        self.line = _without_documents(line)
+        self._typed = _without_documents(line)
+        self.line = _without_comments(self._typed)
         self._commands = list(_programs(self.line))
         self._programs = [words for words, is_wrapper in self._commands if not is_wrapper]
         self.waits = any(words[0] in ("sleep", "wait") for words in self._programs)
@@ -113,7 +115,7 @@ class Command:
         It has no pipe, redirection, expansion, pattern or comment, and no line end but behind a backslash; unknown
         syntax is not plain.
         """
-        return shlex.split(self.line.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self.line) else []
+        return shlex.split(self._typed.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._typed) else []
 
     @property
     def lines(self) -> list[str]:
@@ -231,7 +233,7 @@ def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
 
     Redirections are no words.
     """
-    reader = shlex.shlex(command, posix=True, punctuation_chars=_MARKS)
+    reader = shlex.shlex(_without_comments(command), posix=True, punctuation_chars=_MARKS)
     reader.whitespace, reader.commenters, reader.whitespace_split = " \t\r", "", True
     words: list[str] = []
     is_cut_off = False
@@ -251,6 +253,11 @@ def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
             yield words, token
             words = []
     yield words, ""
+
+
+def _without_comments(command: str) -> str:
+    """Return a command line without comments, where a quote would begin a word, and line ends behind a backslash."""
+    return re.sub(_UNREAD, lambda match: "" if match[1] else match[0], command)
 
 
 def _without_documents(command: str) -> str:

@@ -81,8 +81,8 @@ class _Signal(NamedTuple):
     Attributes:
         kind: frustration, knowledge, correction or validation; the last is praise and no correction.
         confidence: strong, medium or weak.
-        excerpt: the sentence around the phrase, with the next one where it is short, in the sender's words; at most
-            ``EXCERPT_CHARS_MAX`` characters.
+        excerpt: the sentence around the phrase, with the next one where it is short or ends in a colon, in the sender's
+            words; at most ``EXCERPT_CHARS_MAX`` characters.
         sender: "" for the person, else the name of the agent that sent it, as the host gives it.
     """
 
@@ -426,7 +426,9 @@ def _excerpt(text: str, hit: _Hit) -> str:
     while begin > floor and _is_within_a_word(text, begin):
         begin, _ = _sentence(text, begin - 1, begin - 1)
     begin, roof = max(begin, floor), min(len(text), begin + EXCERPT_CHARS_MAX)
-    while over < roof and (_is_within_a_word(text, over) or _word_count(text[begin:over]) < _SENTENCE_WORDS_MIN):
+    while over < roof and (
+        text[over - 1] == ":" or _is_within_a_word(text, over) or _word_count(text[begin:over]) < _SENTENCE_WORDS_MIN
+    ):
         _, over = _sentence(text, over, over)
     return text[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
 

@@ -40,6 +40,13 @@ def test_a_guard_decides_about_its_step_at_once_and_each_time_with_the_lesson_as
     place.fleet("guard", lesson, "off", expect=1)
 
 
+@pytest.mark.parametrize("command", ["# Let's push\ngit push -f", "git \\\n  push -f", "ls # don't\ngit push"])
+def test_a_guard_sees_through_comments_and_continued_lines(place, lesson, command):
+    place.fleet("guard", lesson, "deny")
+    assert decided(place, tool_input={"command": command})[0] == "deny"
+    assert decided(place, tool_input={"command": "ls # git push"})[0] == ""
+
+
 def test_what_a_guard_stopped_is_told_to_the_person(place, lesson):
     place.fleet("guard", lesson, "deny")
     assert LESSON in json.loads(place.hook("PreToolUse", PUSH).stdout)["systemMessage"]

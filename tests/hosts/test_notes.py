@@ -12,13 +12,14 @@ def _line(place, event: str, **payload: object) -> str:
     return json.loads(done.stdout).get("systemMessage", "") if done.stdout else ""
 
 
-def _ran(place, command: str, printed: str) -> str:
+def _ran(place, command: str, printed: str, **more: object) -> str:
     return _line(
         place,
         "PostToolUse",
         tool_name="Bash",
         tool_input={"command": command},
         tool_response={"stdout": printed, "stderr": "", "interrupted": False},
+        **more,
     )
 
 
@@ -32,6 +33,22 @@ def test_how_often_a_lesson_is_known_now_is_said_when_the_agent_states_it(place)
     assert said == f"fleet: seen 2 times: {LESSON}"
     assert _ran(place, f"echo fleet correct {LESSON}", "p-0123456789abcdef seen 9 times: x") == ""
     assert _ran(place, "fleet show p-01", "p-0123456789abcdef seen 9 times: x") == ""
+
+
+def test_one_call_that_is_reported_twice_is_told_once(place):
+    twice = [_ran(place, "fleet correct", "p-0123456789abcdef seen 2 times: x", tool_use_id="t1") for _ in range(2)]
+    assert twice == ["fleet: seen 2 times: x", ""]
+
+
+def test_what_was_logged_is_named_by_what_it_says(place):
+    said = _line(place, "UserPromptSubmit", prompt='No, instead of "Ready" we should say "Done"')
+    assert said == 'fleet logged a correction: "No, instead of "Ready" we should say "Done""'
+    said = _line(place, "UserPromptSubmit", prompt="You forgot this: see https://example.com/a first")
+    assert said == 'fleet logged a correction: "You forgot this: see https://example.com/a first"'
+    failed = {"tool_name": "Bash", "error": "Exit code 2\nboom"}
+    command = "# Let's build\nmake all && \\\n  ./run"
+    said = _line(place, "PostToolUseFailure", tool_input={"command": command}, **failed)
+    assert said == "fleet logged a failure: make all && ./run: exit code 2"
 
 
 def test_a_promotion_is_said_where_it_happened(place):

@@ -129,6 +129,15 @@ def test_a_quiet_session_is_reflected_on_by_a_poll(place, talk):
     assert (place.folder / "agents/tank/reflections.jsonl").exists()
 
 
+def test_what_was_dismissed_as_no_correction_is_no_lesson_of_a_reflection(place, talk):
+    place.fleet("init", "--agent", "tank")
+    place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
+    place.fleet("learn", "--dismiss", "--all")
+    place.fleet("poll", "--local", REFLECTION_IDLE_MIN="0")
+    assert "never force-push" not in place.fleet("patterns").stdout
+    assert "dismissed, as no correction" in place.fleet("records", "show", "1").stdout
+
+
 def test_done_reflects_on_the_session_that_was_heard_of_last(place, talk):
     place.fleet("init", "--agent", "tank")
     place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})

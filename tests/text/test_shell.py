@@ -40,6 +40,12 @@ FAMILIES = {
     "if pytest; then echo ok; fi": "pytest",
     "echo 'a && make'": "echo",
     "docker compose up -d": "docker compose",
+    "mise run lint": "mise lint",
+    "# Let's push now\ngit push --force": "git push",
+    "cd x\n# that's \"it\nnpm ci": "npm ci",
+    "bash -c '# now\nmake test'": "make test",
+    "cd x && \\\ngit \\\n  push --force": "git push",
+    "curl http://x/#a 'b # c' \"d # e\" f#g $# && make": "make",
     "": "",
     "'": "",
     "&& | ;": "",
@@ -67,6 +73,8 @@ def test_families(command):
         ("docker ps", False),
         ("git commit -m 'make tests'", False),
         ("cat Makefile", False),
+        ("# don't\nmake test", True),
+        ("ls # then make test", False),
         ("grep -rn pytest .", False),
         ("", False),
     ],
@@ -90,6 +98,9 @@ def test_no_command_is_too_odd_or_too_long():
         "&&" * 70_000,
         "<<" * 70_000,
         "bash -c " * 9_000,
+        " #" * 35_000,
+        "\\\n" * 35_000,
+        "'\"" * 30_001,
         "\0",
         "sudo",
     ):
@@ -106,6 +117,13 @@ def test_what_may_change_something_does_not_only_look(command):
     assert not shell.Command(command).is_read_only
 
 
+def test_a_comment_hides_no_command_and_is_none():
+    assert shell.Command("git status # that's it\ngit push").lines == ["git status", "git push"]
+    assert not shell.Command("git status # that's it\ngit push").is_read_only
+    assert shell.Command("make test # | tail").outcome("", is_error=False)
+    assert shell.Command("fleet show p-1 # why").plain_words == []  # some shells read it as words
+
+
 @pytest.mark.parametrize(
     ("command", "trigger"),
     [
@@ -115,6 +133,7 @@ def test_what_may_change_something_does_not_only_look(command):
         ("CI=1 npm run test -- --watch", "Bash:npm run test *"),
         ("sudo docker compose up", "Bash:docker compose *"),
         ("make check", "Bash:make check *"),
+        ("# Don't force\ngit push", "Bash:git push *"),
         ("git status", ""),
         ("git -C private/place push", ""),
         ("ruff private/place", ""),

@@ -252,6 +252,10 @@ def test_the_excerpt_is_the_sentence_in_the_persons_own_spelling():
         ("No: we deploy with make deploy", "No: we deploy with make deploy"),
         ("Well. You forgot it. Thanks", "You forgot it. Thanks"),
         ("不对，应该用 pnpm。谢谢", "不对，应该用 pnpm。"),
+        (
+            "You forgot what I said before: see http://a.b:80/c. Go",
+            "You forgot what I said before: see http://a.b:80/c.",
+        ),
     ],
 )
 def test_an_excerpt_says_what_was_asked_and_not_only_that_something_is_wrong(message, excerpt):
