@@ -203,9 +203,9 @@ class _Restore:
         elif path == backup.LOCAL:
             backup.join_local(workspace.state, member.local_rows())
         elif kind is not None:
-            self._join_lines(kind, path, member.data, self._covers)
+            self._join_lines(kind, path, member.data)
         elif is_own and path.endswith("/notes.jsonl"):
-            self._join_lines(PATTERNS, path, member.data, lambda entry: self._covers_private(agent, entry))
+            self._join_lines(PATTERNS, path, member.data, agent)
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
         elif path in _RENDERED or path == backup.SENT or (path == _FORMAT and (workspace.root / path).exists()):
@@ -216,12 +216,12 @@ class _Restore:
         else:
             self.place(path, member.data)
 
-    def _join_lines(self, kind: Kind, path: str, data: bytes, covers: Callable[[Entry], bool]) -> None:
-        """Append the lines that nothing here covers."""
+    def _join_lines(self, kind: Kind, path: str, data: bytes, agent: str = "") -> None:
+        """Append the lines that nothing here covers: of an agent's private file, or of the clan's without one."""
         target, read = self._workspace.root / path, LineReader()
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
-        missing = [raw for raw, entry in entries if raw not in raw_lines and not covers(entry)]
+        missing = [raw for raw, entry in entries if raw not in raw_lines and not self._covers(entry, agent)]
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
         old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
         missing += [raw for raw in old if raw not in raw_lines]
@@ -232,21 +232,16 @@ class _Restore:
         if missing:
             self._workspace.files.append(target, b"".join(raw + b"\n" for raw in missing))
 
-    def _covers(self, entry: Entry) -> bool:
-        if isinstance(entry, Line):
-            return self._covers_line("", self._workspace.patterns.line, entry)
+    def _covers(self, entry: Entry, agent: str) -> bool:
+        """Return whether the clan's lines here, or the agent's own, cover this one; from now on its record does."""
         if isinstance(entry, Discovery):
             discovery = self._workspace.discoveries.get(entry.id)
             return discovery is not None and discovery.joined(entry) == discovery
-        return self._workspace.db.has_carried(entry)
-
-    def _covers_private(self, agent: str, entry: Entry) -> bool:
-        return isinstance(entry, Line) and self._covers_line(agent, self._workspace.notes(agent).line, entry)
-
-    def _covers_line(self, agent: str, line: Callable[[str], Line | None], entry: Line) -> bool:
-        """Return whether the record here covers a line; from now on it does."""
+        if not isinstance(entry, Line):
+            return not agent and self._workspace.db.has_carried(entry)
         key = agent, entry.id
-        record = self._joined.get(key) or line(entry.id)
+        records = self._workspace.notes(agent) if agent else self._workspace.patterns
+        record = self._joined.get(key) or records.line(entry.id)
         if record is not None and codec.covers(record, entry):
             return True
         self._joined[key] = entry if record is None else codec.join(record, entry)
@@ -416,10 +411,14 @@ def _foreign_adds(
             stamps = {each.at for each in records}
             if not records or (name in former and max(stamps) < add):
                 continue
-            own = [each for each in Record.latest(records) if not each.part and each.at <= add]
-            counted = sorted(each.at for each in own if not rows.part("seen", each.id.removeprefix("c-")))
+            own = [each for each in Record.latest(records) if not each.part]
+            issued_at = sorted(each.at for each in own if not rows.part("seen", each.id.removeprefix("c-")))
+            counted = [each for each in issued_at if each <= add]
             before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
-            if total <= (before.total_of(name, "seen") if record_before is not None else len(counted)):
+            known = before.total_of(name, "seen")
+            if record_before is None:  # a log that was put back lacks what our total had learned before it grew
+                known = max(rows.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
+            if total <= known:
                 continue  # no total that we do not know of can swallow ours: the add is an import's, ours or another's
             if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
                 # Of our records the clan counts the oldest, and no more than its total says.

@@ -1,5 +1,6 @@
 """Fault 18: one replica id on two machines, or a restored one. Nothing lost, nothing counted twice, a warning."""
 
+import itertools
 import json
 import random
 import shutil
@@ -126,6 +127,25 @@ def test_a_restored_machine_with_nothing_new_counts_nothing_twice(clan):
     for _ in range(2):
         clan.sync("velma")
     assert clan.seen("velma", "lesson") == 2
+
+
+def test_a_restored_machine_that_was_told_of_its_count_keeps_its_name_when_it_returns_to_a_remote(clan):
+    """Its log lacks what was lost with it, and its total has it: an older line of its own is nobody else's."""
+    clan.sync("velma")
+    shutil.copytree(clan.folder / "velma", clan.folder / "backup")
+    clan.log("velma", "lesson")
+    clan.sync("velma")
+    shutil.rmtree(clan.folder / "velma")
+    (clan.folder / "backup").rename(clan.folder / "velma")
+    clan.sync("velma")
+    clan.log("velma", "lesson")
+    other = MemoryServer()
+    other._numbers = itertools.count(1_000)
+    for server in (other, clan.server, other):
+        sharing.Membership(clan.open("velma"))._forget_tree()
+        workspace, _ = clan.sync("velma", remote=lambda tree, server=server: MemoryRemote(server, tree))
+        assert not [each for each in workspace.warnings if "somebody else writes as" in each]
+        assert clan.seen("velma", "lesson") == 2
 
 
 def test_a_copied_folder_takes_a_new_id_and_both_count(clan):
