@@ -35,9 +35,10 @@ test: setup
 test-wheel: setup
 	$(BIN)/python tests/wheel/check_wheel.py
 
-# Downloads Claude Code (235 MB, once, into .cache) and runs it against a scripted model on loopback. Needs npm.
+# Downloads Claude Code, Codex and Gemini CLI (740 MB, once, into .cache) and runs them against a scripted model on
+# loopback. Needs npm.
 test-hosts: setup
-	FLEET_TEST_HOSTS=1 $(BIN)/python -m pytest -q tests/hosts/test_real_client.py $(ARGS)
+	FLEET_TEST_HOSTS=1 $(BIN)/python -m pytest -q tests/hosts/test_real_*.py $(ARGS)
 
 # Downloads yjs and y-websocket (once, into .cache): a JavaScript client joins a live room. Needs node and npm.
 test-interop: setup

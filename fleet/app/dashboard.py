@@ -12,7 +12,7 @@ from typing import Any
 from crdt import clock
 from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
-from fleet.hosts.install import callers
+from fleet.hosts import install
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
@@ -53,7 +53,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     generation, since = (int(number), at) if number.isdigit() and clock.is_stamp(at) else (0, "")
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
-    last, is_installed = _last(workspace), bool(callers(workspace.root)[0])
+    last, is_installed = _last(workspace), bool(install.installed(workspace.root))
     return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,

@@ -17,9 +17,9 @@ from sqlite3 import Error
 from typing import Any, NamedTuple
 
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
-from fleet.hosts.install import callers
+from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
-from fleet.hosts.payloads import CONTEXT_CHARS_MAX
+from fleet.hosts.payloads import CLAUDE_CODE, CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
@@ -394,17 +394,22 @@ def _client() -> _Finding:
 
 
 def _hooks(workspace: Workspace) -> _Finding:
-    where, missing, off, unreadable = callers(workspace.root)
-    if unreadable:
+    found = {name: Calls.of(workspace.root, name) for name in HOSTS}
+    if unreadable := found[CLAUDE_CODE].unreadable:  # others allow comments in theirs
         return _trouble("unreadable", unreadable)
-    if not where:
+    if not (calling := {name: calls for name, calls in found.items() if calls.where}):
         return _trouble("hooks", "no settings call fleet")
-    if off:
-        return _trouble("off", f"`disableAllHooks` in {off} turns every hook off")
-    if missing:
-        return _trouble("missing", f"the settings call fleet, but not for {', '.join(sorted(missing))}")
-    if len(where) > 1:
-        return _trouble("twice", f"called by {' and '.join(where)}")
+    for name, (where, missing, off, _) in calling.items():
+        if off:
+            return _trouble("off", f"{off} turns every hook off")
+        if missing:
+            what = f"the settings call fleet, but not for {', '.join(sorted(missing))}"
+            return _trouble("missing", what, do=f"`fleet install {name}`")
+        if len(where) > 1:
+            return _trouble("twice", f"called by {' and '.join(where)}")
     if which("fleet") is None:
         return _trouble("path", "the settings call fleet, and it is not on the PATH")
-    return _Finding("hooks", "ok", f"called by {where[0]}")
+    notes = [HOSTS[name].note for name in calling if HOSTS[name].note]
+    return _Finding(
+        "hooks", "ok", "; ".join([f"called by {' and '.join(calls.where[0] for calls in calling.values())}", *notes])
+    )

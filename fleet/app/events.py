@@ -364,7 +364,7 @@ class _HostEvent:
     def _note_end(self) -> Reply:
         """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""
         call, payload, attempts = self._call, self._payload, self._attempts
-        if not payload.command or not payload.has_ended or not payload.can("exit-status"):
+        if not payload.command or not payload.has_ended or not payload.knows_end:
             if payload.path and payload.tool in EDITING_TOOLS:
                 attempts.note_edit(call.thread, payload.path)
             return Reply()

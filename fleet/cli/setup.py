@@ -16,7 +16,7 @@ from fleet.app import finding, moving, session_end, setup, sharing, starting
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
-from fleet.hosts.install import FileChange, SettingsFile
+from fleet.hosts.install import HOSTS, Calls, FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -30,9 +30,9 @@ from fleet.text.screening import counted
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[str, argument("HOST", f"The agent host: {CLAUDE_CODE}.", autocompletion=lambda: [CLAUDE_CODE])]
-Project = Annotated[bool, flag("--project", "This workspace's .claude/settings.json; the default.")]
-User = Annotated[bool, flag("--user", "Your own settings.json: every project that is a workspace.")]
+Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", autocompletion=lambda: [*HOSTS])]
+Project = Annotated[bool, flag("--project", "The host's settings of this workspace; the default.")]
+User = Annotated[bool, flag("--user", "Your own settings of the host: every project that is a workspace.")]
 
 app = output.commands()
 
@@ -49,7 +49,7 @@ def _init(
     take_in: Annotated[
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
-    host: Annotated[str, option("--install", "HOST", "Install an agent host too: claude-code, or none.")] = "",
+    host: Annotated[str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.")] = "",
     yes: Annotated[bool, flag("--yes", "-y", "Answer yes to all but --author, --take-in and --install.")] = False,
     home: Annotated[str, option("--home", "FOLDER", "Folder of the agents' own files; 'agents' by default.")] = "",
     ephemeral: Annotated[
@@ -176,21 +176,23 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
 
 
 def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
-    file = install.SettingsFile.of(workspace.root)
-    is_settled = workspace.state.get("host_asked") or install.callers(workspace.root)[0]
+    """Install the host that is named; else ask, once, about those that are on the PATH, or about Claude Code."""
+    hosts = [host] if host not in ("", "none") else []
+    is_settled = workspace.state.get("host_asked") or install.installed(workspace.root)
     if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
-        question = f"Let Claude Code call fleet by itself ({file.path.relative_to(workspace.root)})?"
-        host = CLAUDE_CODE if typer.confirm(question, default=True) else "none"
-    if host in ("", "none"):
-        return
-    changed = any(each.is_other for each in file.install())
-    echo(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
-    _note_off(file)
+        here = [name for name in HOSTS if which(HOSTS[name].client)] or [CLAUDE_CODE]
+        question = "Let {0.title} call fleet by itself ({0.file})?"
+        hosts = [name for name in here if typer.confirm(question.format(HOSTS[name]), default=True)]
+    for name in hosts:
+        file = SettingsFile.of(workspace.root, name)
+        changed = any(each.is_other for each in file.install())
+        echo(f"{file.path} calls fleet {'now, from the next session on' if changed else 'already'}")
+        _note_what_lacks(file, name)
 
 
 def _show_next(workspace: Workspace) -> None:
-    is_installed = install.callers(workspace.root)[0]
+    is_installed = install.installed(workspace.root)
     install_it = "`fleet install claude-code` lets each session start with what is known"
     first = "`fleet start` shows what a session starts with" if is_installed else install_it
     echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')
@@ -275,7 +277,7 @@ def _install(
         folder = str(install.PLUGIN)
         output.show({"plugin": folder}, folder)
         return
-    file = _file(project=project, user=user)
+    file = _file(host, project=project, user=user)
     _show_changes(
         file.install(dry_run=dry_run),
         f"{file.path} calls fleet now, from the next session on; "
@@ -284,8 +286,8 @@ def _install(
         dry_run=dry_run,
     )
     if not (dry_run or output.chosen.as_json):
-        _ask_to_reflect()
-    _note_off(file)
+        _ask_to_reflect(file.host.client)
+    _note_what_lacks(file, host)
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
 
@@ -299,7 +301,7 @@ def _uninstall(
 ) -> None:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
-    file = _file(project=project, user=user)
+    file = _file(host, project=project, user=user)
     team = ". Committed, this holds for all who pull it; FLEET_DISABLED=1 turns fleet off for you alone"
     _show_changes(
         file.uninstall(dry_run=dry_run),
@@ -326,20 +328,21 @@ def _completion(
     echo(get_completion_script(prog_name="fleet", complete_var=output.COMPLETING, shell=shell), as_is=True)
 
 
-def _note_off(file: SettingsFile) -> None:
-    if off := install.callers(file.root)[2]:
-        note(f"`disableAllHooks` in {off} turns every hook off: take it out, if hooks should run")
+def _note_what_lacks(file: SettingsFile, host: str) -> None:
+    if off := Calls.of(file.root, host).off:
+        note(f"{off} turns every hook off: change that, if hooks should run")
+    if file.host.note:
+        note(file.host.note)
 
 
-def _file(*, project: bool, user: bool) -> SettingsFile:
+def _file(host: str, *, project: bool, user: bool) -> SettingsFile:
     if project and user:
         raise UsageError("--project or --user, not both. Nothing was changed")
-    return SettingsFile.of(None if user else output.chosen.root())
+    return SettingsFile.of(None if user else output.chosen.root(), host)
 
 
-def _ask_to_reflect() -> None:
+def _ask_to_reflect(client: str) -> None:
     """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
-    client = "claude"  # of the one host that fleet installs
     with suppress(NoError), output.opened() as workspace:
         if not session_end.Choice(workspace).is_open:
             return

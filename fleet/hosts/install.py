@@ -1,4 +1,4 @@
-"""Installer of our hooks in Claude Code's ``settings.json``, beside other people's; uninstalling restores the file.
+"""Installer of our hooks in a host's settings, beside other people's; uninstalling restores the file.
 
 The file may be written by hand, with keys that we do not know. So it is parsed strictly, since what cannot be written
 back must not be changed, and our entries are known by their exact command. Where removing them would not give the
@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.hosts.payloads import CLAUDE_CODE
+from fleet.hosts.payloads import CLAUDE_CODE, CODEX, GEMINI, record_in
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.store.files import Files
 
@@ -25,11 +25,15 @@ _COMMAND = (
 """Shell command of all hosts. Where fleet is not installed, as in a colleague's clone, nothing fails; where another
 program has its name, its output and exit code do no harm."""
 
-_OTHER = (
-    '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is broken: '
-    "nothing is logged or shown in this session\"}'"
-)
-"""Printed by the shell when a session starts, since fleet itself is not there to print it."""
+_OTHER = {
+    "SessionStart": (
+        '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is '
+        "broken: nothing is logged or shown in this session\"}'"
+    ),
+    "BeforeTool": '"$out"',
+}
+"""What the shell prints where a call failed, by event; else nothing. When a session starts, fleet itself cannot print
+it. Before a tool call, Gemini CLI's refusal has an exit code of its own."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
 """Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
@@ -38,27 +42,93 @@ _TIMEOUT_S = 10
 _START_TIMEOUT_S = 30
 """Longer than the limits of ``fleet hook`` itself, so that it can log why it gave up."""
 
-_SHELL = "Bash"
-_CHANGES = "Bash|Edit|MultiEdit|Write|NotebookEdit"
-_STEPS = "Bash|Read|Edit|MultiEdit|Write|NotebookEdit"
-
 MATCHERS = {
     "SessionStart": "",
     "SubagentStart": "",
     "UserPromptSubmit": "",
-    "PreToolUse": _STEPS,
-    "PostToolUse": _CHANGES,
-    "PostToolUseFailure": _SHELL,
+    "PreToolUse": "Bash|Read|Edit|MultiEdit|Write|NotebookEdit",
+    "PostToolUse": "Bash|Edit|MultiEdit|Write|NotebookEdit",
+    "PostToolUseFailure": "Bash",
     "Stop": "",
     "SessionEnd": "",
 }
-"""The events that call us, with a pattern of tools; "" for all. No other tool pays for a process."""
+"""The events of Claude Code that call us, with a pattern of tools; "" for all. No other tool pays for a process."""
 
 PLUGIN = Path(__file__).parent / "claude_code"
 """Folder of the plugin, in the layout of Claude Code, which Codex and Copilot load, too."""
 
-_KEPT = "settings.json.before-fleet"
-"""Copy of a settings file beside it, from before the hooks, where their removal would not restore its bytes."""
+_SKILL = "skills/*/SKILL.md"
+
+
+class Host(NamedTuple):
+    """Agent host whose settings, a JSON object with ``hooks`` in it, can call fleet.
+
+    Attributes:
+        title: its name as people write it.
+        client: its command, which is the name of its reflector, too.
+        file: path of its settings below a project, and below a person's home.
+        own: environment variable that names another folder for a person's own, and where the settings' folder is in it.
+        matchers: its events that call us, as ``MATCHERS``.
+        pages: patterns of the pages of the plugin that it reads, beside its settings.
+        note: what a person has to do there, once.
+        units: units of its timeouts in a second.
+        end_s: limit of time for the end of a session.
+    """
+
+    title: str
+    client: str
+    file: str
+    own: tuple[str, str]
+    matchers: Mapping[str, str]
+    pages: tuple[str, ...] = (_SKILL,)
+    note: str = ""
+    units: int = 1
+    end_s: int = _TIMEOUT_S
+
+
+HOSTS = {
+    CLAUDE_CODE: Host(
+        "Claude Code", "claude", ".claude/settings.json", ("CLAUDE_CONFIG_DIR", ""), MATCHERS, (_SKILL, "commands/*.md")
+    ),
+    CODEX: Host(
+        "Codex",
+        "codex",
+        ".codex/hooks.json",
+        ("CODEX_HOME", ""),
+        {
+            "SessionStart": "",
+            "SubagentStart": "",
+            "UserPromptSubmit": "",
+            "PreToolUse": "Bash|apply_patch",
+            "PostToolUse": "Bash|apply_patch",
+            "Stop": "",
+            "SessionEnd": "",
+        },
+        note="Codex calls no hook that nobody has trusted: type /hooks there once, in a project that it trusts",
+        end_s=3,  # what it allows at most
+    ),
+    GEMINI: Host(
+        "Gemini CLI",
+        "gemini",
+        ".gemini/settings.json",
+        ("GEMINI_CLI_HOME", ".gemini"),
+        {
+            "SessionStart": "",
+            "BeforeAgent": "",
+            "BeforeTool": "run_shell_command|read_file|replace|write_file",
+            "AfterTool": "run_shell_command|replace|write_file",
+            "AfterAgent": "",
+            "SessionEnd": "",
+        },
+        note="Gemini CLI calls a project's hooks where it trusts the folder",
+        units=1000,
+    ),
+}
+"""Hosts that can be set up, each as it was seen to call hooks."""
+
+_KEPT = ".before-fleet"
+"""Ending of the copy of a settings file beside it, from before the hooks, where their removal would not restore its
+bytes."""
 
 _Settings = dict[str, Any]
 
@@ -86,24 +156,27 @@ class FileChange(NamedTuple):
 
 def check_host(host: str) -> None:
     """Raise ``UsageError`` unless a host is one that can be set up."""
-    if host != CLAUDE_CODE:
+    if host not in HOSTS:
         others = "`fleet help hooks` shows how another host calls fleet"
-        raise UsageError(f"fleet can set up {CLAUDE_CODE}, and not {host[:40]!r}; {others}. Nothing was changed")
+        raise UsageError(f"fleet can set up {', '.join(HOSTS)}, and not {host[:40]!r}; {others}. Nothing was changed")
 
 
 class SettingsFile(NamedTuple):
-    """A settings file of Claude Code's, to which our hooks are added and from which they are removed."""
+    """A settings file of a host's, to which our hooks are added and from which they are removed."""
 
     path: Path
     root: Path | None = None
+    host: Host = HOSTS[CLAUDE_CODE]
 
     @classmethod
-    def of(cls, root: Path | None) -> "SettingsFile":
-        """Return a project's settings file; for None, a person's own."""
+    def of(cls, root: Path | None, name: str = CLAUDE_CODE) -> "SettingsFile":
+        """Return a project's settings file of a host; for None, a person's own."""
+        host = HOSTS[name]
         if root is not None:
-            return cls(root / ".claude" / "settings.json", root)
-        named = os.environ.get("CLAUDE_CONFIG_DIR", "")
-        return cls((Path(named) if named else Path.home() / ".claude") / "settings.json")
+            return cls(root / host.file, root, host)
+        variable, below = host.own
+        named = os.environ.get(variable, "")
+        return cls(Path(named) / below / Path(host.file).name if named else Path.home() / host.file, None, host)
 
     def install(self, *, dry_run: bool = False) -> list[FileChange]:
         """Add our hooks to the file, and the skill and slash commands beside it.
@@ -115,13 +188,14 @@ class SettingsFile(NamedTuple):
         self._check_inside()
         before = _read(path)
         settings = _parsed(before, path)
-        wanted = _with_hooks(settings)
+        wanted = _with_hooks(settings, self.host)
         after = before if wanted == settings else _render(wanted, before)
         if after != before and not dry_run:
-            if os.path.lexists(path) and not _installed(settings) and _without(after, path, None) != before:
-                _replace(path.with_name(_KEPT), before, path)
+            is_new = os.path.lexists(path) and not _installed(settings, self.host)
+            if is_new and _without(after, path, None, self.host) != before:
+                _replace(self._kept, before, path)
             _replace(_real(path), after)
-        return [FileChange(path, before, after), *_change_pages(path.parent, _pages(), dry_run=dry_run)]
+        return [FileChange(path, before, after), *_change_pages(path.parent, _pages(self.host), dry_run=dry_run)]
 
     def uninstall(self, *, dry_run: bool = False) -> list[FileChange]:
         """Remove our hooks and pages, and nothing else; a file that was ours alone is deleted.
@@ -131,57 +205,86 @@ class SettingsFile(NamedTuple):
         """
         path = self.path
         self._check_inside()
-        before, kept = _read(path), path.with_name(_KEPT)
-        after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None)
+        before, kept = _read(path), self._kept
+        after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None, self.host)
         if not dry_run:
             if after is None:
                 _real(path).unlink(missing_ok=True)
             elif after != before:
                 _replace(_real(path), after)
             kept.unlink(missing_ok=True)
-        pages = [*_change_pages(path.parent, dict.fromkeys(_pages(), b""), dry_run=dry_run)]
+        pages = [*_change_pages(path.parent, dict.fromkeys(_pages(self.host), b""), dry_run=dry_run)]
         if after is None and not dry_run:
             with suppress(OSError):  # a folder that holds anything stays
                 path.parent.rmdir()
         return [FileChange(path, before, after or b""), *pages]
 
+    @property
+    def _kept(self) -> Path:
+        return self.path.with_name(f"{self.path.name}{_KEPT}")
+
     def _check_inside(self) -> None:
         """Refuse links that lead out of a project: a repository may hold them; a person's own settings may be any."""
         if self.root is None:
             return
-        for path in (self.path, *(self.path.parent / name for name in _pages())):
+        for path in (self.path, *(self.path.parent / name for name in _pages(self.host))):
             if not _real(path).is_relative_to(_real(self.root)):
                 raise RefusedError(
                     f"{path} leads out of the project. Nothing was changed; --user names your own settings"
                 )
 
 
-def callers(root: Path | None) -> tuple[list[str], set[str], str, str]:
-    """Return the settings that call fleet's hooks, the events that some of them lack, and which turn all hooks off.
+class Calls(NamedTuple):
+    """How a host's settings call fleet.
 
-    The last is why a settings file cannot be read, as Claude Code cannot either; "" if all can.
+    Attributes:
+        where: the settings that do.
+        missing: the events that some of them lack.
+        off: the switch that turns all hooks off, and where; "" for none.
+        unreadable: why a settings file cannot be read, as the host cannot either; "" if all can.
     """
-    places = {SettingsFile.of(None).path: "user's"}  # what the ones before it set goes before what it sets
-    if root is not None:
-        project = SettingsFile.of(root).path
-        places = {project.with_name("settings.local.json"): "project's local", project: "project's"} | places
-    where: list[str] = []
-    switches: dict[bool, str] = {}
-    missing: set[str] = set()
-    unreadable = ""
-    for path, name in places.items():
-        try:
-            settings = _parsed(_read(path), path)
-        except (FleetError, OSError) as why:
-            settings, unreadable = {}, str(why)
-        if events := _installed(settings):
-            where.append(f"the {name} settings")
-            missing.update(MATCHERS.keys() - events)
-        if _has_plugin(settings):
-            where.append(f"the plugin in the {name} settings")
-        if not switches and isinstance(is_off := settings.get("disableAllHooks"), bool):
-            switches[is_off] = f"the {name} settings"
-    return where, missing, switches.get(True, ""), unreadable
+
+    where: list[str]
+    missing: set[str]
+    off: str
+    unreadable: str
+
+    @classmethod
+    def of(cls, root: Path | None, name: str) -> "Calls":
+        """Return how a host calls fleet in a project, by its settings and by a person's own."""
+        host, own = HOSTS[name], SettingsFile.of(None, name).path
+        places = {own: "user's"}  # what the ones before it set goes before what it sets
+        if root is not None:
+            project = SettingsFile.of(root, name).path
+            places = {project: "project's"} | places
+            if name == CLAUDE_CODE:
+                places = {project.with_name("settings.local.json"): "project's local"} | places
+        where: list[str] = []
+        switches: dict[bool, str] = {}
+        missing: set[str] = set()
+        unreadable = ""
+        for path, whose in places.items():
+            file = f"the {whose} settings" + (f" of {host.title}" if name != CLAUDE_CODE else "")
+            try:
+                settings = _parsed(_read(path), path)
+            except (FleetError, OSError) as why:
+                settings, unreadable = {}, str(why)
+            if events := _installed(settings, host):
+                where.append(file)
+                missing.update(host.matchers.keys() - events)
+            if _has_plugin(settings):
+                where.append(f"the plugin in {file}")
+            is_off, is_on = settings.get("disableAllHooks"), record_in(settings, "hooksConfig").get("enabled")
+            if not switches and isinstance(is_off, bool):
+                switches[is_off] = f"`disableAllHooks` in {file}"
+            elif not switches and isinstance(is_on, bool):
+                switches[not is_on] = f"`hooksConfig.enabled` in {file}"
+        return cls(where, missing, switches.get(True, ""), unreadable)
+
+
+def installed(root: Path) -> list[str]:
+    """Return the hosts whose settings call fleet in a project."""
+    return [name for name in HOSTS if Calls.of(root, name).where]
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------
@@ -200,7 +303,7 @@ def _parsed(data: bytes, path: Path) -> _Settings:
     hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
         raise RefusedError(
-            f"{path} has another shape than Claude Code's settings: an object, with `hooks` an object of lists. "
+            f"{path} has another shape than a host's settings: an object, with `hooks` an object of lists. "
             "Nothing was changed; mend the file and run this again"
         )
     return dict(settings)
@@ -224,25 +327,25 @@ def _render(settings: _Settings, before: bytes) -> bytes:
     return (mark + words.replace("\n", "\r\n" if "\r\n" in text else "\n")).encode()
 
 
-def _with_hooks(settings: _Settings) -> _Settings:
+def _with_hooks(settings: _Settings, host: Host) -> _Settings:
     """Return the settings with our hooks, each once, behind those of others."""
     hooks = {event: list(groups) for event, groups in settings.get("hooks", {}).items()}
-    for event, matcher in MATCHERS.items():
-        group = _group(event, matcher)
+    for event in host.matchers:
+        group = _group(event, host)
         if group not in hooks.get(event, []):
             hooks[event] = [*_others(event, hooks.get(event, [])), group]
     return {**settings, "hooks": hooks}
 
 
-def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
+def _without(data: bytes, path: Path, kept: bytes | None, host: Host) -> bytes | None:
     """Return a settings file's bytes without our hooks; None where it was ours alone.
 
     ``kept``: its bytes before they were added, which are restored where nobody has changed the file since.
     """
     settings, was = _parsed(data, path), _parsed(kept or b"", path)
-    if kept is not None and data == _render(_with_hooks(was), kept):
+    if kept is not None and data == _render(_with_hooks(was, host), kept):
         return kept
-    if not _installed(settings):
+    if not _installed(settings, host):
         return data
     hooks = {event: _others(event, groups) for event, groups in settings["hooks"].items()}
     empty = {event for each in (settings, was) for event, groups in each.get("hooks", {}).items() if not groups}
@@ -253,9 +356,9 @@ def _without(data: bytes, path: Path, kept: bytes | None) -> bytes | None:
     return _render(rest, data) if rest or kept is not None else None
 
 
-def _installed(settings: _Settings) -> set[str]:
+def _installed(settings: _Settings, host: Host) -> set[str]:
     hooks = settings.get("hooks", {})
-    return {event for event in MATCHERS if _others(event, hooks.get(event, [])) != hooks.get(event, [])}
+    return {event for event in host.matchers if _others(event, hooks.get(event, [])) != hooks.get(event, [])}
 
 
 def _has_plugin(settings: _Settings) -> bool:
@@ -265,12 +368,14 @@ def _has_plugin(settings: _Settings) -> bool:
 
 
 def _command_line(event: str) -> str:
-    return _COMMAND.format(event=event, other=_OTHER if event == "SessionStart" else "")
+    return _COMMAND.format(event=event, other=_OTHER.get(event, ""))
 
 
-def _group(event: str, matcher: str) -> _Settings:
-    timeout_s = _START_TIMEOUT_S if event in ("SessionStart", "SubagentStart") else _TIMEOUT_S
-    entry = {"type": "command", "command": _command_line(event), "timeout": timeout_s}
+def _group(event: str, host: Host) -> _Settings:
+    limits_s = {"SessionStart": _START_TIMEOUT_S, "SubagentStart": _START_TIMEOUT_S, "SessionEnd": host.end_s}
+    timeout = limits_s.get(event, _TIMEOUT_S) * host.units
+    entry = {"type": "command", "command": _command_line(event), "timeout": timeout}
+    matcher = host.matchers[event]
     return {**({"matcher": matcher} if matcher else {}), "hooks": [entry]}
 
 
@@ -294,9 +399,9 @@ def _is_ours(event: str, entry: object) -> bool:
 # --- the pages --------------------------------------------------------------------------------------------------------
 
 
-def _pages() -> dict[str, bytes]:
-    """Return the skill and the slash commands, by path below ``.claude``, each with a seal as its last line."""
-    paths = [*PLUGIN.glob("skills/*/SKILL.md"), *PLUGIN.glob("commands/*.md")]
+def _pages(host: Host) -> dict[str, bytes]:
+    """Return the skill and the slash commands, by path beside the settings, each with a seal as its last line."""
+    paths = [path for pattern in host.pages for path in PLUGIN.glob(pattern)]
     return {str(path.relative_to(PLUGIN)): _sealed(path.read_bytes()) for path in sorted(paths)}
 
 

@@ -5,7 +5,9 @@ themselves; a field that is missing, or of another type than it should be, is em
 """
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 CLAUDE_CODE, CODEX, COPILOT, GEMINI, CURSOR, UNKNOWN = "claude-code", "codex", "copilot", "gemini", "cursor", "unknown"
 
@@ -53,10 +55,10 @@ HOSTS = {
         "home": "/.gemini/",
         "process": "GEMINI_SESSION_ID",
         "project": "GEMINI_CWD",
-        "can": "exit-2 exit-status note",
+        "can": "decision exit-2 exit-status note",
     },
     CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
-    CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note"},
+    CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note rollout"},
     CLAUDE_CODE: {
         "home": "/.claude/",
         "process": "CLAUDECODE",
@@ -67,10 +69,15 @@ HOSTS = {
 }
 """Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
 processes and with the project, and what they can do. ``ask``: put a call to a person; others may reject that decision,
-so the agent gets it as context. ``exit-2``: only this exit status is known to refuse a call, with the reason on stderr.
-``exit-status``: tell how a command ended. ``note``: show a person a line of a hook's. ``replace``: run another command.
-``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
+so the agent gets it as context. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a
+reply refuses it, too. ``exit-status``: tell how a command ended. ``note``: show a person a line of a hook's.
+``replace``: run another command. ``rollout``: how a command ended stands in its transcript alone; its answer is what it
+printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
 ``unframed``: it reads a reply's fields without a frame."""
+_PATCHED = "*** Update File: "
+"""What stands before the path of a file in a patch."""
+_ROLLOUT_BYTES = 512 * 1024
+"""End of a transcript that is read for the exit code of the call that has just ended."""
 _MASKS = ("|", ";", "&", "!", "\n")
 _FAILURE_CUES = (
     *("fail", "error", "exit", "panic", "fatal", "traceback"),
@@ -95,6 +102,7 @@ class Payload:
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
         printed: what a command that did not fail printed; its end, when it is long.
+        knows_end: it is known how a command ended, unless its exit code is masked.
         transcript: the path of the session's transcript, or "".
         has_ended: the command ran to its end: it was not stopped, and is not in the background.
         is_stopping: a stop hook has sent the agent on already.
@@ -114,6 +122,9 @@ class Payload:
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
+        if self.tool in EDITING_TOOLS and self.command:  # Codex's patches
+            self.path = self.path or self.command.partition(_PATCHED)[2].partition("\n")[0]
+            self.command = ""
         self.call = text_in(fields, "tool_use_id")[:ID_CHARS_MAX]
         answer = record_in(fields, "tool_response")
         stopped = (fields.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
@@ -122,6 +133,15 @@ class Payload:
         self.exit_code, self.error = _failure(fields)
         self.printed = _tail("\n".join(filter(None, (text_in(answer, "stdout"), text_in(answer, "stderr")))))
         self.transcript = text_in(fields, "transcript_path", "transcriptPath")[:_PATH_CHARS_MAX]
+        self.knows_end = self.can("exit-status")
+        if self.can("rollout") and self.event == "PostToolUse" and self.tool == "Bash":
+            code = _code_in_rollout(self.transcript, self.call)
+            self.knows_end, self.exit_code, self.printed = (
+                code is not None,
+                code or None,
+                _tail(_as_text(fields.get("tool_response"))),
+            )
+            self.error = self.printed if code else ""
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
 
@@ -192,6 +212,22 @@ def _failure(fields: dict[str, object]) -> tuple[int | None, str]:
         if code := _number_behind(printed[-FIELD_CHARS_MAX:], mark):
             return code, _tail(_unframed(printed.rpartition(mark)[0]))
     return None, ""
+
+
+def _code_in_rollout(path: str, call: str) -> int | None:
+    """Return the exit code of a call in Codex's transcript, which has it before the hook is called; None if not."""
+    if not call or not os.path.isfile(path):
+        return None
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - _ROLLOUT_BYTES))
+        lines = file.read(_ROLLOUT_BYTES).splitlines()
+    for line in reversed(lines):
+        if b'"CommandExecution"' in line and call.encode() in line:
+            with suppress(ValueError, RecursionError):  # a line that is being written
+                item = record_in(record_in(json.loads(line), "payload"), "item")
+                if item.get("id") == call and isinstance(code := item.get("exit_code"), int):
+                    return code
+    return None
 
 
 def _unframed(text: str) -> str:
@@ -286,7 +322,8 @@ class Reply:
         """
         is_call = payload.event == "PreToolUse"
         if is_call and self.blocked and payload.can("exit-2"):
-            return 2, "", f"{_cut(self.blocked)}\n"
+            refused = {"decision": "deny", "reason": _cut(self.blocked)} if payload.can("decision") else {}
+            return 2, json.dumps(refused) if refused else "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
         context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))

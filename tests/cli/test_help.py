@@ -129,7 +129,7 @@ def test_ids_types_and_the_like_are_completed(w):
     assert completed(w, "restore", retired[:9]) == [retired]
     assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
     assert completed(w, "gossip", "--type", "g") == ["gotcha"]
-    assert completed(w, "install", "") == ["claude-code"]
+    assert completed(w, "install", "") == ["claude-code", "codex", "gemini"]
     assert completed(w, "config", "set", "recall.at") == ["recall.at_prompts"]
     assert completed(w, "help", "conce") == ["concepts"]
     assert completed(w, "inbox", "r") == ["reject"]

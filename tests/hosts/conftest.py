@@ -8,8 +8,9 @@ import pytest
 
 from tests import commands
 
-# The real client is a download of 235 MB: `make test-hosts` asks for it.
-collect_ignore = [] if os.environ.get("FLEET_TEST_HOSTS") == "1" else ["test_real_client.py"]
+# The real clients are downloads of 740 MB: `make test-hosts` asks for them.
+REAL = ["test_real_client.py", "test_real_codex_and_gemini.py"]
+collect_ignore = [] if os.environ.get("FLEET_TEST_HOSTS") == "1" else REAL
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION = "8c53a2ca-723d-4ed2-a1b0-b81655a138fc"

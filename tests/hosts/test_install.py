@@ -12,7 +12,7 @@ import pytest
 
 import fleet
 from fleet.hosts import install
-from fleet.hosts.install import PLUGIN
+from fleet.hosts.install import HOSTS, PLUGIN
 from fleet.model.errors import DiskError
 
 THEIRS = {
@@ -206,7 +206,9 @@ def test_a_projects_link_that_leads_out_of_it_is_not_followed(place, tmp_path, l
 def test_the_plugin_says_what_the_settings_say(place):
     folder, said = PLUGIN, "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
-    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install._with_hooks({"description": said})
+    assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install._with_hooks(
+        {"description": said}, HOSTS["claude-code"]
+    )
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
     assert [plugin["name"] for plugin in market["plugins"]] == ["fleet"]
@@ -410,7 +412,7 @@ def test_a_file_of_any_shape_is_after_uninstalling_what_it_was_before(place, sha
     path.chmod(0o600)
     for _ in range(2):
         place.fleet("install", "claude-code")
-    assert set(install._installed(json.loads(path.read_bytes().decode("utf-8-sig")))) == set(OURS)
+    assert set(install._installed(json.loads(path.read_bytes().decode("utf-8-sig")), HOSTS["claude-code"])) == set(OURS)
     place.fleet("uninstall", "claude-code")
     assert path.read_bytes() == shape
     assert path.stat().st_mode & 0o777 == 0o600

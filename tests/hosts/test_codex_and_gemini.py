@@ -1,0 +1,185 @@
+"""Codex and Gemini CLI: what ``fleet install`` sets up there, and the loop through what was installed.
+
+The shapes are those that the clients were seen to read and to send; ``make test-hosts`` asks the clients themselves.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.hosts.install import HOSTS
+
+OTHERS = {"codex": ".codex/hooks.json", "gemini": ".gemini/settings.json"}
+OWN = {"codex": ("CODEX_HOME", "hooks.json"), "gemini": ("GEMINI_CLI_HOME", ".gemini/settings.json")}
+THEIRS = (
+    '{\n    "hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "say hello"}]}]},\n  "z": 1.50 }\n'
+)
+
+
+PATH = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+
+
+def installed(place, host: str) -> dict[str, dict]:
+    """Return what the settings of a host call, by event."""
+    found = json.loads((place.folder / OTHERS[host]).read_text())["hooks"]
+    return {event: {**groups[-1], **groups[-1]["hooks"][0]} for event, groups in found.items()}
+
+
+def called(place, host: str, event: str, payload: dict) -> subprocess.CompletedProcess:
+    """Run what is installed for an event, as the host does: by a shell."""
+    fields = {"session_id": "s1", "cwd": str(place.folder), "hook_event_name": event, **payload}
+    return subprocess.run(
+        ["/bin/sh", "-c", installed(place, host)[event]["command"]],
+        env=place.environment(PATH=PATH),
+        input=json.dumps(fields),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_each_host_calls_fleet_after_one_command_and_not_after_another(place, host):
+    path = place.folder / OTHERS[host]
+    path.parent.mkdir()
+    path.write_text(THEIRS)
+    shown = place.fleet("install", host)
+    assert HOSTS[host].note in shown.stderr
+    before = path.read_bytes()
+    assert "already" in place.fleet("install", host).stdout
+    assert path.read_bytes() == before
+    assert set(installed(place, host)) == set(HOSTS[host].matchers)
+    assert (path.parent / "skills/fleet/SKILL.md").exists()
+    place.fleet("uninstall", host)
+    assert path.read_text() == THEIRS
+    assert [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_a_persons_own_settings_are_where_the_host_looks_for_them(place, host, tmp_path):
+    variable, below = OWN[host]
+    place.fleet("install", host, "--user", **{variable: str(tmp_path / "own")})
+    place.fleet("install", host, "--user")
+    assert (tmp_path / "own" / below).exists()
+    assert (place.home / OTHERS[host]).exists()
+
+
+def test_limits_of_time_are_in_the_hosts_own_units(place):
+    for host in OTHERS:
+        place.fleet("install", host)
+    codex, gemini = (installed(place, host) for host in OTHERS)
+    assert (codex["UserPromptSubmit"]["timeout"], codex["SessionEnd"]["timeout"]) == (10, 3)
+    assert (gemini["BeforeAgent"]["timeout"], gemini["SessionStart"]["timeout"]) == (10_000, 30_000)
+
+
+@pytest.mark.parametrize("host", OTHERS)
+def test_the_doctor_names_the_host_and_what_is_missing_in_its_settings(place, host):
+    def found(expect: int = 0) -> dict:
+        done = place.fleet("doctor", "--json", expect=expect, PATH=PATH)
+        return next(each for each in json.loads(done.stdout)["findings"] if each["check"] == "hooks")
+
+    place.fleet("install", host)
+    assert HOSTS[host].title in found()["what"]
+    assert found()["level"] == "ok"
+    path = place.folder / OTHERS[host]
+    settings = json.loads(path.read_text())
+    del settings["hooks"]["SessionStart"]
+    path.write_text(json.dumps(settings))
+    assert "not for SessionStart" in found(expect=1)["what"]
+    assert found(expect=1)["do"] == f"`fleet install {host}`"
+
+
+def test_hooks_that_gemini_has_switched_off_are_told(place):
+    path = place.folder / OTHERS["gemini"]
+    path.parent.mkdir()
+    path.write_text('{"hooksConfig": {"enabled": false}}')
+    shown = place.fleet("install", "gemini")
+    assert "`hooksConfig.enabled` in the project's settings of Gemini CLI turns every hook off" in shown.stderr
+
+
+def test_init_installs_the_host_that_is_named(bare):
+    bare.fleet("init", "--agent", "tank", "--install", "codex")
+    assert (bare.folder / OTHERS["codex"]).exists()
+    assert not (bare.folder / ".claude").exists()
+
+
+# --- how a command ended, in Codex ------------------------------------------------------------------------------------
+
+
+def ended(place, tmp_path, call: str, code: int | None, *, others: tuple[object, ...] = ()) -> dict:
+    """Return the payload of a command that ended in Codex, whose transcript has its exit code."""
+    path = tmp_path / "rollout-1.jsonl"
+    item = {"type": "CommandExecution", "id": call, "status": "failed", "exit_code": code}
+    line = json.dumps({"type": "event_msg", "payload": {"type": "item_completed", "item": item}})
+    with path.open("a") as file:
+        file.writelines(f"{each}\n" for each in (line, *others))
+    return {
+        "turn_id": "t",
+        "transcript_path": str(path),
+        "tool_name": "Bash",
+        "tool_input": {"command": "make nothing"},
+        "tool_response": "make: *** No rule to make target 'nothing'.  Stop.\n",
+        "tool_use_id": call,
+    }
+
+
+def test_a_fourth_try_of_what_failed_three_times_is_stopped_in_codex(place, tmp_path):
+    place.fleet("install", "codex")
+    for number in range(3):
+        failed = ended(place, tmp_path, f"call_{number}", 2)
+        called(place, "codex", "PreToolUse", failed)
+        called(place, "codex", "PostToolUse", failed)
+    answer = json.loads(called(place, "codex", "PreToolUse", ended(place, tmp_path, "call_4", None)).stdout)
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [(), ("{", '{"type":"CommandExecution"'), ('{"payload":{"item":{"type":"CommandExecution","id":["call_2"]}}}',)],
+    ids=["it succeeded", "lines that are torn", "lines of another shape"],
+)
+def test_a_success_in_between_ends_the_row_of_failures(place, tmp_path, others):
+    place.fleet("install", "codex")
+    for number, code in enumerate((2, 2, 0, 2)):
+        called(place, "codex", "PostToolUse", ended(place, tmp_path, f"call_{number}", code, others=others))
+    assert not called(place, "codex", "PreToolUse", ended(place, tmp_path, "call_5", None)).stdout
+
+
+def test_where_the_transcript_does_not_say_how_it_ended_nothing_is_counted(place, tmp_path):
+    place.fleet("install", "codex")
+    for number in range(4):
+        unknown = ended(place, tmp_path, f"call_{number}", 2) | {"transcript_path": f"{tmp_path}/rollout-none.jsonl"}
+        done = called(place, "codex", "PostToolUse", unknown | {"tool_use_id": f"other_{number}"})
+        assert (done.returncode, done.stderr) == (0, "")
+    assert not called(place, "codex", "PreToolUse", ended(place, tmp_path, "call_5", None)).stdout
+
+
+def test_a_patch_of_codex_is_about_its_file_and_is_no_command(place, tmp_path):
+    lesson = ("--pattern", "Run the generator behind a change", "--trigger", "Edit:*api.py")
+    place.fleet("correct", "--wrong", "w", "--right", "r", *lesson)
+    place.fleet("install", "codex")
+    patch = "*** Begin Patch\n*** Update File: src/api.py\n@@\n-a\n+b\n*** End Patch\n"
+    fields = {"turn_id": "t", "tool_name": "apply_patch", "tool_input": {"command": patch}, "tool_use_id": "c"}
+    assert "Run the generator" in called(place, "codex", "PreToolUse", fields).stdout
+
+
+# --- a refusal, in Gemini CLI -----------------------------------------------------------------------------------------
+
+
+def test_a_refusal_reaches_gemini_through_what_is_installed(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Never run `terraform destroy` here")
+    (lesson,) = json.loads(place.fleet("patterns", "--json").stdout)["patterns"]
+    place.fleet("guard", lesson["id"], "deny")
+    place.fleet("install", "gemini")
+    step = {"tool_name": "run_shell_command", "tool_input": {"command": "terraform destroy"}, "timestamp": "x"}
+    step["transcript_path"] = "/home/dev/.gemini/tmp/1/chats/session.json"
+    done = called(place, "gemini", "BeforeTool", step)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["decision"]) == (0, "deny")
+    assert "terraform destroy" in answer["reason"]
+    direct = place.hook("BeforeTool", step, expect=2)
+    assert b"terraform destroy" in direct.stderr
