@@ -116,12 +116,7 @@ class _Finding(NamedTuple):
     """Result of one check.
 
     Attributes:
-        check: its name.
-        level: one of ``_LEVELS``.
-        what: the finding.
-        means: what follows from it.
         do: what a person can do about it; never a step that could lose something.
-        fixed: it was mended just now.
     """
 
     check: str

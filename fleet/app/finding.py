@@ -106,7 +106,6 @@ class _Listing(NamedTuple):
 
     Attributes:
         lessons: best first, with their other wordings, and with the id that each is merged into, "" for none.
-        total: number of lessons in all.
         refused: number of lines that could not be read.
     """
 

@@ -45,7 +45,6 @@ class _LessonChange(NamedTuple):
     """Result of a change of a lesson.
 
     Attributes:
-        pattern: the lesson.
         others: ids of the other records merged with it, or changed with it.
         changed: id of the record that changed.
     """
@@ -63,11 +62,9 @@ class _Edit(NamedTuple):
     """Result of an edit.
 
     Attributes:
-        id: the record's id.
         fields: each field's value, and when and by whom it was set.
         changed: the fields that changed, sorted.
         secrets: kinds of secrets that were removed.
-        is_private: it was made private.
         is_in_memory: the agent's memory has the text, or the right way, as it was before.
     """
 

@@ -202,7 +202,6 @@ class _PurgeResult(NamedTuple):
     """Result of a purge.
 
     Attributes:
-        id: of the lesson or discovery.
         why_not: the reason why the remote's newest tree still has it; "" if it has not.
         remains: path and line of each place here that still has the texts.
     """

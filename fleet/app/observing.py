@@ -37,7 +37,6 @@ class _WrittenObservation(NamedTuple):
 
     Attributes:
         path: the file, relative to the project's root.
-        line: its line there.
         is_cut: it was too long for one line.
         is_directive: it reads as a directive: kept as data, and never promoted by itself.
     """

@@ -142,8 +142,6 @@ class _Clan:
 
     Attributes:
         best: the best lessons, twice as many as a page shows.
-        newest: the newest lessons, newest first.
-        total: number of listed lessons.
         logged: number of lessons that an agent logged or imported, by agent.
         last: newest stamp of the lessons that an agent logged first, by agent.
     """

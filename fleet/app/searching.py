@@ -36,18 +36,11 @@ def search(
 ) -> Answer:
     """Return what is known about a query: lessons, discoveries, corrections and journals, best first.
 
-    Args:
-        workspace: its records and pages are searched.
-        query: words, and phrases in quotes; any text is safe.
-        kinds: of hits; none: all.
-        everything: include retired lessons.
-        limit: greatest number of hits.
-        agent: who searches; the hits count as exposures of this agent. "": unknown.
-        by: author of the hits, of the best ``_FILTERED_MAX``; "": any.
-        since: first day of the hits; "": any, and hits without a date.
+    As ``recall.search``, and besides:
 
-    Raises:
-        UsageError: the query has no term, or a kind or the day is unknown.
+    ``agent``: who searches; the hits count as exposures of this agent. "": unknown.
+    ``by``: author of the hits, of the best ``_FILTERED_MAX``; "": any.
+    ``since``: first day of the hits; "": any, and hits without a date.
     """
     first, is_filtered = first_stamp(since)[:_DAY_CHARS], bool(by or since)
     most = max(limit, _FILTERED_MAX) if is_filtered else limit

@@ -61,7 +61,6 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         remote: the remote, for people; "" for none.
         why: the reason why nothing was exchanged; "" where something was.
-        out: lines sent.
         patterns_in: patterns that are new or changed here.
         discoveries_in: discoveries that are new here.
         withheld: lines that the gate kept here.

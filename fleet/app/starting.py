@@ -93,11 +93,10 @@ class SessionStart:
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
-        Args:
-            may_tidy: lessons that the clan retired may be taken out of the memory, too.
-            since: the generation from which on a lesson is new; None: the last one that the agent was shown.
-            session: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
-                cached then.
+        ``may_tidy``: lessons that the clan retired may be taken out of the memory, too.
+        ``since``: the generation from which on a lesson is new; None: the last one that the agent was shown.
+        ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
+            cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:

@@ -138,8 +138,6 @@ class FileChange(NamedTuple):
 
     Attributes:
         path: the file, before links are followed.
-        before: its bytes.
-        after: its new bytes; the same where nothing changes.
         is_theirs: a person wrote it, so it was left alone.
     """
 

@@ -90,8 +90,7 @@ class CountedLog:
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
         """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it so.
 
-        Returns:
-            Whether a mark was written; None where the log has no record of the entry any more.
+        Returns whether a mark was written; None where the log has no record of the entry any more.
         """
         log = self.read_log()
         record = next((each for each in Record.latest(log.records) if each.id == entry), None)

@@ -28,10 +28,8 @@ class Lesson(msgspec.Struct, frozen=True):
         title: the record's title or name, also where it is the text.
         category: category, else domain.
         tags: at most ``limits.TAGS_MAX``.
-        agent: its author in the record.
         at_ms: its time in milliseconds since 1970; None if unknown.
         seen: occurrences, 1 to 1,000,000.
-        source: its source in the record.
         extra: other fields, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an entry
             of ``corrections.md`` that a fleet has already counted.
         identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
@@ -64,10 +62,7 @@ class Finding(msgspec.Struct, frozen=True):
         tags: at most ``limits.TAGS_MAX``.
         confidence: low, medium, high, or empty.
         minutes: what it cost to find out; None if unknown.
-        agent: its author in the record.
         at_ms: its time in milliseconds since 1970; None if unknown.
-        identity: as for a lesson.
-        line: as for a lesson.
     """
 
     type: str

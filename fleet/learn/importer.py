@@ -50,7 +50,6 @@ class Piece(msgspec.Struct, frozen=True):
     """A piece of a file: taken, or left out for a reason.
 
     Attributes:
-        path: the file.
         line: number of its first line, from 1.
         text: the lesson or finding; of a piece that is left out, its beginning.
         reason: the reason why it is left out; "" for one that is taken.
@@ -71,7 +70,6 @@ class ImportResult(msgspec.Struct):
         patterns: lessons read, and how many of them were new here.
         discoveries: findings read, and how many were new here.
         skipped: records understood and rightly not taken, by reason.
-        refused: records that cannot be used.
         redacted: records with a secret, which was removed.
         stated: ids of the lessons and findings that this import made present.
         retired: ids of lessons that were read again and stay retired here.

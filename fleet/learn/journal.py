@@ -106,7 +106,6 @@ class Declaration(NamedTuple):
 
     Attributes:
         id: ``m-`` and 8 hex.
-        failed: what did not work, screened.
         opened: the families whose doors it opens, or whose failures it is about.
         secrets: kinds of secrets that were removed.
     """

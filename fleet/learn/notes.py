@@ -33,10 +33,8 @@ class Note(NamedTuple):
 
     Attributes:
         line: number of its first line, from 1.
-        end: number of its last line.
         text: the lesson, one or a few sentences.
         correct: the right way, or the body under a heading that is the lesson.
-        wrong: what went wrong.
         title: its own heading, if it has one.
         category: the heading above, or a field's value.
         when: a date, as on the page.
@@ -125,9 +123,7 @@ _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml")
 def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     """Yield the lessons of a page, and what was left out of it, in order of their lines.
 
-    Args:
-        text: of the page.
-        name: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
+    ``name``: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
     """
     if name.casefold().endswith("rules"):  # .cursorrules and the like: no Markdown, a rule is a line
         text = re.sub(_RULE_LINES, lambda run: re.sub(r"(?m)^(?=.)", "- ", run[0]), text)

@@ -129,11 +129,8 @@ def count(line: Line, name: str, me: str, by: int = 1) -> Line:
 def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
     """Return the undo, or redo, of occurrences in the writer's own column. Their counts stay in it.
 
-    Args:
-        line: the record.
-        me: the writer.
-        numbers: counter to key to number, odd for an undo. The key is the hash of a part, or that of an occurrence or
-            session in the writer's total.
+    ``numbers``: counter to key to number, odd for an undo. The key is the hash of a part, or that of an occurrence or
+        session in the writer's total.
     """
     parts = {
         f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undo_count(me, name, key)}

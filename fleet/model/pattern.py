@@ -350,10 +350,8 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
 def is_undone_before_sent(news: Line, base: Line | None, mine: Container[str]) -> bool:
     """Return whether what others lack of a lesson is no more than what we stated and undid before they had any of it.
 
-    Args:
-        news: what others lack.
-        base: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
-        mine: the replicas that write here.
+    ``base``: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
+    ``mine``: the replicas that write here.
     """
     columns = news.w.values()
     if not news.is_only_by(mine) or (base is not None and not base.w.keys().isdisjoint(news.w)):

@@ -64,9 +64,6 @@ class Held(NamedTuple):
     Attributes:
         kind: ``OWN`` or ``BULK``.
         group: the replica that is asked about, or the one in whose file the part came.
-        writer: whose column it is.
-        id: of the lesson.
-        part: the part itself.
         is_asked: True until a person decides.
     """
 

@@ -35,8 +35,6 @@ class Start:
 
     Attributes:
         news: the part that is new to the agent, for a session that has the rest; "" for none.
-        ids: of the lessons in ``text``.
-        new_ids: of the lessons in ``news``.
         generation: of the records in it; "" where they were not read.
     """
 
@@ -48,9 +46,8 @@ class Start:
     def rendered(self, delimiter: str, files: dict[str, str]) -> bytes:
         """Return the content of the file of a cached text.
 
-        Args:
-            delimiter: of the texts, at both ends alone.
-            files: the ``sums`` of the files, taken before any was read.
+        ``delimiter``: of the texts, at both ends alone.
+        ``files``: the ``sums`` of the files, taken before any was read.
         """
         head = {"delimiter": delimiter, "generation": self.generation, "files": files}
         head |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news}

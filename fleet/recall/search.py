@@ -58,8 +58,6 @@ class Section(NamedTuple):
 
     Attributes:
         line: its line number in the page.
-        head: its title.
-        body: the rest of it.
         when: its date, as it is written there; "" for none.
         lesson: the text of its lesson, so that a lesson is shown once; "" for none.
     """
@@ -87,12 +85,9 @@ class _Hit(NamedTuple):
         kind: one of ``KINDS``.
         id: of a pattern or discovery, else "".
         where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
-        text: its main sentence.
         snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
-        who: name of its author.
         at: its time, a stamp or a heading's date; "" if unknown.
         seen: how often a pattern was seen.
-        retired: True for a retired pattern.
         changed: who edited which field of a pattern, in words.
     """
 
@@ -113,7 +108,6 @@ class Answer(NamedTuple):
 
     Attributes:
         hits: best first.
-        is_more: there are further ones.
         is_near: nothing has all words; these are the nearest.
     """
 
@@ -137,13 +131,8 @@ def search(
 ) -> Answer:
     """Return the hits of a query, those with all its words first.
 
-    Args:
-        workspace: its lessons and discoveries are searched.
-        query: words, and phrases in quotes; any text is safe. It is cut at ``QUERY_CHARS_MAX`` and ``TERMS_MAX``.
-        pages: corrections and journals of the agents here.
-        kinds: of hits; none: all.
-        everything: include retired lessons.
-        limit: greatest number of hits.
+    ``query``: words, and phrases in quotes; any text is safe. It is cut at ``QUERY_CHARS_MAX`` and ``TERMS_MAX``.
+    ``kinds``: of hits; none: all.
 
     Raises:
         UsageError: the query has no term, or a kind is unknown.

@@ -52,7 +52,6 @@ class Due(NamedTuple):
     Attributes:
         text: fit to be shown.
         reason: ``own``, ``clan`` or ``person``.
-        evidence: in words.
     """
 
     id: str

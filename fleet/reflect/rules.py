@@ -56,7 +56,6 @@ class Proposal(NamedTuple):
         kind: rejection, interruption, correction, standing, failure, missing or memory.
         text: a quotation.
         wrong: the refused, done or failing action.
-        session: its host's id.
         line: number of the transcript's line with the words; 0 for unknown.
         trigger: that of the command that was refused; "" for none.
     """

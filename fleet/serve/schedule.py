@@ -84,7 +84,6 @@ class Now(NamedTuple):
 
     Attributes:
         ms: milliseconds since 1970.
-        digest: of the files.
         changed_ms: when they were last seen to change; 0 where nobody watches them.
     """
 
@@ -179,7 +178,6 @@ class _LocalWork(msgspec.Struct, kw_only=True):
 
     Attributes:
         ready: agents whose session start was made ready.
-        page: whether ``patterns.md`` changed.
         reflected: a summary for each session that had ended.
     """
 
@@ -206,7 +204,6 @@ class TickResult(msgspec.Struct, kw_only=True):
         synced: result of the sync; None when there was none.
         why: why there was no sync; "" when none was due.
         slept: id of the run of a sleep; "" where none was due, or nothing was to be done.
-        errors: messages.
         exit: the exit code: the first error's, 3 for a sync in part, else 0.
         next_s: in how many seconds work or a sync is due, unless a file changes before.
     """

@@ -66,7 +66,6 @@ class ExchangeCounts(msgspec.Struct):
     """Outcome of an exchange.
 
     Attributes:
-        out: number of lines that were sent.
         withheld: number of lines that the gate kept here.
         changed_ids: of the records and discoveries that are new or changed here.
         lost: entries that the remote had lost, and that were sent again.

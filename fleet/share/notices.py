@@ -33,9 +33,6 @@ class Notice(NamedTuple):
 
     Attributes:
         event: what happened, as programs name it, such as ``reflection.complete``.
-        title: a few words.
-        text: a sentence or two.
-        data: further fields for programs.
     """
 
     event: str

@@ -45,7 +45,6 @@ class Outgoing(msgspec.Struct):
     Attributes:
         files: the new content of each path that changes.
         lines: the lines in them that the remote does not have, by path.
-        entries: the same lines, parsed.
         withheld: lines that the gate holds back.
         purges: whether the tree may hold purged values: then its page is made anew, too.
         stripped: hash of the purge marks that the tree was searched for; "" for none.

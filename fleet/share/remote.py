@@ -59,10 +59,9 @@ class Remote(Protocol):
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
         """Commit files on top of ``on``, all or none; ``b""`` removes a path.
 
-        Args:
-            files: the changed files. Without any, nothing happens, and ``on`` is returned.
-            on: the head that the far side must have, else ``Moved``. ``""``: the branch does not exist yet.
-            message: subject line, where the far side keeps one.
+        ``files``: the changed files. Without any, nothing happens, and ``on`` is returned.
+        ``on``: the head that the far side must have, else ``Moved``. ``""``: the branch does not exist yet.
+        ``message``: subject line, where the far side keeps one.
 
         Raises:
             RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.

@@ -52,9 +52,8 @@ class Changes:
         A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
         ``moment``).
 
-        Args:
-            cwd: where the command runs; "" when it is not known.
-            since_ns: as ``moment`` gave it.
+        ``cwd``: where the command runs; "" when it is not known.
+        ``since_ns``: as ``moment`` gave it.
         """
         walk = _Walk(os.fspath(os.path.realpath(self._root)), since_ns, time.monotonic() + SECONDS_MAX)
         folders = [walk.root]
@@ -80,8 +79,7 @@ class Changes:
     def fingerprints(self, paths: Iterable[str]) -> dict[str, list[int]]:
         """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
 
-        Args:
-            paths: of files and folders below the root. A folder's size is taken as 0.
+        ``paths``: of files and folders below the root. A folder's size is taken as 0.
         """
         by_path: dict[str, list[int]] = {}
         for path in paths:

@@ -124,8 +124,6 @@ class _Plan(msgspec.Struct, frozen=True):
     Attributes:
         oid: of the tree's content there, "" for none.
         kept: lines of this file that the tree does not cover.
-        leaving: lines that the file loses.
-        gains: whether the file gains lines.
     """
 
     path: str
@@ -150,7 +148,6 @@ class Ingest:
 
     Args:
         tree: the fetched tree; None for lines that never leave this machine.
-        quarantine: keeps refused lines.
         aside: returns the lines in quarantine, which files need not hold any more.
         changed: called with the generation after each change.
         withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
@@ -739,7 +736,6 @@ class _FileReader:
     """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
 
     Args:
-        look: the fingerprint of the file.
         oid: of the tree's content, if what was read before was equal to that.
     """
 

@@ -64,15 +64,11 @@ def run(
 ) -> Done:
     """Run one command to its end.
 
-    Args:
-        command: the program and its arguments.
-        folder: where it runs.
-        env: its environment, whole.
-        until: deadline on ``time.monotonic``.
-        out_max: limit of its stdout, in bytes.
-        stdin: a file to read from, at its start; None is empty. A file and not a pipe, so that it never waits for us.
-        is_tied: True to stop it when this process is killed, for commands that may take long. It has no stdin.
-        is_alone: True to stop its children when it ends.
+    ``until``: deadline on ``time.monotonic``.
+    ``out_max``: limit of its stdout, in bytes.
+    ``stdin``: a file to read from, at its start; None is empty. A file and not a pipe, so that it never waits for us.
+    ``is_tied``: True to stop it when this process is killed, for commands that may take long. It has no stdin.
+    ``is_alone``: True to stop its children when it ends.
 
     Raises:
         StoppedError: the deadline passed, or there was more output.

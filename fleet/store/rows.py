@@ -117,7 +117,6 @@ class Rows:
         arrivals: changes of others' columns; None for none.
         joined: paths of the files of a compared tree of which every line was joined.
         read: the bad lines of files.
-        changed: whether any row changed.
     """
 
     def __init__(
@@ -271,14 +270,11 @@ class Rows:
             self.connection.execute("UPDATE carried SET in_tree = 1 WHERE hash = ?", (entry.hash,))
 
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
-        """Join a whole tree: afterwards the outbox names just the rows of which the tree lacks something.
+        """Join a whole tree; return the entries that the one before had and this one lacks.
 
-        Args:
-            files: of the tree.
-            goes_on: whether the tree descends from the one before.
+        Afterwards the outbox names just the rows of which the tree lacks something.
 
-        Returns:
-            The entries that the tree before had and this one lacks.
+        ``goes_on``: whether the tree descends from the one before.
         """
         connection = self.connection
         waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))

@@ -69,7 +69,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: ``<kind>-<day>-<6 hex>``, see ``Runs.name``.
         kind: the command, such as ``sleep``; or ``undo``.
-        summary: one line for people.
         lessons: ids of the lessons that it was the first to state here; an undo retires them.
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.

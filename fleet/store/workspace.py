@@ -47,7 +47,6 @@ class World(msgspec.Struct, frozen=True):
 
     Attributes:
         wall_ms: returns the wall clock, milliseconds since 1970.
-        entropy: returns so many random bytes.
         machine: returns the fingerprint of this machine.
         lent: returns the replica that ``FLEET_REPLICA`` lends to a short-lived job, which mints none; "" for none.
         durable: False to skip fsync in a test.
@@ -72,7 +71,6 @@ class Workspace:
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
         has_changed: True once a command changed something that a retry would change again.
-        tree: the fetched tree.
         db: the database of the clan's lines.
         state: the local database, which only this machine has.
     """

@@ -34,7 +34,6 @@ class Block:
         line: its first line, from 1.
         end: its last line, that of the last item below an item.
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
-        items: the items below an item.
         is_task: an item with a checkbox.
     """
 
@@ -59,7 +58,6 @@ class Section:
         line: of the heading; 0 for the page.
         end: last line of its own blocks.
         blocks: its own, without those of its subsections.
-        sections: its subsections.
     """
 
     def __init__(self, level: int, title: str, line: int) -> None:

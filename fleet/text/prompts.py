@@ -87,7 +87,6 @@ class Session:
         id: the host's id of the session; else the file's name.
         cwd: working directory at its start, or "".
         events: in order, with their line numbers.
-        lines: number of complete lines.
         digest: 16 hex of the content; it changes when the session goes on.
         trouble: what was not read, and why; "" for none.
     """

@@ -123,10 +123,8 @@ class Presence:
     def take(self, update: bytes, *, replica: str | None = None, others: Collection[int] = ()) -> list[int]:
         """Apply an update; return the clients whose state changed.
 
-        Args:
-            update: the bytes that arrived.
-            replica: the sender, which reports no other replica's presence; None where the server has checked that.
-            others: clients of other senders, whose states in the update are passed over.
+        ``replica``: the sender, which reports no other replica's presence; None where the server has checked that.
+        ``others``: clients of other senders, whose states in the update are passed over.
 
         Raises:
             TruncatedError: the bytes are no update, or hold more states than are kept.
