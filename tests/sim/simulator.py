@@ -65,6 +65,8 @@ WIDER_FROM = 1_000_000
 """Seeds from here on are those of wider histories (``wider.py``): what older ones stand for stays as it is."""
 FURTHER_FROM = 10_000_000
 """Seeds from here on are those of further histories (``further.py``)."""
+TENDED_FROM = 20_000_000
+"""Seeds from here on are those of tended histories (``tended.py``)."""
 OTHER_SCHEMA = SCHEMA_NUMBER + 1
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
@@ -999,9 +1001,11 @@ def _holds(data: bytes, words: str) -> bool:
 def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] | None = None) -> str:
     """Run one seed in a fresh folder, of the kind that it is of by its number; return the hash of its trace."""
     from tests.sim.further import Further  # which are built on this
+    from tests.sim.tended import Tended
     from tests.sim.wider import Wider
 
-    kind = kind or (Further if seed >= FURTHER_FROM else Wider if seed >= WIDER_FROM else Simulation)
+    kinds = ((TENDED_FROM, Tended), (FURTHER_FROM, Further), (WIDER_FROM, Wider), (0, Simulation))
+    kind = kind or next(each for begin, each in kinds if seed >= begin)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with simulated():

@@ -1,0 +1,602 @@
+"""Tended histories: what fleet does to an agent's and a project's pages, while people write into the same ones.
+
+Sessions end and are reflected on; what recurs becomes rows, topics and rules; notebooks are put in order; guards stop
+steps; what waits gets a yes or a no. Most of these runs are taken back at once, and that again: the pages must have
+their bytes back each time. Whatever fleet does, what a person wrote stays in its page, once, and what a person took
+out stays out. The ledgers of the further histories go on.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from fleet.app import (
+    consolidating,
+    inbox,
+    lessons,
+    moving,
+    observing,
+    reflecting,
+    reviewing,
+    session_end,
+    starting,
+    undoing,
+)
+from fleet.hosts import sessions
+from fleet.learn import counting
+from fleet.model.errors import FleetError, NoError
+from fleet.model.line import Line
+from fleet.model.pattern import fold
+from fleet.reflect import auto_reflect, consolidation, rules
+from fleet.reflect.inbox import Inbox, Inboxes, Item
+from fleet.store.runs import PART, Run, Runs
+from tests.reflect.talks import Talk
+from tests.sim.further import Further
+from tests.sim.simulator import HOUR_MS
+from tests.sim.world import CrashError, Machine
+
+STEPS_FACTOR = 3
+"""Pages take many steps to fill: a history has so many times as many as others."""
+STATEMENTS = [
+    "The cache of `tool-0` is stale after an upgrade",
+    "Never run `tool-1` without the lock of its index",
+    "Fixed the timeout of `tool-2` by a smaller batch",
+    "The mirror fails behind the proxy since yesterday",
+]
+TAUGHT = [
+    "no, never call `tool-0` from a hook, put it into the queue instead",
+    "no, always pin the version of `tool-1` before you build with it",
+    "no, never delete the index of `tool-2`, move it aside instead",
+]
+NOTES = [
+    "The build of the mirror broke yesterday",
+    "The mirror is rebuilt last week by the nightly job",
+    "Deploys wait for the person on call",
+    "Deploys wait for the person who is on call",
+    "Releases are cut from a clean clone",
+]
+OF_HOMES = ("memory.md", "user-model.md", "USER.md")
+_HAND = re.compile(rb"qzhand\d+x")
+_APPENDED = ("corrections.md", "JOURNAL.md", "reflections.md")
+_PUT_BACK = ("bring_back", "restore_saved", "lose_fleet", "run_twice", "purge", "settle_elsewhere", "copy")
+"""Steps after which a folder is another one than before: what stands in it then counts from then on."""
+_CARRYING = frozenset({"sync", "compact", "synced", "logged", "heals", "no"})
+"""What a step notes that only exchanges lines with others: it changes no guard's words."""
+
+
+class Tended(Further):
+    """A further history in which fleet writes pages, and people write into them.
+
+    Attributes:
+        reflected: (id of a lesson, run) of each time that a reflection counted it.
+        uncounted: id of a lesson to how many of these may count or not.
+        hands: by machine, what people wrote and did not take out, to the place where they wrote it.
+        struck: by machine, what people took out of their own words again.
+        observed: by machine, lines of observations.
+        guards: by machine, id of a lesson to its guard's decision and words.
+        session: by machine, the session that goes on.
+        anew: machines that were put back, and not looked at since.
+    """
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.steps *= STEPS_FACTOR
+        self.reflected: set[tuple[str, str]] = set()
+        self.uncounted: Counter[str] = Counter()
+        self.hands: dict[int, dict[bytes, str]] = {}
+        self.struck: dict[int, set[bytes]] = {}
+        self.observed: dict[int, set[str]] = {}
+        self.guards: dict[int, dict[str, tuple[str, str]]] = {}
+        self.session: dict[int, str] = {}
+        self.anew: set[int] = set()
+
+    @property
+    def now_ms(self) -> int:
+        """The time, later each time that somebody looks: of two runs one is the newer."""
+        self._now_ms += 1
+        return self._now_ms
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        self._now_ms = value
+
+    def actions(self) -> list[Callable[[Machine], object]]:
+        """Return what may happen, as often as it does."""
+        tended = [
+            *[self.observe, self.end_session] * 5,
+            *[self.write_by_a_person, self.answer_inbox, self.propose] * 4,
+            *[self.consolidate, self.suggest, self.guard, self.tidy, self.sleep] * 3,
+            *[self.strike, self.wait_days, self.block_a_while, self.migrate, self.undo_any] * 2,
+            *(self.lift_guard, self.turn_directive, self.upgrade),
+        ]
+        return super().actions() + tended * 4
+
+    def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
+        """Let something happen; what people wrote, and what guards say, is as it was."""
+        begun, was_back = len(self.trace), [self.happened[each] for each in _PUT_BACK]
+        is_done = super().step(action, machine)
+        is_anew = was_back != [self.happened[each] for each in _PUT_BACK] or any(
+            "crashed in restore_saved" in each or "crashed in purge" in each for each in self.trace[begun:]
+        )
+        is_carrying = {each.split()[0] for each in self.trace[begun:]} <= _CARRYING
+        self.anew.update(id(each) for each in self.machines if is_anew)
+        for each in (each for each in self.machines if each.apart is None):
+            if not any((each.root / ".fleet" / "runs").glob("*.plan")):  # the next run finishes what a crash left
+                self._check_pages(each, is_anew=id(each) in self.anew)
+                self.anew.discard(id(each))
+            self._check_guards(each, may_change=is_anew or (each is machine and not is_carrying), is_anew=is_anew)
+        return is_done
+
+    def powered(self) -> list[Callable[[Machine], object]]:
+        """Return the commands in which power may fail."""
+        acts = [self.end_session, self.consolidate, self.suggest, self.answer_inbox, self.guard, self.migrate]
+        return [*super().powered(), *acts, *acts]
+
+    # --- pages --------------------------------------------------------------------------------------------------------
+
+    def pages(self, machine: Machine) -> dict[str, bytes]:
+        """Return the pages of a folder: all Markdown but the clan's own."""
+        found = {}
+        for folder, folders, names in os.walk(machine.root):
+            folders[:] = sorted(each for each in folders if each not in (".fleet", "clan-learnings"))
+            for name in sorted(names):
+                if name.endswith(".md"):
+                    path = Path(folder, name)
+                    found[path.relative_to(machine.root).as_posix()] = path.read_bytes()
+        return found
+
+    def _undoable(self, machine: Machine) -> dict[str, bytes]:
+        """Return the pages that an undo gives their bytes back: logs are only appended to."""
+        kept = self.pages(machine).items()
+        return {path: data for path, data in kept if Path(path).name not in _APPENDED and "/logs/" not in path}
+
+    def _check_pages(self, machine: Machine, *, is_anew: bool) -> None:
+        """What people wrote stands where they wrote it, once; what they took out, and what was observed, likewise."""
+        pages, places = self.pages(machine), dict[bytes, set[str]]()
+        for path, data in pages.items():
+            for token, times in Counter(_HAND.findall(data)).items():
+                places.setdefault(token, set()).add(_place(path))
+                assert times == 1, f"{token!r} stands {times} times in {path} of {machine.root.name}"
+        known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), set())
+        observed = self.observed.setdefault(id(machine), set())
+        logs = "\n".join(data.decode() for path, data in pages.items() if _is_of_project(path))
+        if is_anew:
+            known.clear()
+            struck.clear()
+            observed -= {line for line in observed if line not in logs}
+        lost = {token: place for token, place in known.items() if not _stands(place, places.get(token, set()))}
+        assert not lost, f"what people wrote is gone from {machine.root.name}: {lost}, {places}"
+        back = struck & places.keys()
+        assert not back, f"what people took out is back in {machine.root.name}: {back}"
+        gone = [line for line in observed if line not in logs]
+        assert not gone, f"observations are gone from {machine.root.name}: {gone}"
+        for token, found in places.items():
+            known.setdefault(token, min(found))
+
+    def write_by_a_person(self, machine: Machine) -> bool:
+        """Write a line into a page with an editor, or add some words to one that is there."""
+        home = self.open(machine).home(machine.agent)
+        paths = [machine.root / each for each in self.pages(machine) if _is_of_project(each) and "/logs/" not in each]
+        paths += [machine.root / auto_reflect.AGENTS_FILE, machine.root / auto_reflect.AGENTS_FILE]
+        paths += [machine.root / consolidation.FOLDER / "own.md", *(home / each for each in OF_HOMES)]
+        path = self.rng.choice(paths)
+        token = f"qzhand{self.new_number()}x"
+        before = path.read_bytes().decode() if path.exists() else ""
+        rows = before.split("\n")
+        at = self.rng.randrange(len(rows))
+        is_page = path.name != auto_reflect.FILE and rows[at].strip() and "<!--" not in rows[at]
+        if is_page and "|" not in rows[at] and not rows[at].startswith("---") and self.rng.random() < 0.4:
+            rows[at] += f" {token}"
+        else:
+            rows.insert(at, f"{token} is what a person knows.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes("\n".join(rows).encode())
+        self.note("by a person", path.name, token)
+        return True
+
+    def strike(self, machine: Machine) -> bool:
+        """Take a line that somebody wrote out of the page again."""
+        known = self.hands.get(id(machine), {})
+        if not known or machine.apart is not None:
+            return False
+        self._put_in_place(machine)
+        token = self.rng.choice(sorted(known))
+        for path, data in self.pages(machine).items():
+            if token in data:
+                if any(f"/{each}/" in path for each in ("logs",)):
+                    return False
+                rows = [each for each in data.split(b"\n") if token not in each]
+                others = {each for row in data.split(b"\n") if token in row for each in _HAND.findall(row)}
+                (machine.root / path).write_bytes(b"\n".join(rows))
+                for each in others:
+                    known.pop(each, None)
+                    self.struck[id(machine)].add(each)
+        return True
+
+    def turn_directive(self, machine: Machine) -> bool:
+        """Change how far the scratchpad lets fleet go."""
+        self._put_in_place(machine)
+        path = machine.root / auto_reflect.FILE
+        if not path.exists():
+            return False
+        mode = self.rng.choice([auto_reflect.AUTO, auto_reflect.AUTO, auto_reflect.SUGGEST, auto_reflect.OFF])
+        path.write_bytes(re.sub(rb"promote=\w+", f"promote={mode}".encode(), path.read_bytes(), count=1))
+        return True
+
+    def wait_days(self, _: Machine) -> None:
+        """Some days pass: notes grow stale, gates open."""
+        self.now_ms += self.rng.choice([1, 2, 9]) * 24 * HOUR_MS
+
+    # --- a run is taken back at once ----------------------------------------------------------------------------------
+
+    def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
+        """Return what the lessons are like here."""
+        found = self.open(machine).patterns.records()
+        return {each.id: (each.text, each.count("seen"), each.is_present) for each in found}
+
+    @contextmanager
+    def _taking_back(self, machine: Machine, back: Callable[[], object] = bool) -> Iterator[None]:
+        """Take back, once the block is done, what it did, and then that: each time all is as it was.
+
+        Args:
+            machine: where.
+            back: looks at what else must be as before, when all is taken back.
+        """
+        workspace = self.open(machine)
+        if workspace.state.get(undoing._PENDING):  # the next undo finishes another one first
+            yield
+            return
+        Runs(workspace).recover()
+        counting.reconcile_all(workspace)  # what was written by hand counts with any command
+        for agent in workspace.agents_here():  # what was retired leaves memories with any command
+            reflecting.take_out_retired(workspace, agent)
+        known = {each.id for each in Runs(workspace).listed()}
+        before, facts = self._undoable(machine), self._facts(machine)
+        yield
+        workspace = machine.workspace or self.open(machine)
+        fresh = [each for each in Runs(workspace).listed() if each.id not in known]
+        parts = {field.id for run in fresh for field in run.fields if field.name == PART}
+        runs = [each for each in fresh if each.id not in parts]
+        if not runs:
+            changed = self._changed(machine, before)
+            assert not changed, f"pages changed, and no run says so: {changed}"
+            return
+        if self.rng.random() < 0.3 or machine.others:
+            return
+        after, facts_after = self._undoable(machine), self._facts(machine)
+        purged = self._purged_here(machine)
+        try:
+            undos = [undoing.undo(workspace, each.id) for each in runs]
+            self._note_words_anew(machine, purged)
+            assert self._undoable(machine) == before, f"taken back, but {self._changed(machine, before)}"
+            now = self._facts(machine)
+            changed = {each: (was, now.get(each)) for each, was in facts.items() if now.get(each) != was}
+            assert not changed, f"taken back, but lessons are not as before: {changed}"
+            back()
+            for each in reversed(undos):
+                undoing.undo(workspace, each.undone_by)
+            self._note_words_anew(machine, purged)
+        except CrashError:
+            for each in runs:
+                self._loosen(machine, each)
+            self.promised.unfinished.add(machine.root)
+            raise
+        assert self._undoable(machine) == after, f"done again, but {self._changed(machine, after)}"
+        now = self._facts(machine)
+        changed = {each: (was, now.get(each)) for each, was in facts_after.items() if now.get(each) != was}
+        assert not changed, f"done again, but lessons are not as before: {changed}"
+        for each in runs:
+            self.happened[f"back and again {each.kind}"] += 1
+
+    def _changed(self, machine: Machine, before: dict[str, bytes]) -> dict[str, tuple[bytes | None, bytes | None]]:
+        now = self._undoable(machine)
+        return {
+            each: (before.get(each), now.get(each))
+            for each in sorted(before.keys() | now.keys())
+            if before.get(each) != now.get(each)
+        }
+
+    def _loosen(self, machine: Machine, run: Run) -> None:
+        super()._loosen(machine, run)
+        for each in sorted(each for each in self.reflected if each[1] == run.id):
+            self.reflected.discard(each)
+            self.uncounted[each[0]] += 1
+        for field in run.fields:
+            if field.name == "guard":
+                self.guards.get(id(machine), {}).pop(field.id, None)
+            if field.name == PART:
+                self._loosen(machine, Runs(self.open(machine)).find(field.id))
+        for edit in (each for each in run.edits if "/skills/" in each.path):  # a draft goes with a no, and comes back
+            for token in _HAND.findall((edit.before or b"") + (edit.after or b"")):
+                self.hands.get(id(machine), {}).pop(token, None)
+                self.struck.get(id(machine), set()).discard(token)
+        if run.kind == consolidating.MIGRATED:  # the old page has its bytes back
+            self.struck.get(id(machine), set()).clear()
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+
+    def observe(self, machine: Machine) -> None:
+        """Note what happened in the session that goes on."""
+        workspace = self.open(machine)
+        session = self.session.setdefault(id(machine), f"5e55{self.new_number():04x}")
+        kind, text = self.rng.choice(["fix", "dead-end", "workaround"]), self.rng.choice(STATEMENTS)
+        at_ms = workspace.world.wall_ms()
+        written = observing.observe(machine.root, machine.agent, session, kind, text, at_ms)
+        self.observed.setdefault(id(machine), set()).add(written.line)
+
+    def end_session(self, machine: Machine) -> bool:
+        """End the session: what the rules find in it is logged, what it did is in the daily log, what recurs waits."""
+        for _ in range(self.rng.randint(0, 2)):
+            self.observe(machine)
+        session = self.session.pop(id(machine), f"5e55{self.new_number():04x}")
+        talk = Talk(self.folder / "transcripts" / f"{session}-{self.new_number()}.jsonl", session)
+        talk.says("please go on with the mirror")
+        for words in self.rng.sample(TAUGHT, self.rng.randint(0, 2)):
+            talk.refuses("tool-9 --now", words)
+        taught = [each.text for each in rules.reflect(sessions.read(talk.path)).lessons]
+        for each in taught:
+            self.ledger.maybe[each] += 1
+        more: dict[str, Any] = {}
+        if self.rng.random() < 0.5:
+            more["memory_notes"] = tuple(self.rng.sample(NOTES, 2))
+            more["persona_observations"] = (f"answers in {self.rng.choice(['one line', 'tables', 'lists'])}",)
+            more["user_model_updates"] = {"dev1": (self.rng.choice(NOTES),)}
+        with self._taking_back(machine), _reflecting(more):
+            workspace = self.open(machine)
+            came = session_end.reflect(workspace, machine.agent, talk.path)
+            assert came.record is not None, came.why
+            plan = came.plan
+            closed = consolidating.close_session(
+                workspace, machine.agent, session, plan.reflection if plan is not None else None
+            )
+            before = self.pages(machine)
+            if plan is not None and closed.consolidated is None:
+                consolidating.close_session(workspace, machine.agent, session, plan.reflection)
+                assert self.pages(machine) == before, "a session was closed twice, and that wrote something"
+            ids = [each for one in came.record.writers if one.name == "lessons" for each in one.ids if each[:2] == "p-"]
+            self._count(machine, taught, ids, came.record.run)
+        self.note("ended", session, *ids)
+        again = session_end.reflect(self.open(machine), machine.agent, talk.path)
+        assert again.record is None, "a session was reflected on twice"
+        return True
+
+    def _count(self, machine: Machine, texts: list[str], ids: list[str], run: str) -> None:
+        if machine.others or machine.is_unsure:
+            self.uncounted.update(ids)
+            return
+        for each in texts:
+            self.ledger.maybe[each] -= 1
+        for each in ids:
+            self._do(machine, self.reflected, (each, run))
+
+    def _lessons_of(self, what: Any) -> list[str]:
+        if not isinstance(what, str) and what[0] is self.reflected:
+            return [what[1][0]]
+        return super()._lessons_of(what)
+
+    def _expected(self) -> tuple[Counter[str], Counter[str]]:
+        least, most = super()._expected()
+        counted = Counter(each for each, _ in self.reflected)
+        return least + counted, most + counted + self.uncounted
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    def suggest(self, machine: Machine) -> bool:
+        """Suggest what recurs."""
+        with self._taking_back(machine):
+            done = consolidating.suggest(self.open(machine), machine.agent)
+        return bool(done.rows or done.promoted)
+
+    def consolidate(self, machine: Machine) -> bool:
+        """Make topics of the daily logs; a second time changes nothing."""
+        with self._taking_back(machine):
+            try:
+                done = consolidating.consolidate(self.open(machine), machine.agent, force=True)
+            except FleetError as why:
+                self.note("not consolidated", type(why).__name__)
+                return False
+            before = self.pages(machine)
+            again = consolidating.consolidate(self.open(machine), machine.agent, force=True)
+            assert not again.run, f"consolidated twice, and that changed something: {self._changed(machine, before)}"
+        return bool(done.run)
+
+    def migrate(self, machine: Machine) -> bool:
+        """Move the scratchpad to daily logs and topics."""
+        with self._taking_back(machine):
+            try:
+                return bool(consolidating.migrate(self.open(machine), machine.agent).run)
+            except FleetError as why:
+                self.note("not migrated", type(why).__name__)
+                return False
+
+    def tidy(self, machine: Machine) -> bool:
+        """Put a notebook in order."""
+        with self._taking_back(machine):
+            return super().tidy(machine)
+
+    def sleep(self, machine: Machine) -> bool:
+        """Let an agent sleep: all phases."""
+        with self._taking_back(machine):
+            return super().sleep(machine)
+
+    def upgrade(self, machine: Machine) -> None:
+        """Upgrade a folder that is of this version already: nothing changes."""
+        before, facts = self.pages(machine), self._facts(machine)
+        moving.upgrade(self.open(machine), yes=True)
+        assert self.pages(machine) == before, "an upgrade changed pages that were of this version"
+        assert self._facts(machine) == facts, "an upgrade changed lessons that were of this version"
+
+    # --- what waits for a person --------------------------------------------------------------------------------------
+
+    def propose(self, machine: Machine) -> bool:
+        """Put something into the inbox, as a reflection does."""
+        workspace, number = self.open(machine), self.new_number()
+        lesson, words = self._some_lesson(machine), self.rng.choice(TAUGHT)
+        skill = {"draft": workspace.own_path(machine.agent, "skills", f"s{number}", "SKILL.md")}
+        table: list[tuple[str, str, dict[str, Any]]] = [
+            ("persona", f"likes things in {number} words", {"note": f"likes things in {number} words"}),
+            ("candidate", words, {"pattern": words, "wrong": "w", "right": "r"}),
+            ("candidate", f"note {number}", {"what": "note", "note": f"The job {number} ran yesterday"}),
+            ("candidate", f"person {number}", {"what": "person", "peer": "dev2", "note": f"owns the job {number}"}),
+            ("guard", f"shall {lesson} stop its step", {"lesson": lesson, "decision": "deny"}),
+            ("skill", f"a new skill {number}", skill | {"target": f"kept/s{number}/SKILL.md"}),
+        ]
+        kind, title, body = self.rng.choice(table)
+        if kind == "guard" and not lesson:
+            return False
+        if kind == "skill":
+            draft = machine.root / body["draft"]
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(f"# A skill\n\nqzhand{number}x is what a person put into the draft.\n")
+        item = Item(kind=kind, title=title, key=f"{kind} {number}", body=body)
+        return Inbox(workspace, machine.agent).put(item).is_new
+
+    def answer_inbox(self, machine: Machine) -> bool:
+        """Answer something that waits; taken back it waits again, and then it is answered again."""
+        workspace = self.open(machine)
+        waiting = inbox.listing(workspace, count=0).entries
+        if not waiting:
+            return False
+        entry, purged = self.rng.choice(waiting), self._purged_here(machine)
+        pair = tuple(str(entry.item.body.get("pair", "")).split(":"))
+        if entry.item.kind in {"merge", "contradiction"}:
+            self.ledger.merged.add((pair[0], pair[1]))
+            self.ledger.retired.update(pair)
+        pattern = str(entry.item.body.get("pattern", ""))
+        self.ledger.maybe[pattern] += 1
+        self.demoted = {each for each in self.demoted if each[0] != str(machine.root)}
+        if entry.item.kind == "guard":
+            self.guards.get(id(machine), {}).pop(str(entry.item.body.get("lesson", "")), None)
+        if entry.item.kind == "skill":  # a no removes the draft, with what stands in it
+            token = f"qzhand{PurePosixPath(str(entry.item.body['draft'])).parent.name[1:]}x".encode()
+            self.hands.get(id(machine), {}).pop(token, None)
+        is_yes, done = self.rng.random() < 0.6, None
+
+        def waits() -> bool:
+            found = [each for each in Inboxes(workspace).entries() if each.item.id == entry.item.id]
+            return any(each.is_pending for each in found)
+
+        def waits_again() -> None:
+            assert done is None or not done.run or waits(), f"the answer was taken back, and {entry.item} waits no more"
+
+        try:
+            with self._taking_back(machine, waits_again):
+                if is_yes:
+                    answer = self.rng.choice(["first", "second", ""])
+                    done = inbox.approve(workspace, machine.agent, entry.item.id, answer)
+                else:
+                    done = inbox.reject(workspace, machine.agent, entry.item.id)
+                if entry.item.kind == "candidate" and pattern and is_yes and self._acknowledge(machine, pattern):
+                    self.ledger.logged[done.run] = (str(machine.root), pattern, False)
+            assert not waits(), f"{entry.item} was answered, and waits"
+        except FleetError as why:
+            self.note("not answered", type(why).__name__)
+            return False
+        finally:
+            self._note_words_anew(machine, purged)
+        self.happened[f"answered {entry.item.kind}"] += 1
+        return True
+
+    # --- guards and trust ---------------------------------------------------------------------------------------------
+
+    def guard(self, machine: Machine) -> bool:
+        """Let a lesson stop its step on this machine."""
+        lesson = self._some_lesson(machine)
+        if not lesson or machine.others:
+            return False
+        workspace, known = self.open(machine), self.guards.setdefault(id(machine), {})
+        known.pop(lesson, None)
+        with self._taking_back(machine):
+            try:
+                done = starting.Guards(workspace).decide(lesson, self.rng.choice(["ask", "deny"]))
+            except NoError:
+                lessons.edit(workspace, machine.agent, lesson, ["trigger=Bash:tool-7*"])
+                return False
+        known[done.id] = (done.decision, done.lesson)
+        return True
+
+    def lift_guard(self, machine: Machine) -> bool:
+        """Let a guard stop nothing any more."""
+        known = self.guards.get(id(machine), {})
+        if not known or machine.others:
+            return False
+        workspace, lesson = self.open(machine), self.rng.choice(sorted(known))
+        known.pop(lesson)
+        with self._taking_back(machine):
+            starting.Guards(workspace).lift(lesson)
+        assert lesson not in {each.id for each in starting.Guards(self.open(machine)).all()}
+        return True
+
+    def _check_guards(self, machine: Machine, *, may_change: bool, is_anew: bool) -> None:
+        """A guard holds until somebody here lifts it, in the words that were decided on or edited here."""
+        known = self.guards.get(id(machine), {})
+        if not known or machine.others:
+            known.clear()
+            return
+        workspace = self.open(machine)
+        now = {each.id: each for each in starting.Guards(workspace).all()}
+        if is_anew:
+            for each in known.keys() - now.keys():
+                del known[each]
+        for lesson, (decision, words) in known.items():
+            assert lesson in now, f"{lesson} guarded its step on {machine.root.name}, and nobody lifted it"
+            shown = now[lesson].lesson.removesuffix("; others have retired it since")
+            if may_change:
+                known[lesson] = (now[lesson].decision, shown or words)
+                continue
+            assert now[lesson].decision == decision, f"{lesson}: {decision} became {now[lesson].decision}"
+            assert shown in ("", words), f"others changed the words of a guard: {words!r} became {shown!r}"
+
+    def block_a_while(self, machine: Machine) -> bool:
+        """Block a writer, as if it had never written, and let it count again: all is as before."""
+        before, workspace = self._facts(machine), self.open(machine)
+        known = self.known_by(machine).records
+        names = sorted({each for record in known.values() for each in record.by_writer()})
+        if not names or workspace.trust.blocked() or workspace.trust.asked() or machine.others:
+            return False
+        name = self.rng.choice(names)
+        try:
+            reviewing.block(workspace, machine.agent, name)
+        except FleetError:  # of a replica that writes here
+            return False
+        for each in workspace.patterns.records():
+            others = Line(each.id, {by: column for by, column in known[each.id].w.items() if by != name})
+            seen = fold(others).count("seen")
+            assert each.count("seen") <= seen, f"{name} is blocked, and {each.id} counts more than {seen}"
+        reviewing.unblock(workspace, name)
+        now = self._facts(machine)
+        changed = {each: (was, now.get(each)) for each, was in before.items() if now.get(each) != was}
+        assert not changed, f"{name} was blocked for a while, and lessons are not as before: {changed}"
+        return True
+
+
+def _is_of_project(path: str) -> bool:
+    return path in (auto_reflect.FILE, auto_reflect.AGENTS_FILE) or path.startswith(".agents/")
+
+
+def _place(path: str) -> str:
+    """Return where a page stands: the scratchpad's lines may go to the project's other pages, and homes may move."""
+    if path == auto_reflect.FILE or path.startswith(f"{auto_reflect.LOGS}/"):
+        return auto_reflect.FILE
+    return path if _is_of_project(path) else PurePosixPath(path).name
+
+
+def _stands(place: str, places: set[str]) -> bool:
+    return place in places or (place == auto_reflect.FILE and any(map(_is_of_project, places)))
+
+
+@contextmanager
+def _reflecting(more: dict[str, Any]) -> Iterator[None]:
+    """Let the rules find more than they do."""
+    reflect = rules.reflect
+    rules.reflect = lambda session: msgspec.structs.replace(reflect(session), **more)
+    try:
+        yield
+    finally:
+        rules.reflect = reflect
