@@ -306,7 +306,7 @@ class Runs:
             elif now is None or edit.after is None:
                 skipped[edit.path] = _REMOVED
             elif (merged := _merged(edit.path, *aligned(edit.path, now, edit.after, edit.before or b""))) != now:
-                edits.append(Edit(edit.path, now, merged or edit.before))
+                edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
         lessons, retired = list(run.retired), list(run.lessons)
         draft = Draft("", f"took back {run.id}", edits, lessons, fields, retired)

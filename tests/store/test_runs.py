@@ -88,6 +88,18 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path
     assert (tmp_path / "b.md").read_bytes() == b"and mine\n"
 
 
+@pytest.mark.parametrize("begun", [b"title\n", None])
+def test_two_runs_that_are_taken_back_leave_no_line_of_theirs_whichever_goes_first(tmp_path: Path, begun) -> None:
+    here = _workspace(tmp_path)
+    if begun is not None:
+        (tmp_path / "a.md").write_bytes(begun)
+    first = _applied(here, a=(begun or b"") + b"of the first\n")
+    second = _applied(here, a=(begun or b"") + b"of the first\nof the second\n")
+    for run in (first, second):
+        Runs(here).undo(run.id)
+    assert (tmp_path / "a.md").read_bytes() == (begun or b"")
+
+
 def test_a_file_that_changed_since_the_plan_was_made_stops_all_of_it(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     plan = _run(here, a=b"planned\n", b=b"planned\n")
