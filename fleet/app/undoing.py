@@ -168,7 +168,7 @@ class _Undoing:
         for field in inverse.fields if not own else ():
             self._set(field)
         for field in inverse.fields:  # a concurrent sync may have promoted it again, before the counts were set back
-            if (field.name, field.before) == ("state", edits.PUBLISHED):
+            if field.name == "state" and field.before == edits.PUBLISHED != field.after:
                 reflecting.leave(self._workspace, self._agent, field.id)
         self._note_in_records(inverse)
         before = {edit.path: edit.before for edit in self._run.edits}

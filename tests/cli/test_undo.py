@@ -357,6 +357,19 @@ def test_what_a_person_wrote_into_the_memory_since_a_promotion_stays(w):
     assert shown(w, pattern)["state"] != "published"
 
 
+def test_a_promotion_of_what_was_published_already_is_taken_back_and_done_again(w):
+    pattern = w.correct("w", LESSON)
+    w.run("w", "edit", pattern, "--set", "state=published")
+    before = files(w)
+    w.run("w", "promote", pattern)
+    after = files(w)
+    undo(w)
+    assert files(w) == before
+    undo(w, listed(w)[0]["id"])
+    assert files(w) == after
+    assert shown(w, pattern)["state"] == "published"
+
+
 @pytest.mark.parametrize("command", ["retire", "edit", "merge", "promote", "demote", "restore", "private", "guard"])
 def test_each_command_is_taken_back_and_done_again(w, command):
     pattern, other = w.correct("w", LESSON), w.correct("w", OTHER)
