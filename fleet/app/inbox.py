@@ -239,7 +239,11 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
-    """Decline an item: it does not come back, neither as it is nor in other words."""
+    """Decline an item: it does not come back, neither as it is nor in other words.
+
+    Raises:
+        NoError: there is no such item.
+    """
     with _locked_entry(workspace, prefix) as (entry, handler):
         summary, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):

@@ -29,6 +29,8 @@ def correct(
     Raises:
         UsageError: a trigger that fits nothing.
         RefusedError: a field is too long.
+        NoError: there is no lesson ``same``.
+        DiskError: it did not reach the disk.
     """
     _check_trigger(correction.trigger)
     lesson_id = ""

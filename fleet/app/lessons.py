@@ -124,7 +124,11 @@ class _Change(NamedTuple):
 
 
 def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]]:
-    """Return the id of a record, the lesson that it belongs to, and the other records of that lesson."""
+    """Return the id of a record, the lesson that it belongs to, and the other records of that lesson.
+
+    Raises:
+        NoError: no lesson begins like that, or more than one.
+    """
     record = find(workspace, prefix)
     members = _members(workspace, record)
     lesson = merged(members)
@@ -132,7 +136,11 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
 
 
 def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
-    """Return all that is known of one discovery."""
+    """Return all that is known of one discovery.
+
+    Raises:
+        NoError: no discovery begins like that, or more than one.
+    """
     entry = discoveries.find(workspace, prefix)
     fields: dict[str, Any] = msgspec.to_builtins(entry)
     blank: dict[str, Any] = {"context": "", "solution": "", "confidence": "", "minutes": None, "tags": []}
@@ -140,7 +148,11 @@ def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
 
 
 def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
-    """Return all that is known of one entry of a log; ``lesson`` is the id of the lesson it counts for, if any."""
+    """Return all that is known of one entry of a log; ``lesson`` is the id of the lesson it counts for, if any.
+
+    Raises:
+        NoError: no entry begins like that, or more than one.
+    """
     entries = {
         bound.id: _correction(agent, bound)
         for agent in workspace.homes()
@@ -227,6 +239,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     Raises:
         UsageError: a field that is not set this way, or a value that it cannot have.
         RefusedError: beyond a limit.
+        NoError: there is no such lesson.
     """
     changes = [_Change.parse(each) for each in assignments]
     for each in changes:

@@ -52,7 +52,11 @@ def preview_import(workspace: Workspace) -> ImportResult:
 def import_files(
     workspace: Workspace, agent: str, files: list[Path], progress: Callable[[Path], object] = bool
 ) -> ImportResult:
-    """Import the lessons in files of other tools; a second import changes nothing."""
+    """Import the lessons in files of other tools; a second import changes nothing.
+
+    Raises:
+        DiskError: nothing was acknowledged.
+    """
     with workspace.writing(agent) as writer:
         counting.reconcile(writer)
         with Runs(workspace).recording(agent, "import") as draft:
@@ -161,7 +165,12 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
 
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
-    """Write a backup of what can neither be fetched nor computed again. The logs are counted first."""
+    """Write a backup of what can neither be fetched nor computed again. The logs are counted first.
+
+    Raises:
+        NoError: there is a file of that name, and ``overwrite`` is False.
+        DiskError: it was not written.
+    """
     counting.reconcile_all(workspace)
     return archive.backup(workspace, target, overwrite=overwrite)
 
@@ -188,7 +197,11 @@ def prepare(root: Path, source: Path, agree: Callable[[], None]) -> None:
 
 
 def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
-    """Join a backup into a workspace. A second time changes nothing."""
+    """Join a backup into a workspace. A second time changes nothing.
+
+    Raises:
+        RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
+    """
     restored = restore.restore(workspace, source)
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
@@ -238,6 +251,10 @@ def purge(
     """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
 
     ``agree`` is called with the id before anything is changed; ``yes`` confirms a remote that was guessed.
+
+    Raises:
+        NoError: there is no such id.
+        DiskError: nothing was acknowledged.
     """
     found = discoveries.find(workspace, prefix) if prefix.startswith("d-") else find(workspace, prefix, is_worded=False)
     agree(found.id)

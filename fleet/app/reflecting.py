@@ -65,7 +65,11 @@ def to_review(clusters: Clusters) -> list[str]:
 
 
 def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
-    """Promote a lesson into an agent's memory by a person's decision; ``prefix``: the beginning of its id."""
+    """Promote a lesson into an agent's memory by a person's decision; ``prefix``: the beginning of its id.
+
+    Raises:
+        NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
+    """
     counting.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
     with workspace.writing(agent) as writer:
         lessons, record = records_of(workspace, agent), find(workspace, prefix)
@@ -80,7 +84,11 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
 
 
 def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
-    """Take a lesson out of an agent's memory. It does not come back by itself."""
+    """Take a lesson out of an agent's memory. It does not come back by itself.
+
+    Raises:
+        NoError: it is neither in the memory nor waiting for it; nothing was changed.
+    """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
         lessons = records_of(workspace, agent)

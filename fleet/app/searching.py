@@ -87,7 +87,11 @@ def _sections(data: bytes) -> Iterator[Section]:
 def declare(
     workspace: Workspace, agent: str, session: str, code: str, failed: str, switch: str, why: str
 ) -> tuple[Declaration, Answer | None]:
-    """Declare another strategy; return the declaration, and for an oracle what is known about the failed approach."""
+    """Declare another strategy; return the declaration, and for an oracle what is known about the failed approach.
+
+    Raises:
+        UsageError: no such mutation, or an argument is missing; nothing was written.
+    """
     # The search comes first: else the declaration itself would be its best hit.
     is_oracle = bool(failed) and Journal(workspace, agent).strategy(code).code == _ORACLE
     answer = search(workspace, failed, limit=_ORACLE_HITS) if is_oracle else None

@@ -378,7 +378,11 @@ class Guards:
         return next(each for each in self.all() if each.id == lesson.id)
 
     def lift(self, prefix: str) -> str:
-        """Lift the guard of the lesson whose id begins with ``prefix``; return the id."""
+        """Lift the guard of the lesson whose id begins with ``prefix``; return the id.
+
+        Raises:
+            NoError: there is none, or more than one.
+        """
         id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
         guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
         none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"

@@ -155,10 +155,7 @@ class _State:
 
 
 class AttemptLog:
-    """Memory of an agent's attempts: read before a command runs, written when it has ended.
-
-    What cannot be written raises ``DiskError``.
-    """
+    """Memory of an agent's attempts: read before a command runs, written when it has ended."""
 
     def __init__(self, root: Root, agent: str) -> None:
         self._root = root
@@ -195,6 +192,9 @@ class AttemptLog:
         """Note that a command failed; return how many failures in a row this makes.
 
         A failure on a person's stop is none.
+
+        Raises:
+            DiskError: it could not be noted.
         """
         from fleet.text import shell
 
@@ -225,6 +225,9 @@ class AttemptLog:
         """Note that a command ran of which nobody can tell how it ended.
 
         It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
+
+        Raises:
+            DiskError: it could not be noted.
         """
         ran = _parsed_command(command)
         if not ran.is_read_only:
@@ -234,6 +237,9 @@ class AttemptLog:
         """Note that a host reported an edit: what failed before it may be tried again.
 
         ``path``: what was edited; fleet's own files are no change. It is not kept.
+
+        Raises:
+            DiskError: it could not be noted.
         """
         if self.has_any(session) and not (path and changes.Changes(self._root).is_own(path)):
             self._open(session)
@@ -261,6 +267,9 @@ class AttemptLog:
 
         Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
         it only looked.
+
+        Raises:
+            DiskError: it could not be noted.
         """
         if not self.has_any(session):
             return []
@@ -280,11 +289,19 @@ class AttemptLog:
         return won
 
     def note_declared(self, mutation: Event) -> None:
-        """Note a declared mutation: id, session, families, code, name, and its words."""
+        """Note a declared mutation: id, session, families, code, name, and its words.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
         self._change(lambda state: state.declare(mutation))
 
     def note_won(self, mutation: Event) -> None:
-        """Note that a mutation worked."""
+        """Note that a mutation worked.
+
+        Raises:
+            DiskError: it could not be noted.
+        """
 
         def won(state: _State) -> None:
             state.won[mutation["id"]] = state.declared.pop(mutation["id"], mutation)

@@ -112,7 +112,9 @@ class Corrections:
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
 
         Raises:
+            RefusedError: a field is too long.
             NoError: there is no pattern ``same``.
+            DiskError: it did not reach the disk.
         """
         entry, secrets = _screened(correction)
         target = self._target(entry.pattern, same)
@@ -180,6 +182,8 @@ class Corrections:
 
         Raises:
             NoError: no entry, or more than one, begins like that; or its lesson is stated already.
+            RefusedError: a text is too long.
+            DiskError: it did not reach the disk.
         """
         lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
         right_way = Text.enter("right", right)

@@ -149,7 +149,11 @@ def _check(finding: Finding) -> None:
 
 
 def find(workspace: Workspace, prefix: str) -> Discovery:
-    """Return the discovery that an id, or the unique beginning of one, names."""
+    """Return the discovery that an id, or the unique beginning of one, names.
+
+    Raises:
+        NoError: no discovery, or more than one.
+    """
     found = map(workspace.discoveries.get, workspace.discoveries.beginning(prefix))
     entries = [entry for entry in found if entry and not entry.retracts]
     none = f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest"

@@ -170,6 +170,9 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
     """Read files and write the new records to the agent's shard. The log is counted already.
 
     The default of a lesson's author is the importer, and of its date the file's.
+
+    Raises:
+        DiskError: nothing of it was acknowledged.
     """
     run = _Import(writer)
     for path in files:
@@ -191,6 +194,9 @@ class LogPage:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
         The log is counted already, and is not changed. Where only own entries changed, there is nothing to import.
+
+        Raises:
+            DiskError: nothing of it was acknowledged.
         """
         page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
         known, imported = self._workspace.db.noted(key), ImportResult()

@@ -39,7 +39,12 @@ class Text(NamedTuple):
 
     @classmethod
     def lesson(cls, text: str) -> "Text":
-        """Return a pattern, screened; raise ``UsageError`` for one without a word."""
+        """Return a pattern, screened: a lesson of at least one word.
+
+        Raises:
+            RefusedError: too long.
+            UsageError: no word is left.
+        """
         entered = cls.enter("pattern", text)
         if not entered.has_words():
             raise UsageError("--pattern has no words in it: state the lesson, e.g. --pattern 'Check the version first'")

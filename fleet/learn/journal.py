@@ -165,6 +165,8 @@ class Journal:
 
         Raises:
             UsageError: no title, or nothing can be written here.
+            RefusedError: a field is too long.
+            DiskError: it did not reach the disk.
         """
         secrets = set[str]()
         named = _entered(secrets, "title", [title])
@@ -258,6 +260,8 @@ class Journal:
 
         Raises:
             UsageError: an unknown code, or a field without words.
+            RefusedError: a field is too long.
+            DiskError: it did not reach the disk.
         """
         strategy, secrets = self.strategy(code), set[str]()
         given = {"failed": failed, "switch": switch, "why": why}
@@ -319,7 +323,11 @@ class Journal:
 
 
 def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
-    """Return fields screened, one line each, without empty ones; add the kinds of their secrets to ``secrets``."""
+    """Return fields screened, one line each, without empty ones; add the kinds of their secrets to ``secrets``.
+
+    Raises:
+        RefusedError: one is too long.
+    """
     entered = [Text.enter(name, text) for text in texts]
     secrets.update(kind for each in entered for kind in each.secrets)
     return [text for each in entered if (text := markdown.escape(each.text))]

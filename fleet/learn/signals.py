@@ -154,6 +154,7 @@ class Signals:
         Raises:
             UsageError: the workspace is read-only, or the agent's name is invalid.
             BusyError: another process holds the lock; nothing was written.
+            DiskError: it did not reach the disk.
         """
         if not names.is_agent(self._agent):
             raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
@@ -263,6 +264,10 @@ class Signals:
         """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
 
         The lesson of each can still be stated.
+
+        Raises:
+            NoError: no entry that waits begins like that, or more than one.
+            DiskError: it did not reach the disk.
         """
         id_prefix = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
         with self._workspace.log_lock(self._agent):

@@ -254,7 +254,7 @@ class Entry(NamedTuple):
 
 
 class Bare:
-    """A bare repository of fleet's own. Everything in it can be fetched again; what is not here is ``GitDamaged``.
+    """A bare repository of fleet's own. Everything in it can be fetched again.
 
     Args:
         hidden: strings that must not be shown, such as the password of an address.
@@ -459,7 +459,11 @@ class Bare:
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
     def listing(self, commit: str) -> dict[str, Entry]:
-        """Return the entries of a commit's tree by path; none for ""."""
+        """Return the entries of a commit's tree by path; none for "".
+
+        Raises:
+            GitDamaged: the commit or its trees are not here.
+        """
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
         entries = {}
@@ -522,7 +526,11 @@ class Bare:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Open a blob as a stream for the time of the block."""
+        """Open a blob as a stream for the time of the block.
+
+        Raises:
+            GitDamaged: it is not here.
+        """
         reader, answers, size = self._request(oid)
         self._reader = None  # a read within this one gets a process of its own
         content = _Content(answers, size)
@@ -588,6 +596,9 @@ class Bare:
 
         One fast-import does it: hash-object, ls-tree, mktree and commit-tree would be four processes. A folder or link
         at one of the paths is replaced. With ``kept``, the new tree has these entries instead of the parent's.
+
+        Raises:
+            GitDamaged: the commit that it builds on is not here.
         """
         author = author or Author()
         subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())

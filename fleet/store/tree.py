@@ -163,8 +163,6 @@ def is_clan_path(path: str) -> bool:
 class GitTree:
     """The trees that were fetched, in fleet's own bare repository, and which of them is taken in.
 
-    What reads a commit or content that is not here raises ``TreeGoneError``.
-
     Args:
         folder: of the repository; need not exist.
 
@@ -194,7 +192,11 @@ class GitTree:
         return ""
 
     def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree; none for ""."""
+        """Return the clan's files in a commit's tree; none for "".
+
+        Raises:
+            TreeGoneError: the commit is not here.
+        """
         with _gone():
             return self._sorted(commit).files
 
@@ -213,7 +215,11 @@ class GitTree:
         return {}
 
     def has(self, path: str) -> bool:
-        """Return whether anything stands at a path of the tree that is taken in, readable or not."""
+        """Return whether anything stands at a path of the tree that is taken in, readable or not.
+
+        Raises:
+            TreeGoneError: the tree is not here.
+        """
         with _gone():
             return path in self._bare.listing(self.head())
 
@@ -223,12 +229,20 @@ class GitTree:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at."""
+        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at.
+
+        Raises:
+            TreeGoneError: it is not here.
+        """
         with _gone(), self._bare.open(oid) as content:
             yield content
 
     def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id."""
+        """Return the bytes behind one id.
+
+        Raises:
+            TreeGoneError: it is not here.
+        """
         with self.open(oid) as content:
             return content.read()
 
@@ -262,7 +276,11 @@ class GitTree:
             return self._bare.pushers(head, folder, since)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commit that is taken in."""
+        """Let go of every object behind the commit that is taken in.
+
+        Raises:
+            TreeGoneError: it could not be done.
+        """
         if self.head():
             with _gone(), self._bare.locked():
                 self._bare.forget_history()
