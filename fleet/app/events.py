@@ -52,7 +52,8 @@ _OWN_COMMANDS = frozenset(
 _SEARCH_S = 0.3
 """Limit of the search for the lessons about a prompt, seconds."""
 _CANNOT_WRITE = (
-    "fleet cannot write in .fleet here: nothing of this session is logged, and nothing that is there is lost"
+    "fleet cannot write in .fleet here: you are told of each correction that is not logged, and nothing that is there "
+    "is lost"
 )
 _LOGGING = frozenset(("learn", "correct", "discover"))
 PROMOTED, _SHOWN = "promoted", "said"

@@ -17,7 +17,7 @@ from fleet.model import edits, limits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Line, canonical, check_value
-from fleet.model.names import FIELDS, only, pattern_id
+from fleet.model.names import FIELDS, LABELS, only, pattern_id
 from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
@@ -255,7 +255,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
         with Runs(workspace).recording(agent, "edit") as draft:
             if changed:
                 _apply(writer, lesson, changed)
-            draft.summary = f"edited {lesson.id}: {', '.join(each.field for each in changed)}"
+            draft.summary = f"edited {lesson.id}: {', '.join(LABELS.get(each.field, each.field) for each in changed)}"
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
     after = find(workspace, lesson.id)
     return _Edit(

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 import msgspec
@@ -236,12 +237,13 @@ class _PurgeResult(NamedTuple):
         if len(self.remains) > _PLACES_SHOWN_MAX:
             places.append(f"     and {len(self.remains) - _PLACES_SHOWN_MAX} more: --json lists all")
         share = workspace.config.share
+        branch, remote = quote(share.branch), quote(Address(share.remote).redacted)
         return [
             rotate,
             *([immutable] if self.id.startswith("d-") else []),
             unshared.format(why_not=self.why_not) if self.why_not else shared,
             *([remaining, *places] if places else [nowhere]),
-            *([rewriting.format(branch=share.branch, remote=Address(share.remote).redacted)] if share.remote else []),
+            *([rewriting.format(branch=branch, remote=remote)] if share.remote else []),
         ]
 
 

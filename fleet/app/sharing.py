@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from random import Random
+from shlex import quote
 
 import msgspec
 
@@ -527,7 +528,7 @@ class Membership:
                 self._workspace.files.replace(file, text.encode())
                 outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
         warning = "another clan joined from this folder gets all that is here: begin in a new folder if it should not"
-        return [outcome, f"`fleet init --remote {shown}` comes back, and nothing counts twice", warning]
+        return [outcome, f"`fleet init --remote {quote(shown)}` comes back, and nothing counts twice", warning]
 
     def _forget_tree(self) -> None:
         """Forget the fetched tree: after a return, or in another clan, all of it is read again."""

@@ -278,8 +278,7 @@ def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: 
         inbox.refresh(workspace)
     new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
-    read = counted(len(clusters.groups), "cluster")
-    return Phase(read=read, changed=len(new), summary=summary, left=pending)
+    return Phase(read=counted(len(clusters.groups), "cluster"), changed=len(new), summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them

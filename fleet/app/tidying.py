@@ -176,8 +176,7 @@ class _Notebook:
 
     def note_report(self, report: DreamReport, text: str) -> None:
         raw, why = _report_key(report, text), "the host's own report was read"
-        run = Runs(self._workspace).name("dream")
-        record = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
+        record = Record(run=Runs(self._workspace).name("dream"), kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(record)
 
     def plan(self) -> Plan:
@@ -354,8 +353,7 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
 def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
     """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
     with workspace.writing(agent) as writer:
-        own = [(each.id, each.name, each.after) for each in fields if each.name in (STAGE, MERGED_FROM)]
-        writer.set_own(own)
+        writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in (STAGE, MERGED_FROM)])
         lines = []
         for field in fields:
             line = workspace.record(agent, field.id) if field.name not in (STAGE, MERGED_FROM) else None

@@ -71,21 +71,23 @@ def subject_text(workspace: Workspace, run: Run) -> str:
 def _last_command(workspace: Workspace) -> Run:
     """Return the last command here that can be undone, decisions included; raise ``NoError`` where there is none."""
     runs = listed(workspace)
-    decisions = [entry.decision for entry in Inboxes(workspace).entries() if entry.decision is not None]
-    decided = {decision.run for decision in decisions if decision.by}
+    decided = {each.decision.run for each in Inboxes(workspace).entries() if each.decision and each.decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
     command, when = Runs(workspace).last_unrecorded()
     if command and (last is None or workspace.made_at(last.at) < when):
-        since = [run for run in open_runs if workspace.made_at(run.at) >= when and run.kind != UNDO]
-        if own := [run for run in since if run.kind == command.split()[1].replace("done", "reflect")]:
-            return own[-1]
+        kind = command.split()[1]
+        since = [run for run, _ in runs if workspace.made_at(run.at) >= when and run.id not in parts]
+        own = [run for run in since if run.kind == kind.replace("done", "reflect")]
+        if standing := [run for run in own if run in open_runs]:
+            return standing[-1]
         before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
-        raise NoError(
-            f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
-            f"{before}`fleet undo --list` names all runs"
-        )
+        if not own or kind in {*COMMANDS, "done"}:  # `fleet done` logs the day, too
+            raise NoError(
+                f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
+                f"{before}`fleet undo --list` names all runs"
+            )
     if last is not None:
         return last
     raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
@@ -318,11 +320,12 @@ class _Undoing:
         """Return whether a field still has the run's value, so that it is set back; add a sentence about it."""
         if canonical(value or "") == canonical(field.after or ""):
             return False
+        name = f"{field.id}: {names.LABELS.get(field.name, field.name)}"
         is_unchanged = canonical(value or "") == canonical(field.before or "")
         if is_unchanged:
-            self._did.append(f"{field.id}: {field.name} is {field.after or 'empty'} again")
+            self._did.append(f"{name} is {field.after or 'empty'} again")
         else:
-            self._left.append(f"{field.id}: {field.name} was set to something else since, and stays")
+            self._left.append(f"{name} was set to something else since, and stays")
         return is_unchanged
 
     def _keep_apart(self, field: Field) -> None:

@@ -414,8 +414,7 @@ class Writing:
                 settings.honcho_url, settings.honcho, consent.variable(settings.honcho_key_env), agent, updates
             )
         except ImportError:
-            why = "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
-            return replace(writer, error=why)
+            return replace(writer, error="honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`")
         except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
             return replace(writer, error=f"Honcho was not told: {type(why).__name__}: {str(why)[:200]}")
         return writer

@@ -227,13 +227,13 @@ def _complete(command: Any, name: str) -> None:
 
 
 def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a command's function that also notes the command, where it changed something that undo leaves."""
+    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo."""
 
     @functools.wraps(act)
     def act_and_note(**arguments: Any) -> None:
         command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
         try:
-            act(**arguments)
+            has_changed = act(**arguments)
         except typer.Exit as left:
             if left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE):  # in part
                 chosen.note_given(command, began)
@@ -242,7 +242,8 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
             if chosen.has_written:
                 chosen.note_given(command, began)
             raise
-        chosen.note_given(command, began)
+        if has_changed is not False:
+            chosen.note_given(command, began)
 
     return act_and_note
 

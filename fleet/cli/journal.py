@@ -124,8 +124,7 @@ def _show_declared(workspace: Workspace, declared: Declaration, known: Answer | 
 
 def _show_proposals(proposals: list[Proposal]) -> None:
     rows = [f"{each.id} {each.code} ({each.name}) worked on: {each.failed}\n  {each.command}" for each in proposals]
-    document = {"proposals": [each._asdict() for each in proposals]}
-    output.show(document, rows or "no mutation waits to become a lesson")
+    output.show({"proposals": [each._asdict() for each in proposals]}, rows or "no mutation waits to become a lesson")
 
 
 @app.command("journal")

@@ -13,7 +13,7 @@ from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import UsageError
-from fleet.model.names import FIELDS
+from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.text.screening import counted, one_line, readable
@@ -189,7 +189,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
             yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
         how = "kept by a merge" if field in lesson.kept else "set"
-        yield "", f"{field} was {how} {output.when(stamp)} by {by}"
+        yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
 
 
@@ -257,7 +257,8 @@ def _edit(
             _show_history(finding.find(workspace, pattern))
             return
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
-        text = f"edited: {', '.join(edited.changed)}" if edited.changed else "says that already; nothing was changed"
+        names = ", ".join(LABELS.get(each, each) for each in edited.changed)
+        text = f"edited: {names}" if names else "says that already; nothing was changed"
         output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
         output.note_secrets(edited.secrets)
         if edited.is_in_memory:
@@ -271,7 +272,7 @@ def _show_history(lesson: Pattern) -> None:
     for field, edit in fields.items():
         value = edit["value"] if isinstance(edit["value"], str) else output.as_json(edit["value"])
         when = f"set {output.when(edit['at'])} by {edit['by']}" if edit["at"] else "as first logged"
-        rows.append(f"  {field + ':':<12}{one_line(value)}\n  {'':<12}{when}")
+        rows.append(f"  {LABELS.get(field, field) + ':':<12}{one_line(value)}\n  {'':<12}{when}")
     output.show({"id": lesson.id, "fields": fields}, rows)
 
 
@@ -342,8 +343,7 @@ def _guard(
             f"{each.lesson or each.id + ' is retired or gone, and guards nothing'}"
             for each in guards.all()
         ]
-        document = {"guards": [each._asdict() for each in guards.all()]}
-        output.show(document, rows or "no lesson guards anything here")
+        output.show({"guards": [each._asdict() for each in guards.all()]}, rows or "no lesson guards anything here")
 
 
 # --- memories ---------------------------------------------------------------------------------------------------------

@@ -131,8 +131,7 @@ def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> 
 
 
 def _undone_rows(undone: Undone) -> list[str]:
-    head = f"{undone.run.id}: {undone.run.summary or undone.run.kind}"
-    rows = [f"taken back: {head}"]
+    rows = [f"taken back: {undone.run.id}: {undone.run.summary or undone.run.kind}"]
     rows += [f"  {path} is as it was" for path in undone.restored]
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in undone.merged]
     rows += _some([f"  {each}" for each in undone.did])

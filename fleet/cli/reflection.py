@@ -45,17 +45,18 @@ def _reflect(
     dry_run: Annotated[bool, flag("--dry-run", "Show what would be read and written, and what it may cost.")] = False,
     use: Reflector = "",
     agrees: Agree = False,
-) -> None:
+) -> bool:
     """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
     wanted = output.chosen.session
     with output.acting() as (workspace, who):
-        if use or agrees:
+        has_chosen = bool(use) or agrees
+        if has_chosen:
             _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
-                return
+                return True
         if since:
-            _all(workspace, who, _days(since), [transcript] if transcript else [], dry_run=dry_run)
-            return
+            paths = [transcript] if transcript else []
+            return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
         if transcript is None and not wanted and not last:
             raise UsageError(
                 "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
@@ -63,7 +64,7 @@ def _reflect(
         if transcript is not None and not transcript.is_file():
             raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
-        _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)])
+        return _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)]) or has_chosen
 
 
 @app.command("done")
@@ -109,7 +110,7 @@ def _days(text: str) -> float:
     raise UsageError(f"--all-since {text[:20]!r}: a number of days belongs there, such as 7d")
 
 
-def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> None:
+def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dry_run: bool) -> bool:
     history = session_end.history(workspace, agent, days, paths)
     for trouble in history.troubles:
         note(for_terminal(trouble))
@@ -121,23 +122,25 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
         output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)
-        return
+        return False
     echo(summary)
     results: list[ReflectResult] = []
     with output.progress("Reflecting", len(history.waiting)) as step:
         for reflected in session_end.reflect_all(workspace, agent, history.waiting):
             results.append(reflected)
             step(reflected.session[:36])
-    _show(results, none="nothing was left to reflect on")
+    return _show(results, none="nothing was left to reflect on")
 
 
-def _show(results: list[ReflectResult], none: str = "") -> None:
+def _show(results: list[ReflectResult], none: str = "") -> bool:
+    """Show what was reflected on; return whether any of it was saved."""
     rows = [none] if none and not results else [for_terminal(row) for each in results for row in _rows(each)]
     output.show([_as_json(each) for each in results], rows)
     # A pass that saved nothing has its reason in its row.
-    for why in dict.fromkeys(each.record.why for each in results if each.record is not None and each.record.saved):
-        if why:
-            output.hint(for_terminal(why))
+    saved = [each.record for each in results if each.record is not None and each.record.saved]
+    for why in filter(None, dict.fromkeys(each.why for each in saved)):
+        output.hint(for_terminal(why))
+    return bool(saved)
 
 
 def _rows(reflected: ReflectResult) -> Iterator[str]:

@@ -108,8 +108,7 @@ def _write(service: Service, *, dry_run: bool) -> None:
     if not dry_run:
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))
-    commands = _call(service.start, dry_run=dry_run)
-    output.show({"files": list(map(str, service.files)), "to_run": commands}, ())
+    output.show({"files": list(map(str, service.files)), "to_run": _call(service.start, dry_run=dry_run)}, ())
 
 
 def _remove(service: Service, *, dry_run: bool) -> None:

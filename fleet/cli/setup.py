@@ -105,7 +105,7 @@ def _init(
     if who:
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
-        _show_next(workspace)
+        _show_next(workspace, who)
     document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
     for warning in workspace.warnings:
@@ -191,7 +191,13 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
         _note_what_lacks(file, name)
 
 
-def _show_next(workspace: Workspace) -> None:
+def _show_next(workspace: Workspace, agent: str) -> None:
+    own = {each.name for each in workspace.replicas().replicas}
+    if others := [each for each in workspace.db.newest_by() if names.agent_of(each) == agent and each not in own]:
+        echo(
+            f"{agent} writes elsewhere, too ({', '.join(others[:_IGNORED_SHOWN])}), and both count as one agent. If "
+            "they are two, `fleet init --agent NAME` gives this one a name of its own"
+        )
     is_installed = install.installed(workspace.root)
     install_it = "`fleet install claude-code` lets each session start with what is known"
     first = "`fleet start` shows what a session starts with" if is_installed else install_it
@@ -210,11 +216,10 @@ def _show_remote(workspace: Workspace) -> int:
         trouble = fetched.why
     except FleetError as why:
         trouble = str(why)
-        if isinstance(why, RemoteUnavailable) and not why.is_offline:
-            trouble += ". The workspace stands; `fleet init --remote URL` names another address"
-            code = why.exit_code
-        elif isinstance(why, RemoteUnavailable):
-            trouble += ". This machine works offline until then"
+        if isinstance(why, RemoteUnavailable):
+            stands = "The workspace stands; `fleet init --remote URL` names another address"
+            trouble += f". {'This machine works offline until then' if why.is_offline else stands}"
+            code = 0 if why.is_offline else why.exit_code
     if trouble:
         note(f"the clan's lessons are not here yet: {trouble}")
         return code

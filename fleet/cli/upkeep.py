@@ -205,7 +205,7 @@ def _backup(
 def _restore_backup(
     source: Annotated[Path, argument("FILE", "Made by fleet backup.", exists=True, dir_okay=False)],
     yes: output.Yes = False,
-) -> None:
+) -> bool:
     """Join a backup into the workspace here. Nothing newer is overwritten; an empty folder becomes a workspace."""
     root = output.chosen.root_to_be()
     question = f"Join {source} into {root}? Nothing that is there will be overwritten."
@@ -220,6 +220,7 @@ def _restore_backup(
         document = {"lines": result.lines, "entries": result.entries, "files": result.files, "beside": result.beside}
         output.show(document | {"refused": refused}, rows)
         _note_refused(refused, "part", "all else is restored")
+        return bool(restored or result.beside)
 
 
 @app.command("upgrade")
@@ -320,12 +321,10 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     ):
         yield key, [f"{counted(status[key], 'line')} {what}" if status[key] else ""]
     for pattern in status["edited"]:
-        how = f"`fleet edit {pattern} --set text=...` words its lesson anew"
-        yield "edited", [f"an entry since it was counted; {how}"]
+        yield "edited", [f"an entry since it was counted; `fleet edit {pattern} --set text=...` words its lesson anew"]
     if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
-        pieces = counted(len(left), "piece")
-        yield "not taken", [f"{pieces} of {left[0]['path']}, which hold no instruction", *shown]
+        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which hold no instruction", *shown]
     for line in status["withheld"]:
         yield "stays here", [f"a line of {line['path']} {line['reason']}"]
     if kept := status["quarantined"]:

@@ -415,8 +415,7 @@ def _blocks_in(page: str) -> list[Event]:
             code, _, name = rest.strip().partition(" ")
             fields, label = {}, ""
             if head == "MUTATION" and code[:1] == "M" and code[1:] in _NUMBERS:
-                fields = {"code": code, "name": name.strip(" ()")}
-                blocks.append(fields)
+                blocks.append(fields := {"code": code, "name": name.strip(" ()")})
             continue
         start, _, rest = row.lstrip("-*_ ").partition(":")  # labels may be emphasised, or stand in a list
         named = next((field for mark, field in _LABELS.items() if start.lower().startswith(mark)), "")

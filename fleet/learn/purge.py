@@ -56,8 +56,7 @@ class Purge:
         carried = self._workspace.db.carried(pattern)
         if shared is not None:
             texts |= _texts_of(shared)
-            gone = [each for each in carried if _holds(each, texts)]
-            writer.append(PATTERNS, [_purged(shared, writer, gone)])
+            writer.append(PATTERNS, [_purged(shared, writer, [each for each in carried if _holds(each, texts)])])
         for agent in self._workspace.agents_here():
             mine = self._workspace.notes(agent).line(pattern) if self._workspace.notes_file(agent).is_file() else None
             if mine is not None:

@@ -118,8 +118,7 @@ def take_over(workspace: Workspace, agent: str) -> int:
     if mine:
         taken = [each._replace(name=f"{agent}{each.name.removeprefix(names.GUEST)}") for each in mine]
         others = [each for each in register.replicas if each not in mine]
-        fresh = register._replace(replicas=(*taken, *others))
-        workspace.files.replace(workspace.replica_file, fresh.render())
+        workspace.files.replace(workspace.replica_file, register._replace(replicas=(*taken, *others)).render())
     return len(files)
 
 

@@ -61,6 +61,8 @@ FIELDS = (
     _Field("source", "source"),
 )
 """The fields that this version knows, in the order in which they are shown. Others come from newer versions."""
+LABELS = {field.name: field.label for field in FIELDS}
+"""A field's name for people; a field of a newer version has its own name alone."""
 LOGGED = tuple(field.name for field in FIELDS if "logged" in field.uses)
 """Optional texts of a correction: ``Correction``, the log and a line have them by these names."""
 

@@ -218,8 +218,7 @@ class Pages:
         page, entries = self.lessons(patterns, lessons_max=max(1, len(patterns))), _newest_first(discoveries)
         if not entries:
             return page
-        heading = f"\n# What was found out ({_discoveries(entries)})\n\n"
-        return page + heading + "".join(map(self._discovery, entries))
+        return f"{page}\n# What was found out ({_discoveries(entries)})\n\n{''.join(map(self._discovery, entries))}"
 
     def discoveries(self, discoveries: Iterable[Discovery], count_max: int = limits.PAGE_LESSONS_MAX) -> str:
         """Return ``discoveries.md``: the newest discoveries, a list item each, and the number of the others."""

@@ -270,8 +270,7 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     if not shutil.which(words[0]):
         return Answer(trouble=f"{words[0]} is not on the PATH", usd=0.0)
-    prompt = prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}"
-    return _run(words, prompt, settings.wait_s, read)
+    return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
 
 
 # --- a process ------------------------------------------------------------------------------------------------------

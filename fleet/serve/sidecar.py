@@ -319,8 +319,7 @@ class _Sidecar:
 
 
 def _changed(before: Fingerprints, after: Fingerprints) -> set[str]:
-    paths = before.keys() | after.keys()
-    return {path for path in paths if before.get(path, []) != after.get(path, [])}
+    return {path for path in before.keys() | after.keys() if before.get(path, []) != after.get(path, [])}
 
 
 def _has_lines(paths: Iterable[str]) -> bool:

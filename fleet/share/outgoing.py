@@ -70,20 +70,15 @@ class Outgoing(msgspec.Struct):
         """
         stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
         agents = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
-        learned = [text for each in self.entries if isinstance(each, Line) and (text := _text_of(each))]
+        lines = [each for each in self.entries if isinstance(each, Line)]
+        learned = [next((fields["text"] for fields in each.wordings() if "text" in fields), "") for each in lines]
         shown = [each for each in self.entries if isinstance(each, Discovery) and not each.retracts]
-        phrases = [f"learned: {text}" for text in learned] + [
-            f"found: {each.problem or each.solution}" for each in shown
-        ]
+        phrases = [f"learned: {text}" for text in learned if text]
+        phrases += [f"found: {each.problem or each.solution}" for each in shown]
         if not phrases:
             return f"{agents}: {counted(self.count, 'line')}"
         more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""
         return f"{agents} {for_terminal(shortened(phrases[0], _SUBJECT_CHARS_MAX))}{more}"
-
-
-def _text_of(line: Line) -> str:
-    """Return the text of a lesson in a line that states it for the first time; "" for any other line."""
-    return next((str(fields["text"]) for fields in line.wordings() if "text" in fields), "")
 
 
 class Outbox:

@@ -94,6 +94,20 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(shell: S
     assert "[Y/n]" not in on_a_terminal(shell, "velma", [])  # asked once
 
 
+def test_who_joins_under_a_name_that_writes_elsewhere_is_told_and_may_take_another_one(stage):
+    stage.join("tank")
+    stage.correct("tank", LESSON)
+    stage.run("tank", "sync")
+    replica = json.loads(stage.run("tank", "status", "--json").stdout)["replica"]
+    words = ("init", "--remote", str(stage.remote), "--agent")
+    shown = stage.run("beside", *words, "tank").stdout
+    assert f"tank writes elsewhere, too ({replica})" in shown
+    assert "elsewhere" not in stage.run("beside", *words, "velma").stdout
+    stage.correct("beside", "Logged under a name of its own")
+    stage.run("tank", "sync")
+    assert "elsewhere" not in stage.run("third", "init", "--agent", "slash", "--remote", str(stage.remote)).stdout
+
+
 def test_with_a_yes_to_all_nothing_is_asked_on_a_terminal_and_nobody_is_named_as_author(shell: Shell):
     project(shell, "velma")
     shown = on_a_terminal(shell, "velma", [], "--yes", "--agent", "velma", "--remote", "origin")

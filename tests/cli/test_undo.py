@@ -19,6 +19,7 @@ from fleet.reflect.records import Record, Records, Written
 from fleet.store.files import Files
 from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace, Writer
+from tests.reflect.talks import Talk
 
 NOW_MS = 1_795_262_400_000
 LESSON = "Quote every variable in a shell script"
@@ -298,6 +299,41 @@ def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_
     known_ones = {*leaves_a_run.split(), *says_nothing.split(), *commands.LEFT_TO_STAND}
     assert set(commands.MODULES) <= known_ones
     assert not set(commands.LEFT_TO_STAND) & {*leaves_a_run.split()} - {"learn", "review"}
+
+
+def test_a_backup_that_brings_nothing_and_a_reflection_that_saves_nothing_stand_in_nobodys_way(w):
+    w.correct("w", LESSON)
+    w.run("w", "backup", "b.tar.gz")
+    w.run("w", "restore-backup", "b.tar.gz", "--yes")
+    talk = Talk(w.folder / "talk.jsonl").says("list the files").agent("a.py, b.py").says("thank you")
+    assert "saved nothing" in w.run("w", "reflect", "--transcript", str(talk.path)).stdout
+    assert "reflected on" in w.run("w", "reflect", "--transcript", str(talk.path)).stdout
+    assert undo(w)["kind"] == "correct"
+
+
+def test_a_reflector_that_was_chosen_on_the_way_is_not_passed_over(w):
+    w.correct("w", LESSON)
+    talk = Talk(w.folder / "talk.jsonl").says("list the files").agent("a.py, b.py").says("thank you")
+    w.run("w", "reflect", "--use", "rules", "--transcript", str(talk.path))
+    assert "`fleet reflect`" in w.run("w", "undo", expect=1).stderr
+    assert known(w)[LESSON] == "candidate"
+
+
+def test_an_answer_to_a_pair_that_is_taken_back_stands_in_nobodys_way(w):
+    w.correct("w", "Run the linter before a push")
+    w.correct("w", "Run mypy before a push")
+    [pair] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
+    w.run("w", "review", "--answer", f"{pair['pair']}=same")
+    assert undo(w)["kind"] == "merge"
+    assert undo(w)["kind"] == "correct"
+    assert known(w) == {"Run the linter before a push": "candidate", "Run mypy before a push": "retired"}
+
+
+def test_a_tidying_that_is_taken_back_stands_in_nobodys_way(w):
+    w.correct("w", LESSON)
+    w.run("w", "edit", w.correct("w", "The build broke yesterday"), "--set", "scope=private")
+    w.run("w", "tidy", "--mode", "always")
+    assert [undo(w)["kind"] for _ in range(4)] == ["tidy", "edit", "correct", "correct"]
 
 
 def test_a_correction_is_taken_back_and_its_lesson_with_it_and_the_log_says_so(w):
@@ -648,6 +684,11 @@ def undone_in_a_copy(stage) -> tuple[str, dict]:
     [asked] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
     stage.run("velma", "review", "--answer", f"{asked['pair']}=take")
     return lesson, asked
+
+
+def test_an_answer_that_leaves_no_run_is_not_passed_over_for_the_command_before_it(stage):
+    undone_in_a_copy(stage)
+    assert "`fleet review --answer`" in stage.run("velma", "undo", expect=1).stderr
 
 
 def test_what_was_undone_in_a_copy_is_asked_about_in_words_that_say_so_and_taken(stage):

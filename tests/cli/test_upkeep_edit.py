@@ -210,7 +210,10 @@ def test_a_private_lesson_is_retired_and_restored_where_it_is(stage):
 def test_a_field_is_set_by_the_name_that_logging_has_for_it(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
-    stage.run("velma", "edit", pattern, "--set", "right=by hand", "--set", "pattern=Never by hand again")
+    edited = stage.run("velma", "edit", pattern, "--set", "right=by hand", "--set", "pattern=Never by hand again")
+    assert f"{pattern} edited: right, text" in edited.stdout
+    shown = [stage.run("velma", *words).stdout for words in (("edit", pattern), ("undo", "--list"), ("show", pattern))]
+    assert ["right:  " in shown[0], ": right, text: " in shown[1], "right was set" in shown[2]] == [True] * 3
     found = fields(stage, "velma", pattern)
     assert (found["correct"]["value"], found["text"]["value"]) == ("by hand", "Never by hand again")
 

@@ -1,7 +1,9 @@
 """``fleet purge``: the redaction wins everywhere, the newest tree forgets, and what cannot be done is told."""
 
 import json
+import shlex
 import sqlite3
+import subprocess
 from contextlib import closing
 
 import pytest
@@ -127,6 +129,18 @@ def test_what_it_advises_rewrites_the_history_and_loses_no_lesson(leaked):
         leaked.run(agent, "sync")
     assert SECRET not in leaked.git("log", "-p", "fleet", where="clan.git")
     assert leaked.seen("tank") == leaked.seen("velma") == {"harmless, by velma": 1, "harmless, by tank": 1}
+
+
+def test_the_commands_that_it_advises_mean_the_remote_whatever_a_shell_makes_of_its_path(stage):
+    stage.remote = stage.folder / "it's $HOME `x`.git"
+    stage.join("velma")
+    pattern = stage.correct("velma", SECRET)
+    stage.run("velma", "sync")
+    shown = stage.run("velma", "purge", pattern, "--yes").stdout
+    [clone] = [row.strip() for row in shown.splitlines() if row.strip().startswith("git clone")]
+    subprocess.run(["sh", "-ec", clone], cwd=stage.folder, env=stage.environment(), capture_output=True, check=True)
+    assert (stage.folder / "rewrite/patterns.jsonl").is_file()
+    assert f"`fleet init --remote {shlex.quote(str(stage.remote))}`" in stage.run("velma", "leave", "--yes").stdout
 
 
 def test_what_was_not_sent_yet_never_leaves(stage):

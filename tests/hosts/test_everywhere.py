@@ -280,6 +280,8 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     said = told(project, "SessionStart", source="startup", **told_in)
     assert "fleet correct" in said["hookSpecificOutput"]["additionalContext"]
     assert "cannot write" in said["systemMessage"]
+    assert "fleet logged" in told(project, "UserPromptSubmit", prompt=CORRECTION, **told_in)["systemMessage"]
+    assert "nothing of this session is logged" not in said["systemMessage"]
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
 
 
