@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from fleet.model.names import normalise
@@ -103,7 +103,7 @@ class Proposal(NamedTuple):
             worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (_PASTES.search(text) is not None)
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
             worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
-            worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX)
+            worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # and what?
         elif wants_to_be_obeyed(quote):
             worth = 0
         supports = _line(quote or excerpt, 2_000)
@@ -312,10 +312,8 @@ def _notes(session: Session) -> Iterator[str]:
     edited = {event.about for event in session.events if event.kind == "call" and event.tool in _EDITS}
     for path, times in reads.most_common(3):
         if times >= _READS_MIN and path not in edited:
-            shown = path
-            if session.cwd and PurePosixPath(path).is_relative_to(session.cwd):
-                shown = str(PurePosixPath(path).relative_to(session.cwd))
-            yield f"`{_line(shown, 120)}` was read {times} times in one session; note here what is looked for in it"
+            shown = _line(path.removeprefix(f"{session.cwd}/") if session.cwd else path, 120)
+            yield f"`{shown}` was read {_READS_MIN} times or more in one session; note here what is looked for in it"
 
 
 def _outcome(session: Session, proposals: Sequence[Proposal]) -> Outcome:

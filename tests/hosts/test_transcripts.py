@@ -163,6 +163,13 @@ def test_a_refused_call_is_heard_once_however_often_the_hooks_are_called(talk):
     assert talk.place.entries().count("**User flagged:**") == 1
 
 
+def test_calls_that_are_refused_together_with_the_same_words_are_one_signal(talk):
+    for n in range(3):
+        talk.write(call(f"t{n}", "Write", file_path=f"/x/{n}"), result(f"t{n}", WITH_WORDS["today"]))
+    assert len(set(re.findall(r"c-[0-9a-f]{16}", talk.stop()["reason"]))) == 1
+    assert talk.place.entries().count("**User flagged:**") == 1
+
+
 def test_a_refusal_without_words_gets_those_of_the_next_prompt(talk):
     talk.write(call("t1", "Write", file_path="/x/LICENSE", content="MIT"), result("t1", HEAD + STOP + HINT), STOPPED)
     assert talk.stop() == {}

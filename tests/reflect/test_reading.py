@@ -169,6 +169,17 @@ def test_a_wish_is_a_skill_and_what_is_read_again_and_again_a_note(tmp_path):
     said = rules.reflect(as_read(talk))
     assert "I wish I had a tool for reading the trace format" in said.skill_body
     assert "`src/trace.py` was read 5 times" in said.memory_notes[0]
+    again = rules.reflect(as_read(talk.calls("Read", "x", file_path="/work/project/src/trace.py")))
+    assert again.memory_notes == said.memory_notes, "one note for a file, however often it is read"
+
+
+def test_what_a_colon_ends_is_no_rule(tmp_path):
+    talk = Talk(tmp_path / "t.jsonl").says("Instead of passing the empty type, the code should always either:\n\n- a")
+    assert not rules.reflect(as_read(talk)).lessons
+    talk.says("From now on the code should always pass the type.")
+    assert [each.text for each in rules.reflect(as_read(talk)).lessons] == [
+        "From now on the code should always pass the type."
+    ]
 
 
 def test_a_session_in_which_nothing_was_taught_teaches_nothing(tmp_path):

@@ -190,6 +190,8 @@ def test_the_line_shown_says_what_went_wrong():
     assert shell.Failure(ERROR).line == "E   AssertionError: expected 3, got 4"
     assert shell.Failure("Exit code 1").line == ""
     assert shell.Failure("one\ntwo\n").line == "two"
+    assert shell.Failure("--- FAIL: TestA (0.0s)\nFAIL\nexit status 1\nFAIL\n").line == "--- FAIL: TestA (0.0s)"
+    assert shell.Failure("a.go:3:1: unused: x\n[lint] ERROR task failed").line == "a.go:3:1: unused: x"
 
 
 @pytest.mark.parametrize("letter", ["a", "/", "0", " ", "'", "-", "a/", "1:", "e-", ".", "=", "a.", "error "])
