@@ -354,7 +354,7 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
 
 def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
     """Yield findings about the client, its hooks, their last call, and the size of a session's start."""
-    yield _client()
+    yield _clients()
     yield _hooks(workspace)
     marks = LocalFolder(str(workspace.root)).fired()
     if marks:
@@ -375,17 +375,23 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
     yield _trouble("context", what) if size > CONTEXT_CHARS_MAX else _Finding("context", "ok", what)
 
 
-def _client() -> _Finding:
-    path = which("claude")
-    if path is None:
-        return _trouble("client", "Claude Code is not on the PATH")
-    command = [path, "--version"]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as why:
-        return _trouble("client", f"Claude Code does not tell its version ({type(why).__name__})", means="")
-    version = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
-    return _Finding("client", "ok", f"Claude Code {version or 'of no version'}")
+def _clients() -> _Finding:
+    """Return the agent hosts that are here, with the version that each tells."""
+    paths = {host.title: path for host in HOSTS.values() if (path := which(host.client))}
+    if not paths:
+        return _trouble("client", f"none of {', '.join(host.title for host in HOSTS.values())} is on the PATH")
+    found = []
+    for title, path in paths.items():
+        command = [path, "--version"]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CLIENT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as why:
+            return _trouble("client", f"{title} does not tell its version ({type(why).__name__})", means="")
+        version = done.stdout.decode("utf-8", "replace").strip().split("\n")[0][:80]
+        found.append(f"{title} {version or 'of no version'}")
+    return _Finding("client", "ok", ", ".join(found))
 
 
 def _hooks(workspace: Workspace) -> _Finding:

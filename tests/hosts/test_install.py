@@ -383,7 +383,7 @@ def test_a_client_that_hangs_does_not_hold_the_doctor(place, tmp_path, monkeypat
     (tmp_path / "claude").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(doctor, "_CLIENT_S", 0.2)
-    assert "does not tell its version" in doctor._client().what
+    assert "does not tell its version" in doctor._clients().what
 
 
 SHAPES = [
