@@ -130,7 +130,7 @@ def _session_mark(session: str) -> str:
 
 def minute(at_ms: int) -> str:
     """Return a time to the minute, in the form of an observation."""
-    return f"{clock.pack(at_ms)[:16]}Z"
+    return f"{clock.nearest(at_ms)[:16]}Z"
 
 
 def clean(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet.model import edits, names
-from fleet.model.errors import BusyError, NoError
+from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
 from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
@@ -132,7 +132,7 @@ class AgentMemory:
 
     def waiting(self) -> tuple[Waiting, ...]:
         """Return the lessons that waited for a person at the last promotion."""
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, DiskError):
             return msgspec.json.decode(self._files.read(self._noted), type=tuple[Waiting, ...])
         return ()  # the next sync computes it anew
 

@@ -285,6 +285,17 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
 
 
+def test_where_a_session_can_read_nothing_of_what_fleet_noted_it_starts_and_that_is_said(project):
+    local = project.folder / ".fleet"
+    for name in ("fired", "ready"):
+        shutil.rmtree(local / name, ignore_errors=True)
+        (local / name).write_text("")  # as in the checkout of another user
+    (local / "promotion/tank.json").mkdir(parents=True)
+    said = told(project, "SessionStart", source="startup", session_id="another")
+    assert "fleet correct" in said["hookSpecificOutput"]["additionalContext"]
+    assert "cannot write" in said["systemMessage"]
+
+
 def test_a_correction_that_cannot_be_logged_is_not_passed_over_in_silence(project):
     log = project.folder / "agents/tank/corrections.md"
     log.rename(log.with_suffix(".was"))

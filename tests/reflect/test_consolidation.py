@@ -265,6 +265,13 @@ def test_a_clock_that_jumps_closes_no_gate_for_good(project, jump):
     assert len(topic_files(project)) == 2
 
 
+def test_a_clock_that_begins_in_1970_stops_no_end_of_a_session_and_no_consolidation(project):
+    log(project, 0, {"What Worked": ["the orders table needs an index"]})
+    project.now_ms = 300_000
+    project.close("s1")
+    project.consolidate(force=True)
+
+
 def test_a_clock_that_is_an_hour_behind_the_last_one_opens_no_gate(project):
     recurring(project)
     assert project.consolidate().run
