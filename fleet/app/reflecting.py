@@ -98,10 +98,9 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
             first = find(workspace, prefix, is_worded=False).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
         with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
-            before = {each: record.state for each in ids if (record := lessons.get(each)) is not None}
+            published = [each for each in ids if (found := lessons.get(each)) and found.state == edits.PUBLISHED]
             Promotions(writer, lessons).leave(ids)
             draft.summary = f"demoted {first} from {agent}'s memory"
-            published = [each for each, state in before.items() if state == edits.PUBLISHED]
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)

@@ -316,16 +316,12 @@ def _hash(text: str) -> str:
 
 def _draft(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Draft:
     fields: list[Field] = []
-    for change in plan.changes:
-        if change.id in notebook.lines:
-            continue
-        before, after = change.before, change.after
+    for change in (each for each in plan.changes if each.id not in notebook.lines):
+        before = change.before or None
         if change.field == STAGE:
             own = notebook.own.get(change.id)
             before = (own.value(STAGE) if own is not None else "") or None
-        elif change.field == MERGED_FROM:
-            before = before or None
-        fields.append(Field(change.id, change.field, before, after))
+        fields.append(Field(change.id, change.field, before, change.after))
     pages = _memory_edits(workspace, agent, notebook, plan)
     return Draft("", plan.report.summary(), pages, fields=fields)
 
@@ -334,10 +330,8 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
     archived: list[str] = []
-    for change in plan.changes:
-        line = notebook.lines.get(change.id)
-        if line is None:
-            continue
+    for change in (each for each in plan.changes if each.id in notebook.lines):
+        line = notebook.lines[change.id]
         if change.field == "text":
             rows[line.number] = rows[line.number].replace(line.text, str(change.after))
         elif change.field == STAGE:

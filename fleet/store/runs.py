@@ -308,8 +308,7 @@ class Runs:
             elif (merged := _merged(edit.path, *aligned(edit.path, now, edit.after, edit.before or b""))) != now:
                 edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
-        lessons, retired = list(run.retired), list(run.lessons)
-        draft = Draft("", f"took back {run.id}", edits, lessons, fields, retired)
+        draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
         inverse = self.fresh(UNDO, run.agent, draft)
         return msgspec.structs.replace(inverse, of=run.id, skipped=skipped)
 
@@ -325,18 +324,20 @@ class Runs:
         return ()
 
     def _finish(self, run: Run) -> Run:
-        """Make the edits of a plan that are not made yet, and turn the plan into a run."""
+        """Make the edits of a plan that are not made yet, and turn the plan into a run.
+
+        Lines that move are in the new file before they leave the old one, and stay there if the new one was changed.
+        """
         skipped = dict(run.skipped)
-        for edit in run.edits:
+        for edit in sorted(run.edits, key=_loss):
             now = self._read(edit.path)
-            if now == edit.after:
-                continue
-            if now != edit.before:
+            stays = _CHANGED in skipped.values() and _loss(edit) >= 0 and now != edit.after
+            if stays or now not in (edit.before, edit.after):
                 skipped[edit.path] = _CHANGED
-            elif edit.after is None:
+            elif now is not None and edit.after is None:
                 self._files.remove(self._workspace.root / edit.path)
-            else:
-                self._files.replace(self._workspace.root / edit.path, edit.after)
+            elif now != edit.after:
+                self._files.replace(self._workspace.root / edit.path, edit.after or b"")
         done, self._workspace.has_changed = msgspec.structs.replace(run, skipped=skipped), True
         self._files.replace(self._path(run.id), msgspec.json.encode(done))
         self._files.remove(self._path(run.id, _PLAN))
@@ -372,6 +373,12 @@ class Runs:
         for depth in range(1, len(parts) + 1):
             if self._workspace.root.joinpath(*parts[:depth]).is_symlink():
                 raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
+
+
+def _loss(edit: Edit) -> int:
+    """Return 1 for an edit that only takes lines out of its file, -1 for one that takes none, and 0 for others."""
+    before, after = (set((data or b"").splitlines()) for data in (edit.before, edit.after))
+    return -1 if before <= after else int(after <= before)
 
 
 def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:

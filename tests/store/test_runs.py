@@ -1,6 +1,7 @@
 """Runs: what a plan changed is there whole or not at all, and is taken back without a person's own lines."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,26 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path
     Runs(here).undo(run.id)
     assert (tmp_path / "a.md").read_bytes() == b"title, mended\n\nmine\n\nend\n"
     assert (tmp_path / "b.md").read_bytes() == b"and mine\n"
+
+
+@pytest.mark.parametrize("written", ["a.md", "z.md"])
+@pytest.mark.parametrize("writes", range(1, 5))
+@pytest.mark.parametrize("paths", ["az", "za"])
+def test_a_line_that_moves_is_in_a_file_whenever_power_fails_and_whatever_is_written_then(
+    tmp_path: Path, written: str, writes: int, paths: str
+) -> None:
+    source, target = (tmp_path / f"{each}.md" for each in paths)
+    source.write_bytes(b"title\nmoved\n")
+    torn = _workspace(tmp_path, files=_Torn(tmp_path, writes))
+    with suppress(DiskError):
+        Runs(torn).apply(_run(torn, **{source.stem: b"title, in short\n", target.stem: b"moved\n"}))
+    assert b"moved\n" in b"".join(_texts(tmp_path).values())
+    with (tmp_path / written).open("ab") as file:
+        file.write(b"of somebody else\n")
+    here = _workspace(tmp_path)
+    Runs(here).recover()
+    assert b"moved\n" in b"".join(_texts(tmp_path).values())
+    assert b"of somebody else\n" in (tmp_path / written).read_bytes()
 
 
 @pytest.mark.parametrize("begun", [b"title\n", None])
