@@ -555,7 +555,9 @@ class Tended(Further):
 
     def block_a_while(self, machine: Machine) -> bool:
         """Block a writer, as if it had never written, and let it count again: all is as before."""
-        before, workspace = self._facts(machine), self.open(machine)
+        workspace = self.open(machine)
+        counting.reconcile_all(workspace)
+        before = self._facts(machine)
         known = self.known_by(machine).records
         names = sorted({each for record in known.values() for each in record.by_writer()})
         if not names or workspace.trust.blocked() or workspace.trust.asked() or machine.others:
