@@ -79,10 +79,10 @@ def _guarded(call: Call) -> _Output:
 
 
 def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
+    call.root = _find_root("", environment)  # the log's, until the payload is read
     try:
         payload = Payload.parse(call.event, _read(), environment)
     except (ValueError, RecursionError) as why:
-        call.root = _find_root("", environment)
         call.log(f"the payload was not read: {why}")
         return _NOTHING
     call.host, call.session, call.subagent = payload.host, payload.session, payload.subagent

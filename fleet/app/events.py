@@ -86,6 +86,7 @@ class _HostEvent:
         self._folder = LocalFolder(call.root)
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
+        self._fault = ""  # why a session starts with the memory alone
 
     def reply(self) -> Reply:
         return {
@@ -170,7 +171,7 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        note = ""
+        note = "" if self._call.subagent else self._fault
         if shown and source != "compact":
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
             note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} of them new"
@@ -198,19 +199,19 @@ class _HostEvent:
         try:
             return start.make(may_tidy=True, since=since, session=again)
         except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
-            self._call.log(f"this session starts with the memory alone: {explained(why)}")
+            fault = f"this session starts with the memory alone: {explained(why)}"
+            self._call.log(fault)
+            self._fault = fault if str(why) else ""  # that time was up tells a person nothing
             return start.at_once()
 
     def _may_ask(self) -> bool:
         """Return whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""
-        may = False
         if local.now_ms() - self._folder.marked_ms(_ASKED) >= _ASK_AGAIN_MS:
-            with self._call.guarded("the clan was not asked for news"):
-                with _local(self._call) as state:
-                    may = bool(state.agreed("remote"))
-                if may:
+            with self._call.guarded("the clan was not asked for news"), _local(self._call) as state:
+                if state.agreed("remote"):
                     self._folder.mark(_ASKED, word=self._call.event)
-        return may
+                    return True
+        return False
 
     # --- a prompt -----------------------------------------------------------------------------------------------------
 

@@ -434,8 +434,8 @@ def _excerpt(text: str, hit: _Hit) -> str:
 
 
 def _is_within_a_word(text: str, position: int) -> bool:
-    """Return whether the dot before a position ends no sentence, as in ``main.go``."""
-    return text[position - 1 : position] == "." and text[position : position + 1].isalnum()
+    """Return whether the dot before a position ends no sentence, as in ``main.go``, ``../a`` and the dots "..."."""
+    return text[position - 1 : position] == "." and re.match(r"[\w./]", text[position : position + 1]) is not None
 
 
 def _word_count(text: str) -> int:

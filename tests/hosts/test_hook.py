@@ -1177,6 +1177,22 @@ def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
     assert "gave up" in place.log()[0]["what"]
 
 
+def test_a_payload_that_never_ends_is_given_up_and_said_so(place, monkeypatch, capfd):
+    monkeypatch.setattr(entry, "WORK_S", 0.5)
+    monkeypatch.setattr(entry, "_read", lambda: time.sleep(30))
+    env = {"CLAUDE_PROJECT_DIR": str(place.folder)}
+    assert in_this_process(monkeypatch, capfd, env, "UserPromptSubmit", b'{"prom') == (0, "", "")
+    assert "gave up after 0.5 s" in place.log()[0]["what"]
+
+
+def test_a_damaged_workspace_is_told_to_the_person_when_a_session_starts(place):
+    (place.folder / ".fleet/local.db").write_bytes(b"no database, and long enough to be read as one" * 20)
+    told = json.loads(place.hook("SessionStart", {"source": "startup", "session_id": "s2"}).stdout)["systemMessage"]
+    assert "memory alone" in told
+    assert "local.db cannot be used" in told
+    assert b"systemMessage" not in place.hook("SubagentStart", {"agent_id": "a1", "session_id": "s2"}).stdout
+
+
 def test_what_anything_prints_by_mistake_never_reaches_the_host(place):
     script = """
 import os, sys

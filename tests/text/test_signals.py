@@ -263,7 +263,14 @@ def test_an_excerpt_says_what_was_asked_and_not_only_that_something_is_wrong(mes
 
 
 @pytest.mark.parametrize(
-    "message", ["actually it should be main.go", "in main.go you forgot the port", "You forgot it in v1.2.3"]
+    "message",
+    [
+        "actually it should be main.go",
+        "in main.go you forgot the port",
+        "You forgot it in v1.2.3",
+        "no, use ./a and ../b",
+        "You forgot ... the port",
+    ],
 )
 def test_a_dot_within_a_word_ends_no_excerpt(message):
     assert signals.detect(message).excerpt == message
