@@ -184,9 +184,7 @@ class Purge:
     def _is_searched(self, path: Path) -> bool:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return False
-        if path.is_relative_to(self._workspace.local):
-            return path.relative_to(self._workspace.local).parts[0] not in ("git", "locks")
-        return True
+        return not any(path.is_relative_to(self._workspace.local / name) for name in ("git", "locks"))
 
     def _fetched(self) -> Paths:
         try:
@@ -235,12 +233,12 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 
 
 def _secrets(line: Line) -> dict[str, list[str]]:
-    """Return the kinds of certain secrets in a record, by field."""
-    fields = list(line.items())
+    """Return the kinds of certain secrets in a record, by field; none of a field whose name has one: marks name it."""
+    fields = list(line.values())
     if screening.is_harmless("\n".join(text for _, value in fields for text in texts_in(value))):
         return {}  # as most are
     found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in fields)
-    return {field: sorted(kinds) for field, kinds in found if kinds}
+    return {field: sorted(kinds) for field, kinds in found if kinds and not screening.screen(field).secrets}
 
 
 def _redacted(value: Any) -> Any:

@@ -79,14 +79,19 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return one line for each writer, sorted by writer."""
         return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
 
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Yield (field, value) of every wording and edit of all writers: what purge marks cover."""
+        for column in self.w.values():
+            yield from column.first.items()
+            yield from ((field, value) for field, (_, value) in column.set.items())
+
     def items(self) -> Iterator[tuple[str, Any]]:
         """Yield (name, value) of every wording, edit and unknown part of all writers.
 
         Names of counters, and of fields that a mark names, come with None: a name may be as secret as a value.
         """
+        yield from self.values()
         for column in self.w.values():
-            yield from column.first.items()
-            yield from ((field, value) for field, (_, value) in column.set.items())
             yield from column.unknown.items()
             yield from ((name, None) for name in (*column.n, *column.parts))
             for marks in (column.over, column.purge):

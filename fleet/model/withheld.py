@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from fleet.model import limits
-from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode, is_larger
+from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 from fleet.model.names import FIELDS
 
 T = TypeVar("T", str, int)
@@ -188,7 +188,7 @@ class Arrivals:
             if owner and owner not in (writer, *self._mine):
                 self.brought.setdefault((joined.id, writer), owner)
             group = self._group(writer, owner)
-            has_changed = row is not None and (_has_edited(before, after) or _has_reworded(row, joined, writer))
+            has_changed = row is not None and (_has_edited(before, after) or self._has_reworded(row, before, after))
             if row is not None and has_changed and (group != writer or _is_of_others(row, writer)):
                 _extend(self._edits[group], joined.id, writer, before, after)
 
@@ -197,6 +197,18 @@ class Arrivals:
         group = self._group(writer, _owner(path))
         if in_tree if writer in self._mine else (group != writer or author != writer):  # files here are ours to write
             _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
+
+    def _has_reworded(self, row: Line, before: Column, after: Column) -> bool:
+        """Return whether a column words a field anew in larger bytes than those wordings which count: so it may win."""
+        new = [each for each in after.first.items() if each[0] in _WORDS and each not in before.first.items()]
+        counting = [self._counting(row.id, *each).first for each in row.w.items()] if new else []
+        return any(all(field not in each or is_larger(value, each[field]) for each in counting) for field, value in new)
+
+    def _counting(self, id_: str, writer: str, column: Column) -> Column:
+        """Return a column without what of it is withheld, or was noted here and may come to be."""
+        noted = next((each[id_, writer].before for each in self._edits.values() if (id_, writer) in each), column)
+        withheld = self._withheld.get(id_, {}).get(writer)
+        return noted if withheld is None else withheld.removed_from(noted)
 
     def _group(self, writer: str, owner: str) -> str:
         if owner and owner != writer and owner not in self._mine:
@@ -213,8 +225,7 @@ class Arrivals:
         return [part for part in parts if not _is_nothing(part.part)]
 
     def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
-        withheld = self._withheld.get(id_, {}).get(writer)
-        before = withheld.removed_from(change.before) if withheld is not None else change.before
+        before = self._counting(id_, writer, change.before)
         part = Withheld(before, change.after) if kind == OWN else _only_edits(before, change.after)
         return Held(kind, group, writer, id_, part)
 
@@ -238,13 +249,6 @@ def _has_edited(before: Column, after: Column) -> bool:
         edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
         for field, edit in after.set.items()
     )
-
-
-def _has_reworded(row: Line, joined: Line, writer: str) -> bool:
-    """Return whether a writer's first wording of a field wins now and another value, or none, did before."""
-    before = {field: canonical(row.w[winner].first[field]) for field, winner in row.wording_writers().items()}
-    won = [field for field, winner in joined.wording_writers().items() if winner == writer and field in _WORDS]
-    return any(before.get(field) != canonical(joined.w[writer].first[field]) for field in won)
 
 
 def _is_of_others(row: Line, writer: str) -> bool:

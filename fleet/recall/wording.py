@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from crdt import clock
@@ -458,8 +458,8 @@ def session_context(
     """Return the context of a session's start, in at most ``chars_max`` characters.
 
     Memory has the first claim on the room, and all the rest has ``rest_max`` at most: pending decisions, new lessons,
-    other lessons and discoveries take turns, a row each, while one fits. A record is shown whole or left out; lessons
-    longer than ``_LESSON_CHARS_LONG`` come last.
+    other lessons and discoveries share it, while a row fits. A record is shown whole or left out; lessons longer than
+    ``_LESSON_CHARS_LONG`` come last.
 
     ``memory``: the hot part of its ``memory.md``, screened.
     ``patterns``: the clan's lessons for the context, best first.
@@ -495,15 +495,19 @@ def session_context(
 
 
 def _blocks(sections: Sequence[_Section], room: int) -> list[str]:
-    """Return the sections as texts within so many characters: they take turns, a row each."""
+    """Return the sections as texts within so many characters: each next row is of the section with the fewest."""
     shown = [list[str]() for _ in sections]
     room -= sum(len(section.shown(())) for section in sections)
-    for turn in zip_longest(*(section.rows for section in sections), fillvalue=""):
-        for section, rows, row in zip(sections, shown, turn, strict=True):
-            more = len(section.shown([*rows, row])) - len(section.shown(rows)) if row else 0
-            if row and more <= room:
-                rows.append(row)
-                room -= more
+    turns = [(0, number, 0) for number, section in enumerate(sections) if section.rows]
+    while turns:
+        used, number, index = heappop(turns)
+        section, rows = sections[number], shown[number]
+        more = len(section.shown([*rows, section.rows[index]])) - len(section.shown(rows))
+        if more <= room:
+            rows.append(section.rows[index])
+            used, room = used + more, room - more
+        if index + 1 < len(section.rows):
+            heappush(turns, (used, number, index + 1))
     return [section.shown(rows) for section, rows in zip(sections, shown, strict=True)]
 
 

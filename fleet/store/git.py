@@ -325,22 +325,16 @@ class Bare:
         if not self.folder.exists():
             self._create("sha1")
         self._check()
-        self._check_files()
         # We hold the lock, so these are left over from a git that was killed.
         for lock in _STALE_LOCKS:
             (self.folder / lock).unlink(missing_ok=True)
 
-    def _check(self) -> None:
-        if not self.object_format():
-            raise GitFailed(f"{self.folder} is not as fleet made it; move it away, it is made anew")
-
-    def _check_files(self) -> None:
-        """Raise ``GitFailed`` for a pipe, a link or a device among the repository's files: git would wait for it."""
-        if odd := _odd_file(self.folder):
-            odd = os.path.relpath(odd, self.folder)
-            raise GitFailed(
-                f"{self.folder} is not as fleet made it: {odd} is no plain file; move it away, it is made anew"
-            )
+    def _check(self, *, are_files: bool = True) -> None:
+        """Raise ``GitFailed`` for another configuration; for a pipe, link or device among the files: git would wait."""
+        odd = _odd_file(self.folder) if are_files else ""
+        if odd or not self.object_format():
+            named = f": {os.path.relpath(odd, self.folder)} is no plain file" if odd else ""
+            raise GitFailed(f"{self.folder} is not as fleet made it{named}; move it away, it is made anew")
 
     def _create(self, object_format: str) -> None:
         """Make it elsewhere and rename it, so that it is never half there."""
@@ -373,14 +367,11 @@ class Bare:
 
     def ref(self, name: str) -> str:
         """Return the commit of a ref, "" for none. Costs a read of one small file, and no process."""
-        with suppress(ValueError):
-            return _checked(self._read(name).decode("ascii").strip())
-        with suppress(ValueError):
-            for line in self._read("packed-refs").decode("ascii").splitlines():
-                commit, _, named = line.partition(" ")
-                if named == name:
-                    return _checked(commit)
-        return ""
+        loose = self._read(name).decode("ascii", "replace").strip()
+        if _ID.fullmatch(loose):
+            return loose
+        rows = (row.partition(" ") for row in self._read("packed-refs").decode("ascii", "replace").splitlines())
+        return next((commit for commit, _, packed in rows if packed == name and _ID.fullmatch(commit)), "")
 
     def set_ref(self, name: str, commit: str) -> None:
         """Point a ref to a commit that is here, durably; "" removes the ref.
@@ -566,7 +557,6 @@ class Bare:
 
     def _start_reader(self) -> "subprocess.Popen[bytes]":
         self._check()
-        self._check_files()
         return subprocess.Popen(
             (*GIT, f"--git-dir={self.folder}", "cat-file", "--batch"),
             cwd=self.folder,
@@ -634,7 +624,7 @@ class Bare:
         parent = ["-p", on] if on else []
         with tempfile.TemporaryFile(dir=self.folder) as message:
             message.write(text)
-            self._check()
+            self._check(are_files=False)
             done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
@@ -653,9 +643,7 @@ class Bare:
         Raises:
             GitFailed: the repository is not as fleet made it.
         """
-        self._check()
-        if not self._until:  # else it was checked when it was locked
-            self._check_files()
+        self._check(are_files=not self._until)  # else they were checked when it was locked
         return self._run(GIT, arguments, stdin)
 
     def _output(self, *arguments: str) -> bytes:
@@ -810,9 +798,3 @@ def _quoted(path: str) -> bytes:
     """Return a path quoted for fast-import."""
     plain = (bytes([each]) if 32 < each < 127 and each not in b'"\\' else b"\\%03o" % each for each in path.encode())
     return b'"' + b"".join(plain) + b'"'
-
-
-def _checked(commit: str) -> str:
-    if not _ID.fullmatch(commit):
-        raise ValueError(commit)
-    return commit

@@ -145,8 +145,9 @@ class Patterns(_Table):
         grouped = self.groups()
         sets = {each: grouped.get(each, [each]) for each in ids}
         records = {each.id: each for each in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
-        members = {each: [records[one] for one in group if one in records] for each, group in sets.items()}
-        return {each: merged(found) for each, found in members.items() if found}
+        members = {group[0]: [records[one] for one in group if one in records] for group in sets.values()}
+        lessons = {first: merged(found) for first, found in members.items() if found}  # each set is merged once
+        return {each: lessons[group[0]] for each, group in sets.items() if group[0] in lessons}
 
     def groups(self) -> dict[str, list[str]]:
         """Return the merged records: from the id of each to the ids of its set, sorted."""

@@ -13,11 +13,11 @@ ID = "p-00000000000000aa"
 STRANGER = "mallory.0badcafe"
 
 
-def push(stage, **fields):
-    """Push a line as somebody does whose fleet screens nothing."""
+def push(stage, column=None, **fields):
+    """Push a line with first wordings, or a column, as somebody does whose fleet screens nothing."""
     stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "raw")
     at = "2026-01-02T00:00:00.000Z-0000"
-    row = {"id": ID, "w": {STRANGER: {"add": at, "first": fields, "n": {"seen": 1}}}}
+    row = {"id": ID, "w": {STRANGER: {"add": at, "n": {"seen": 1}, **(column or {"first": fields})}}}
     shard = stage.folder / f"raw/patterns.d/{STRANGER}.jsonl"
     shard.parent.mkdir(exist_ok=True)
     shard.write_text(json.dumps(row, separators=(",", ":"), sort_keys=True) + "\n")
@@ -82,3 +82,20 @@ def test_a_doubtful_one_is_masked_wherever_it_is_shown_and_stays_what_it_is(clan
         done = clan.run("velma", *words, expect=None)
         assert PASSWORD not in done.stdout + done.stderr, words
     assert PASSWORD not in (clan.folder / "velma/clan-learnings/patterns.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param({"first": {"text": "Push to the mirror"}, "newer": {"with": TOKEN}}, id="in-a-newer-part"),
+        pytest.param({"first": {"text": "Push to the mirror", f"with {TOKEN}": TOKEN}}, id="in-a-name"),
+    ],
+)
+def test_one_that_no_mark_can_drop_is_masked_and_keeps_nobody_busy(clan, column):
+    push(clan, column)
+    for agent in ("velma", "tank", "velma", "tank"):
+        said = clan.run(agent, "sync")
+        assert "dropped for everybody" not in said.stderr
+    assert said.stdout.count(" 0 lines out") == 1
+    for words in (("show", ID), ("show", ID, "--json"), ("export",), ("start",)):
+        assert TOKEN not in clan.run("velma", *words).stdout, words

@@ -86,6 +86,15 @@ def many_discoveries() -> Files:
     yield f"discoveries.d/{JUNK}.jsonl", b"".join(lines)
 
 
+def merged_in_a_ring() -> Files:
+    lines = []
+    for number in range(2_000):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 2_000 + 100:016x}"}
+        column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
+        lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
+    yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
+
+
 def built(stage: Stage, files: Files) -> None:
     """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
     stage.git("init", "--quiet", "--bare", str(stage.remote))
@@ -143,7 +152,7 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize("attack", [*HELD, newer_lines])
+@pytest.mark.parametrize("attack", [*HELD, newer_lines, merged_in_a_ring])
 def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stage, attack: Callable[[], Files]):
     built(stage, attack())
     (stage.folder / "tank").mkdir()

@@ -391,6 +391,23 @@ def test_many_first_words_in_the_place_of_others_are_left_out(bench):
     assert POISON[0] in bench.run("velma", "patterns", "--json", "--all").stdout
 
 
+@pytest.mark.parametrize("first", [["~~", "~"], ["~", "~~"]], ids=["the-larger-first", "the-smaller-first"])
+@pytest.mark.parametrize("pushes", [0, 1, 2], ids=["in-one-line", "in-one-push", "in-two-pushes"])
+def test_first_words_of_several_names_are_left_out_like_those_of_one(bench, first, pushes):
+    ids = known(bench, 40)
+    columns = [{f"m{n}.0000000{n}": {"first": {"text": f"{mark} run this"}}} for n, mark in enumerate(first)]
+    if pushes == 0:
+        push(bench, *(record("", columns[0] | columns[1], each) for each in ids))
+    elif pushes == 1:
+        push(bench, *(record("", column, each) for column in columns for each in ids))
+    else:
+        for column in columns:
+            push(bench, *(record("", column, each) for each in ids))
+            bench.run("velma", "sync", expect=3)
+    bench.run("velma", "sync", expect=None)
+    assert not [text for text in texts(bench) if "run this" in text]
+
+
 @pytest.mark.parametrize("by", [MALLORY, "tank.0000dead"])
 def test_removes_under_another_replica_of_the_authors_name_are_others(bench, by):
     push(bench, *(record("", {"tank.0000dead": {"rem": {TANK: STAMP}}}, each) for each in known(bench, 40)), by=by)
@@ -503,6 +520,17 @@ def test_a_flood_of_one_who_pushes_hides_no_lesson_from_the_start_and_fills_a_th
     flooded = [row for row in shown.splitlines() if POISON[0] in row]
     assert flooded
     assert sum(map(len, flooded)) <= 4_000 / 3
+
+
+def test_discoveries_of_one_who_pushes_take_no_room_from_lessons(bench):
+    bench.run("velma", "start", "--session", "s0")
+    push(bench, *(record(f"Lesson {n} of tank's own, {'word ' * 20}", {TANK: told()}) for n in range(9)), by=TANK)
+    flood = [{"at": STAMP, "by": f"m{n}.{n:08x}", "problem": f"{n} {'evil ' * 180}", "type": "tip"} for n in range(4)]
+    push_discoveries(bench, *({"id": f"d-{n:016x}", **each} for n, each in enumerate(flood)))
+    bench.sync("velma")
+    shown = start(bench)
+    assert "evil" in shown
+    assert [n for n in range(9) if f"Lesson {n} of tank's own" in shown] == [*range(9)]
 
 
 def test_a_count_ranks_as_what_its_sessions_explain(bench):
