@@ -276,20 +276,22 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    """Make the database anew in a second file, and compare: meanwhile nobody writes what would be a difference."""
+    """Make the database anew in a second file, and compare: again while nobody writes, where something differs."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
         return  # reported under "rights"
     if which("git") is None:
         return  # reported under "git": what the clan has cannot be read, and so not compared
     try:
-        with workspace.locked():
-            wrong = workspace.db.differences()
+        with workspace.lock("doctor"):  # whose the second file is
+            if wrong := workspace.db.differences():
+                with workspace.locked():
+                    wrong = workspace.db.differences()
         if wrong and workspace.db.lacks_lines():
             yield _trouble("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
             if not fix:
                 return
-            with workspace.writing(workspace.agent()) as writer:
+            with workspace.lock("doctor"), workspace.writing(workspace.agent()) as writer:
                 workspace.db.put_back(writer.name)  # first: a database that is made anew knows only what files say
                 wrong = workspace.db.differences()
     except TROUBLE as why:

@@ -7,7 +7,7 @@ from fleet.app.finding import find, sources
 from fleet.learn import counting
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits, names
-from fleet.model.errors import FleetError, NoError
+from fleet.model.errors import BusyError, FleetError, NoError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import not_working
 from fleet.reflect import evidence, exposure
@@ -132,9 +132,11 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     if lesson is None or not Evidence(agent, settings).due([lesson]):
         return ""
     try:
-        with workspace.writing(agent) as writer:
+        with workspace.writing(agent, counting.WAIT_S) as writer:
             current = _whole(lessons, pattern_id, agent)
             outcome = _promote_due(writer, [current] if current is not None else [], lessons)
+    except BusyError:
+        return ""  # the next sync promotes it
     except FleetError as why:
         workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
         return ""

@@ -311,8 +311,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
         *_listed(list(changes.gone.items()), "    "),
     ]
-    verb = "would leave" if dry_run else "left"
-    rows += [f"  {verb} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
+    rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
         f"  stays in {agent}'s memory.md by a person's yes: {row}\n    `fleet demote {each}` takes it out"
         for agent, each, row in changes.kept

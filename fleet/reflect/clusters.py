@@ -289,8 +289,7 @@ class Clusters(NamedTuple):
 
         For an agent's memory that is the most-used wording that it logged itself.
         """
-        own = (each for each in members if agent and each.seen_by(agent))
-        return merged(members, next(own, members[0]))
+        return merged(members, next((each for each in members if agent and each.seen_by(agent)), members[0]))
 
     def of(self, pattern_id: str) -> tuple[str, ...]:
         """Return the ids of a lesson's cluster: its own alone, when there is none."""
@@ -456,8 +455,7 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
         return best
     lessons = patterns.lessons_of(islice(own(), LESSONS_MAX // 2)).values()
     texts = {each.id: each.text if each.is_listed and each.state != "retired" else "" for each in lessons}
-    some = list((texts | best).items())[:LESSONS_MAX]
-    return {each: text for each, text in some if text}
+    return {each: text for each, text in islice((texts | best).items(), LESSONS_MAX) if text}
 
 
 SESSIONS_MIN = 3

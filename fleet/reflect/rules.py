@@ -223,8 +223,7 @@ def _failed(session: Session) -> Iterator[Proposal]:
                 if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     wrong = f"{call.about}: {lines[-1]}"
-                    worth = _WORTH["failure"]
-                    fields = (session.id, "failure", text, wrong, event.at, worth, len(lines))
+                    fields = (session.id, "failure", text, wrong, event.at, _WORTH["failure"], len(lines))
                     yield Proposal.of(*fields, line=event.line, quote=lines[-1])
 
 

@@ -1,6 +1,10 @@
 """Promotion through the real command line: at the third occurrence, by a person's yes, and never by an echo."""
 
 import json
+import time
+
+from fleet.model.limits import LOCK_WAIT_S
+from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 OTHER = "Pin the base image by its digest"
@@ -311,3 +315,18 @@ def test_the_undo_of_a_promotion_that_made_the_memory_leaves_the_lessons_that_en
     assert status(stage, "velma")["lessons"] == []
     stage.run("velma", "promote", first)
     assert status(stage, "velma")["lessons"] == [first]
+
+
+def test_a_correction_that_makes_a_lesson_due_does_not_wait_for_another_process_and_the_next_sync_promotes_it(w):
+    for session in ("s1", "s2", "s3"):
+        id_ = w.correct("w", LESSON, "--session", session)
+    w.run("w", "retire", id_)
+    w.run("w", "restore", id_)
+    began = time.monotonic()
+    with Workspace(w.folder / "w").locked():
+        told = w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--session", "s4")
+    assert time.monotonic() - began < LOCK_WAIT_S / 2
+    assert "run the command again" not in told.stderr, "it would count twice"
+    assert LESSON not in memory(w, "w", "velma")
+    w.run("w", "sync")
+    assert LESSON in memory(w, "w", "velma")

@@ -7,15 +7,21 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from fleet.app import doctor as app_doctor
+from fleet.model import edits
 from fleet.model.errors import DiskError
-from fleet.store.database import SCHEMA_NUMBER
-from fleet.store.workspace import Workspace
+from fleet.model.line import Line
+from fleet.model.names import pattern_id
+from fleet.store.database import SCHEMA_NUMBER, Database
+from fleet.store.ingest import Ingest
+from fleet.store.lines import PATTERNS
+from fleet.store.workspace import Workspace, Writer
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -342,6 +348,25 @@ def test_no_advice_destroys_anything():
     told = inspect.getsource(app_doctor) + json.dumps(app_doctor._texts())
     for word in ("rm -r", "`rm ", "reset --hard", "clean -f", "delete the", "remove the file"):
         assert word not in told, word
+
+
+def test_nobody_waits_while_the_database_is_compared_and_what_is_written_meanwhile_is_no_fault(synced, monkeypatch):
+    made, written = Ingest._made, list[str]()
+
+    @contextmanager
+    def and_somebody_writes(self: Ingest, suffix: str, **how) -> Iterator[Database]:
+        with made(self, suffix, **how) as fresh:
+            if suffix == ".check" and not written:
+                with closing(Workspace(synced.folder / "velma")) as other, other.locked(0):
+                    written.append(other.replica_name("velma"))
+                    line = edits.confirm(Line(pattern_id("Quote")), written[0], other.wall(), fields={"text": "Quote"})
+                    Writer(other, written[0]).append(PATTERNS, [line])
+                    other.db.refresh()
+            yield fresh
+
+    monkeypatch.setattr(Ingest, "_made", and_somebody_writes)
+    assert doctor(synced)["rows"]["level"] == "ok"
+    assert written
 
 
 def test_what_is_written_and_looked_at_meanwhile_is_no_fault(stage):
