@@ -6,8 +6,8 @@ its own commands (``git push``, ``data/commands.txt``), a test runner, a path, a
 called a folder. Programs that only read or change directory (``ls``, ``cat``, ``sed``) count with an option, or with a
 noun of theirs: "a sed expression".
 
-The wrong step comes first: the one behind "never", "not" or "instead of" is where the lesson is wanted, and what a
-guard may stop. The steps of the right way count only where the text names no wrong one.
+The wrong step comes first: the one behind "never", "not" or "instead of", and the code before "fails", is where the
+lesson is wanted, and what a guard may stop. The steps of the right way count only where the text names no wrong one.
 """
 
 import re
@@ -59,12 +59,12 @@ _ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rak
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
-_WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer")
+_WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer", "` fails")
 # Verbs before a step, with at most one word between.
 _DOING = (
     r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
 )
-_WRONG = rf"""(?ix)(?<!\w)(?:
+_WRONG = rf"""(?ix)(?P<failing>(?=`[^`\n]{{1,200}}`\ fails\b)) | (?<!\w)(?:
       (?P<clear>instead\ of|rather\ than
         |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
         (?:\ ever)?(?=\ {_DOING}\ ))

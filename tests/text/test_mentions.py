@@ -82,6 +82,9 @@ def test_what_might_be_anything_is_no_step(text):
         ),
         ("Edit src/api.yaml, never src/gen/api.ts", "", "Edit:src/gen/api.ts"),
         ("Install with the lock file", "npm ci, not npm install", "Bash:npm install*"),
+        ("`npm test` fails with: no module x — `npm install` provided it", "", "Bash:npm test*"),
+        ("If `make test` fails, `make migrate` was forgotten", "", "Bash:make test*"),
+        ("`go build` fails unless `go build -tags x`", "", "Bash:go build*"),
         # What is no order, or names no step right there, leaves things as they are.
         ("CI does not run `make test`, so run it yourself", "", "Bash:make test*"),
         ("pytest does not collect tests in `src/x.py`", "", "Edit:src/x.py, Bash:pytest*"),
@@ -111,6 +114,7 @@ def test_the_command_of_what_went_wrong_is_the_trigger(wrong):
         ("Pull before git push", "git pull first", "Bash:git push*"),
         ("Use pnpm here, never npm", "pnpm install", "Bash:npm, Bash:npm *"),
         ("Use npm ci, never plain npm", "", ""),
+        ("`make test` fails with: no table — it passed after `make migrate`", "", "Bash:make test*"),
     ],
 )
 def test_a_guard_never_stops_what_the_right_way_says(text, right, found):
