@@ -156,10 +156,10 @@ class Runs:
             BusyError: somebody writes the same files all the time; nothing was changed.
         """
         for _ in range(_TRIES_MAX):
+            self.recover()  # a plan is made of whole pages
             if (draft := plan()) is None:
                 return ""
-            run = self.fresh(kind, agent, draft)
-            if not self.apply(run):
+            if not self.apply(run := self.fresh(kind, agent, draft)):
                 return run.id
         raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 

@@ -67,6 +67,8 @@ FURTHER_FROM = 10_000_000
 """Seeds from here on are those of further histories (``further.py``)."""
 TENDED_FROM = 20_000_000
 """Seeds from here on are those of tended histories (``tended.py``)."""
+ALONE_FROM = 30_000_000
+"""Seeds from here on are those of tended histories of one folder (``tended.py``)."""
 OTHER_SCHEMA = SCHEMA_NUMBER + 1
 MEMORY_OFF = '[promotion]\nmode = "off"\n'
 
@@ -1001,10 +1003,11 @@ def _holds(data: bytes, words: str) -> bool:
 def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] | None = None) -> str:
     """Run one seed in a fresh folder, of the kind that it is of by its number; return the hash of its trace."""
     from tests.sim.further import Further  # which are built on this
-    from tests.sim.tended import Tended
+    from tests.sim.tended import Alone, Tended
     from tests.sim.wider import Wider
 
-    kinds = ((TENDED_FROM, Tended), (FURTHER_FROM, Further), (WIDER_FROM, Wider), (0, Simulation))
+    tended = (ALONE_FROM, Alone), (TENDED_FROM, Tended)
+    kinds = (*tended, (FURTHER_FROM, Further), (WIDER_FROM, Wider), (0, Simulation))
     kind = kind or next(each for begin, each in kinds if seed >= begin)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -236,9 +236,13 @@ class Tended(Further):
     # --- a run is taken back at once ----------------------------------------------------------------------------------
 
     def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
-        """Return what the lessons are like here."""
-        found = self.open(machine).patterns.records()
-        return {each.id: (each.text, each.count("seen"), each.is_present) for each in found}
+        """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides."""
+        patterns = self.open(machine).patterns
+        grouped = patterns.groups()
+        return {
+            each.id: (each.text, each.count("seen"), each.is_present or each.id in grouped)
+            for each in patterns.records()
+        }
 
     @contextmanager
     def _taking_back(self, machine: Machine, back: Callable[[], object] = bool) -> Iterator[None]:
@@ -576,6 +580,51 @@ class Tended(Further):
         changed = {each: (was, now.get(each)) for each, was in before.items() if now.get(each) != was}
         assert not changed, f"{name} was blocked for a while, and lessons are not as before: {changed}"
         return True
+
+
+class Alone(Tended):
+    """A tended history of one folder, with nobody to sync with: a long one, in which power fails often."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.machines = self.machines[:1]
+        self.steps = self.rng.choice([20, 40, 80])
+
+    def actions(self) -> list[Callable[[Machine], object]]:
+        """Return what may happen, as often as it does."""
+        return [
+            *[self.crash_in] * 16,
+            *[self.observe, self.end_session, self.write_by_a_person, self.answer_inbox, self.undo_any] * 4,
+            *[self.propose, self.consolidate, self.suggest, self.strike] * 2,
+            *(self.guard, self.lift_guard, self.tidy, self.sleep, self.wait_days, self.migrate, self.turn_directive),
+            *(self.promote, self.demote, self.correct, self.retire, self.restore, self.edit, self.undo),
+            *(self.reword, self.merge_lessons, self.set_memory, self.move_homes),
+        ]
+
+    def powered(self) -> list[Callable[[Machine], object]]:
+        """Return the commands in which power may fail."""
+        acts = [
+            self.end_session,
+            self.consolidate,
+            self.suggest,
+            self.answer_inbox,
+            self.guard,
+            self.migrate,
+            self.tidy,
+        ]
+        return [*acts, self.sleep, self.promote, self.demote, self.move_homes, self.undo_any]
+
+    def begin(self) -> None:
+        """Let something be known."""
+        self.correct(self.machines[0])
+
+    def heal(self) -> None:
+        """Finish what a crash left, and look at the pages and the rows."""
+        machine = self.machines[0]
+        workspace = self.open(machine)
+        Runs(workspace).recover()
+        self._check_pages(machine, is_anew=False)
+        assert not workspace.db.differences(), "a database that is made anew is another one"
 
 
 def _is_of_project(path: str) -> bool:

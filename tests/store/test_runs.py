@@ -89,6 +89,15 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_taken_back(tmp_path: Path
     assert (tmp_path / "b.md").read_bytes() == b"and mine\n"
 
 
+def test_a_plan_is_made_of_what_a_run_leaves_once_it_is_carried_on_with(tmp_path: Path) -> None:
+    torn = _workspace(tmp_path, files=_Torn(tmp_path, 2))
+    with pytest.raises(DiskError):
+        Runs(torn).apply(_run(torn, a=b"of it\n", b=b"of it\n"))
+    here, seen = _workspace(tmp_path), list[dict[str, bytes]]()
+    Runs(here).apply_planned("consolidate", "velma", lambda: seen.append(_texts(tmp_path)))
+    assert seen == [{"a.md": b"of it\n", "b.md": b"of it\n"}]
+
+
 @pytest.mark.parametrize("written", ["a.md", "z.md"])
 @pytest.mark.parametrize("writes", range(1, 5))
 @pytest.mark.parametrize("paths", ["az", "za"])
