@@ -55,8 +55,7 @@ def main(argv: list[str]) -> int:
     if not words or words[0].startswith("-"):
         _write(1, _USAGE)
         return 0
-    call = Call(words[0])
-    code, out, err = _guarded(call)
+    code, out, err = _guarded(Call(words[0]))
     _write(2, err)
     _write(1, f"{out}\n" if out else "")
     return code

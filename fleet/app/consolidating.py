@@ -395,8 +395,7 @@ def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
     lock, now_ms = _lock(workspace), workspace.world.wall_ms()
     last = lock.last_before(now_ms)
     blocks = _blocks(workspace, _day(last) if last else "")
-    own = Whose.of(agent, session).key if session else ""
-    return Gates.of(lock, blocks, now_ms, own)
+    return Gates.of(lock, blocks, now_ms, Whose.of(agent, session).key if session else "")
 
 
 def consolidate(

@@ -201,5 +201,4 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
 
 def _stamp(at_ms: int) -> str:
     """Return a time as RFC 3339; "" for 0, and for a damaged mark, whose year no calendar has."""
-    is_sane = 0 < at_ms < _YEAR_9999_MS
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if is_sane else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if 0 < at_ms < _YEAR_9999_MS else ""

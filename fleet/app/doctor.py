@@ -148,8 +148,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
         (_Finding("reflection", *fields) for fields in session_end.findings(workspace, agent)),
     ):
         found += _findings(check)
-    worst = max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok")
-    return worst, found
+    return max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok"), found
 
 
 @cache

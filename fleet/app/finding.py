@@ -277,8 +277,7 @@ def _details(lesson: Pattern) -> dict[str, Any]:
 
 def _trigger(lesson: Pattern) -> dict[str, Any]:
     """Return the trigger of a lesson, and whether it was derived from its words; an empty dict for none."""
-    fields = (lesson.trigger, lesson.text, lesson.correct, lesson.value("wrong"))
-    trigger = mentions.trigger(*map(screened, fields))
+    trigger = mentions.trigger(*map(screened, (lesson.trigger, lesson.text, lesson.correct, lesson.value("wrong"))))
     return {"trigger": trigger, "trigger_derived": not lesson.trigger} if trigger else {}
 
 

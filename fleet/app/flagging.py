@@ -232,11 +232,9 @@ class Flagging:
 
     def unstated(self) -> str:
         """Return the question for the lessons of this session's entries, each once; "" for none."""
-        waiting = self._signals.waiting(self._call.session)
-        new = [each for each in waiting if self._notes.claim(f"stop {each.id}")]
-        return self._question(
-            _STATE_THEM, [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
-        )
+        new = [each for each in self._signals.waiting(self._call.session) if self._notes.claim(f"stop {each.id}")]
+        asking = [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
+        return self._question(_STATE_THEM, asking)
 
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:

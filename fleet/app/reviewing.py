@@ -368,8 +368,7 @@ class Pair(NamedTuple):
         rows = []
         for number, lesson in enumerate((self.one, self.other), 1):
             parts = [Renderer().author(lesson.by), f"seen {lesson.count('seen'):,}", Renderer().edits(lesson)]
-            evidence = ", ".join(filter(None, parts))
-            rows.append(f"  {number}  {lesson.text}  ({evidence}; {lesson.id})")
+            rows.append(f"  {number}  {lesson.text}  ({', '.join(filter(None, parts))}; {lesson.id})")
         return rows
 
 

@@ -274,8 +274,7 @@ def _dry_run(workspace: Workspace, agent: str, session: Session) -> ReflectResul
     """Return the result of a dry run: the digest's size, and the plan of the rules."""
     choice = Choice(workspace)
     read, record = _begin_record(workspace, session, "", choice.named)
-    usd = 0.0 if choice.named == RULES else choice.settings.max_usd
-    record = replace(record, tokens_in=read.tokens, usd=usd)
+    record = replace(record, tokens_in=read.tokens, usd=0.0 if choice.named == RULES else choice.settings.max_usd)
     if not session.events:
         return ReflectResult(session.id, record, why=record.why)
     result = rules.reflect(session)

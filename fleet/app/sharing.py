@@ -475,7 +475,10 @@ class Membership:
     def _url(self) -> str:
         if self._state.get(_LEFT) or not self._workspace.config.is_read:
             return ""  # the file may name a remote: the origin is no substitute
-        return self._workspace.config.share.remote or Repository(self._workspace.root).origin() or ""
+        url = self._workspace.config.share.remote or Repository(self._workspace.root).origin() or ""
+        if why := git.refusal(self._workspace.root) if not url else "":
+            self._workspace.warn(f"the origin of the repository around this folder is not known: {why}")
+        return url
 
     def _consented(self, url: str) -> str:
         """Return the text that a person agrees to: the address, and the branch if it is not the default."""

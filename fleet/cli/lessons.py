@@ -74,8 +74,7 @@ def _patterns(
         count = _LISTED
     with output.opened() as workspace:
         filters = finding.ListFilter(category, tag, by, finding.first_stamp(since))
-        clusters = reflecting.current_clusters(workspace)
-        listing = filters.lessons(workspace, count, clusters, everything=everything)
+        listing = filters.lessons(workspace, count, reflecting.current_clusters(workspace), everything=everything)
         output.show(listing.as_json(), (row for each, into in listing.lessons for row in _rows(each, into)))
         if output.chosen.as_json:
             return
@@ -147,8 +146,7 @@ def _show(
         rows = [f"{id_} is merged into:"] if lesson.id != id_ else []
         rows += [f"{lesson.id}  {fields['state']}\n{fields['text']}", *_labelled(_lesson_rows(lesson, fields, others))]
         rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
-        merged = {"merged": sorted(each.id for each in (lesson, *others))} if others else {}
-        output.show(fields | merged, rows)
+        output.show(fields | ({"merged": sorted(each.id for each in (lesson, *others))} if others else {}), rows)
 
 
 def _discovery_rows(entry: dict[str, Any]) -> list[str]:

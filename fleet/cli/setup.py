@@ -23,7 +23,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
 from fleet.share.remote import RemoteUnavailable
-from fleet.store import config, homes
+from fleet.store import config, git, homes
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
 from fleet.text.screening import counted
@@ -72,7 +72,8 @@ def _init(
     if (remote == "origin" or author == "git") and which("git") is None:
         raise RemoteUnavailable("git is not installed, or not on the PATH. Nothing was made; install git")
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
-        raise UsageError("no git repository around this folder has an origin: --remote URL. Nothing was made")
+        why = git.refusal(root) or "no git repository around this folder has an origin: --remote URL"
+        raise UsageError(f"{why}. Nothing was made")
     if author == "git" and not Repository(root).identity():
         raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
     for about, question in setup.likely_typos(root, remote, branch).items():

@@ -212,8 +212,7 @@ def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
     current = workspace.current_replicas()
     ours = {*current, *workspace.former_replicas()}
     for line in fetched if current else ():
-        is_about_ours = any(name in ours for name, _ in line.marks("purge"))
-        record = workspace.patterns.line(line.id) if is_about_ours else None
+        record = workspace.patterns.line(line.id) if any(name in ours for name, _ in line.marks("purge")) else None
         again = record.repeated_edits(line, ours) if record is not None else Line(line.id)
         if not again.is_empty():
             writer = workspace.writer(names.agent_of(current[0]))

@@ -141,8 +141,7 @@ class Gates(NamedTuple):
         last = lock.last_before(now_ms)
         sessions = {session for each in blocks if each.ends_ms > last for session in each.sessions if session != own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
-        hours = max(0, now_ms - last) / _HOUR_MS if last else None
-        return cls(hours, len(sessions), holder, lock.trouble)
+        return cls(max(0, now_ms - last) / _HOUR_MS if last else None, len(sessions), holder, lock.trouble)
 
     @property
     def is_due(self) -> bool:

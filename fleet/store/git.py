@@ -145,12 +145,22 @@ def _run(
 
 def output(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
     """Return the stripped output of a git command in a folder; "" where it fails or takes too long."""
+    done = _done(folder, arguments, wait_s)
+    return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+
+
+def refusal(folder: Path) -> str:
+    """Return why git does not look into the repository around a folder, as where another user owns it; "" otherwise."""
+    err = _done(folder, ("rev-parse", "--git-dir")).err
+    return _shown_reason(err) if "safe.directory" in err else ""
+
+
+def _done(folder: Path, arguments: Sequence[str], wait_s: float = 5.0) -> Done:
     until = time.monotonic() + wait_s
     try:
-        done = _run((*GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
+        return _run((*GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
     except (OSError, GitFailed):
-        return ""
-    return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+        return Done(1, b"", "")
 
 
 # --- git's error messages -------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 
+from fleet.store import git
 from tests.cli.conftest import Shell
 
 LESSON = "Check the CLI version before using --json"
@@ -106,6 +107,20 @@ def test_who_joins_under_a_name_that_writes_elsewhere_is_told_and_may_take_anoth
     stage.correct("beside", "Logged under a name of its own")
     stage.run("tank", "sync")
     assert "elsewhere" not in stage.run("third", "init", "--agent", "slash", "--remote", str(stage.remote)).stdout
+
+
+def test_where_git_refuses_the_project_of_another_user_that_is_said_and_how_it_is_allowed(stage, monkeypatch):
+    monkeypatch.setattr(git, "_KEPT", git._KEPT | {"GIT_TEST_ASSUME_DIFFERENT_OWNER"})
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    stage.git("init", "--quiet", "w")
+    stage.git("remote", "add", "origin", str(stage.remote), where="w")
+    other = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
+    assert "safe.directory" in stage.run("w", "init", "--agent", "ci", "--remote", "origin", expect=2, **other).stderr
+    assert "safe.directory" in stage.run("w", "init", "--agent", "ci", **other).stderr
+    assert "safe.directory" in stage.run("w", "sync", "--yes", **other).stderr
+    stage.correct("w", LESSON)
+    assert "safe.directory" not in stage.run("w", "sync", "--yes").stderr
+    assert stage.git("branch", "--list", "fleet", where=stage.remote.name)
 
 
 def test_with_a_yes_to_all_nothing_is_asked_on_a_terminal_and_nobody_is_named_as_author(shell: Shell):
