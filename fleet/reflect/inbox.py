@@ -156,7 +156,7 @@ class Inbox:
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
         self._agent = agent
-        self._path = workspace.home(agent) / FILE_NAME
+        self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
     def put(self, item: Item) -> _Put:
         """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or others."""
@@ -179,13 +179,13 @@ class Inbox:
                 known[named.id] = Entry(self._agent, named)
                 new.append(named)
                 outcomes.append(_Put(named.id, is_new=True))
-            self._append(new)
+            self._lines.add(new)
         return outcomes
 
     def entries(self) -> list[Entry]:
         """Return all entries there ever were, as they are now, oldest first."""
         by_id: dict[str, Entry] = {}
-        for line in JsonLines(self._workspace.files, self._path).read(Item | Decision | _Shown):  # type: ignore[arg-type]
+        for line in self._lines.read(Item | Decision | _Shown):  # type: ignore[arg-type]
             _take_line(by_id, self._agent, line)
         return list(by_id.values())
 
@@ -193,13 +193,13 @@ class Inbox:
         """Append decisions, in one write that is durable when this returns."""
         at = self._workspace.wall()
         with self._locked():
-            self._append([msgspec.structs.replace(each, at=at) for each in decisions])
+            self._lines.add([msgspec.structs.replace(each, at=at) for each in decisions])
 
     def show(self, ids: Iterable[str]) -> None:
         """Note that a person was shown these items, with evidence and diff."""
         at = self._workspace.wall()
         with self._locked():
-            self._append([_Shown(id=each, at=at) for each in ids])
+            self._lines.add([_Shown(id=each, at=at) for each in ids])
 
     def expire(self) -> list[Entry]:
         """Drop the items that were shown and whose last day has passed; return them."""
@@ -212,9 +212,6 @@ class Inbox:
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.lock(f"inbox-{self._agent}")
-
-    def _append(self, lines: Sequence[msgspec.Struct]) -> None:
-        JsonLines(self._workspace.files, self._path).add(lines)
 
 
 class Inboxes:

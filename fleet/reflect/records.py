@@ -111,7 +111,7 @@ class Records:
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
-        self._path = workspace.home(agent) / FILE_NAME
+        self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
     def append(self, record: Record) -> Record:
         """Append one line, screened and durable before this returns; return it with its time."""
@@ -120,12 +120,12 @@ class Records:
 
     def _append(self, record: Record) -> Record:
         stamped = record if record.at else msgspec.structs.replace(record, at=self._workspace.wall())
-        JsonLines(self._workspace.files, self._path).add([stamped])
+        self._lines.add([stamped])
         return stamped
 
     def read(self, since: str = "") -> list[Record]:
         """Return the lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-        return [each for each in JsonLines(self._workspace.files, self._path).read(Record) if each.at >= since]
+        return [each for each in self._lines.read(Record) if each.at >= since]
 
     def passes(self) -> list[Pass]:
         """Return the passes, oldest first."""

@@ -24,6 +24,7 @@ from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line, is_version_1
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
+from fleet.store.ingest import Taken
 from fleet.store.lines import PATTERNS, Entry, Kind, lesson_lines
 from fleet.store.tree import (
     FORMAT,
@@ -62,24 +63,14 @@ class Hooks(msgspec.Struct, frozen=True):
     render: Callable[[Callable[[str], bytes]], Files]
 
 
-class ExchangeCounts(msgspec.Struct):
-    """Outcome of an exchange.
+class ExchangeCounts(Taken):
+    """Outcome of an exchange: what was taken in, and how many lines went out, or were withheld here by the gate.
 
-    Attributes:
-        withheld: number of lines that the gate kept here.
-        changed_ids: of the records and discoveries that are new or changed here.
-        lost: entries that the remote had lost, and that were sent again.
-        put_back: paths of files here that lacked lines of the fetched tree.
-        refused: path and checksum of the unreadable lines, before the exchange and as fetched: some leave their file.
-        edition: whether a new edition was pushed.
+    ``edition``: whether a new one was pushed.
     """
 
     out: int = 0
     withheld: int = 0
-    changed_ids: set[str] = msgspec.field(default_factory=set)
-    lost: list[Entry] = msgspec.field(default_factory=list)
-    put_back: list[str] = msgspec.field(default_factory=list)
-    refused: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
     edition: bool = False
 
 

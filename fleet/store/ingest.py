@@ -87,7 +87,7 @@ class Taken(msgspec.Struct):
     lost: list[Entry] = []
     put_back: list[str] = []
     refused: set[tuple[str, bytes]] = msgspec.field(default_factory=set)
-    changed_ids: list[str] = []
+    changed_ids: set[str] = msgspec.field(default_factory=set)
 
 
 def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list[Source]:
@@ -534,7 +534,7 @@ class Ingest:
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             set_meta(connection, "shrunk", "")
             self._end(rows)
-            taken.changed_ids = Contents(connection).names(generation)
+            taken.changed_ids.update(Contents(connection).names(generation))
         self._notify()
         return taken
 
