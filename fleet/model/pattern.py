@@ -3,16 +3,13 @@
 The join keeps what each writer stated (``line``). A fold computes one value from all of it. A lesson is present while
 some writer's add is larger than every remove of it (OR-Set). A field is the latest edit by (stamp, writer), else the
 first wording with the largest bytes, whoever its writer (LWW-Register). A counter is the sum of the writers' totals and
-of the parts, where a part counts once however many writers know it (G-Counter); occurrences that a writer undid in its
-own column count nowhere.
+of the parts, each once (G-Counter); occurrences that a writer undid in its own column count nowhere.
 
-Policy enters here and nowhere else: this machine's clock, the writers that are blocked here, and what is withheld until
-a person decides. Nothing that is pushed may depend on a fold.
+Policy enters here and nowhere else (docs/adr/0016): nothing that is pushed may depend on a fold.
 
-Merged records are folded, too. A merge sets ``merged_into`` of one record to the id of another. Both records stay, and
-are shown as one: the records that are connected by such edges form a set, whatever their direction, and the smallest
-present id stands for it. So a cycle, made by two opposite concurrent merges, is a set like any other, and an id that
-has not arrived yet is a member that shows nothing. A cleared field is an empty text, not null: readers expect texts.
+Merged records are folded, too (docs/adr/0009). Records that are connected by ``merged_into``, whatever its direction,
+form a set, and the smallest present id stands for it. So a cycle, made by two opposite concurrent merges, is a set like
+any other, and an id that has not arrived yet is a member that shows nothing. A cleared field is an empty text.
 """
 
 from collections import Counter, defaultdict

@@ -1,8 +1,7 @@
 """Withheld parts: parts of a writer's column that this machine leaves out of its folds until a person here decides.
 
-The join takes everything in, and joined parts cannot be separated again. So two states of the column are kept: as it
-counted here before the part arrived, and as it was with the part. Whatever the column has beyond the second state is
-new and counts; the rest is read as in the first.
+The join takes everything in, and joined parts cannot be separated again. So two states of the column are kept, before
+the part and with it (docs/adr/0020): what the column has beyond the second counts, the rest is read as in the first.
 
 A person is asked about two kinds of parts. They are detected where rows are joined, whichever way a line came:
 

@@ -5,9 +5,8 @@ removed; of those it wrote, promoted rows leave their table, and observations go
 beyond ``LINES_MAX``. One rule at a time goes into ``AGENTS.md``. Where its place would be a guess, or the file would
 become too long, nothing is written, and the error has the reason.
 
-A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session. A block of fleet's has a
-comment with its session and time under its heading. A block without one is a session of its own, told apart by its day
-and heading, never by counting files.
+A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session, which a comment under its
+heading names (docs/adr/0024). A block without one is a session of its own, told apart by its day and heading.
 """
 
 import re

@@ -4,8 +4,7 @@ A cluster is a view: records and ids stay as they are, and the most-used wording
 together when their words, and where lessons have embeddings their meaning, are close and no difference matters; every
 two wordings of a cluster do (complete link). Likely pairs, and opposite ones, are for a person or an agent to decide.
 
-The same lessons in any order give the same clusters. They are compared all at once, at most ``LESSONS_MAX``, so the
-cost has a bound: of a larger clan the agents' own newest lessons and the best-evidenced ones.
+The same lessons in any order give the same clusters: all are compared at once, at most ``LESSONS_MAX`` (docs/adr/0019).
 
 Statements of several sessions are grouped alike (``Recurrence``). Sessions are told apart by id. Where a page does not
 name them, those of one day are counted by the time between observations or by the entries of the log, whichever are

@@ -5,10 +5,8 @@ failures with the next success, conclusions of the agent, its other words, its c
 first. The digest counts what it leaves out. Every row has the number of its line in the transcript. All of it is
 untrusted text: nothing here acts on it, and host frames in it are made inert.
 
-The session also supports a reflector's statements (``Support``). Documents and the output of tools support nothing:
-they may have been written so that an agent remembers them. A statement is supported where its quotation is part of
-what a person typed (or of a failure that was fixed), and its own words are those of the person or of the commands,
-rather than those of a text that was only read. In doubt it is not supported, and waits for a person.
+The session also supports a reflector's statements (``Support``, docs/adr/0021): where their quotation is part of what a
+person typed, or of a failure that was fixed, and their own words are rather those than of a text that was only read.
 """
 
 import re

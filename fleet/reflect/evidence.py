@@ -1,20 +1,17 @@
 """Evidence: the rules that make a lesson permanent, over records, and the witnesses of what writers say.
 
-Only an agent's *own* third occurrence enters its memory without a person. Relapses count there, since an agent that
-repeats a mistake whose lesson it had read needs the lesson most. Own occurrences are those logged in this folder;
-another replica of the agent's name may be anybody's.
+Only an agent's *own* third occurrence, logged in this folder, enters its memory without a person. Relapses count there,
+since an agent that repeats a mistake whose lesson it had read needs the lesson most.
 
-A lesson of *others* is proposed by independent evidence, and enters by a person's yes, or, with ``[promotion] others =
-"auto"``, at once. A relapse says that the lesson is read, not that it is true, so it counts nothing there; nor do
-imported records, which are no agent. Many replicas of one machine, or of one committer, are one witness.
+A lesson of *others* is proposed by independent evidence (docs/adr/0020). A relapse says that the lesson is read, not
+that it is true, so it counts nothing there; nor do imported records, which are no agent.
 
 Records are counted, and their words enter a memory. So the words must be those that were counted: ``doubt`` names a
 writer that may have put other words in their place.
 
-Witnesses: lines are not signed, so a name proves nothing. Git has the committers of a writer's file (fleet commits
-under a word that stands for its machine), and the file in which a column arrived. Writers that share one of these are
-one witness, and so are the writers of this folder, and all unknown ones. Commit authors can be invented, too: this
-tells careless floods from evidence, and is no proof.
+Witnesses: git has the committers of a writer's file, and the file in which a column arrived. Writers that share one of
+these are one witness, and so are the writers of this folder, and all unknown ones. Both can be invented: this tells
+careless floods from evidence, and is no proof.
 """
 
 from collections import defaultdict

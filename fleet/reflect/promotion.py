@@ -1,8 +1,6 @@
 """Promotion: lessons enter an agent's ``memory.md``, are ``state=published`` for the clan, and leave again.
 
-A lesson is published first, then the memory is written. A crash between the two leaves a lesson that is still due, and
-enters with the next promotion. The other way round, a lesson in a memory that is no longer published may be one that
-another agent took out, and publishing it again would undo that.
+A lesson is published first, then the memory is written: after a crash between the two it is still due (docs/adr/0013).
 
 A lesson that the clan retired leaves every memory, and the block forgets its promotion: restored, it may come back by
 the evidence that any other lesson needs. A lesson that a person took out by ``fleet demote`` stays out.
