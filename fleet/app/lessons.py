@@ -206,7 +206,11 @@ def retract(workspace: Workspace, agent: str, prefix: str) -> Discovery:
 
 
 def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
-    """Bring a retired lesson back, with its history; raise ``NoError`` for one that is not retired."""
+    """Bring a retired lesson back, with its history.
+
+    Raises:
+        NoError: there is no such lesson, or it is not retired.
+    """
     with Runs(workspace).recording(agent, "restore") as draft:
         changed = _edit_records(workspace, agent, prefix, edits.restore, is_in=False)
         draft.summary, draft.lessons = f"restored {changed.pattern.id}", [changed.pattern.id, *changed.others]

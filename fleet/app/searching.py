@@ -41,6 +41,9 @@ def search(
     ``agent``: who searches; the hits count as exposures of this agent. "": unknown.
     ``by``: author of the hits, of the best ``_FILTERED_MAX``; "": any.
     ``since``: first day of the hits; "": any, and hits without a date.
+
+    Raises:
+        UsageError: the query has no term, or a kind or the day is unknown.
     """
     first, is_filtered = first_stamp(since)[:_DAY_CHARS], bool(by or since)
     most = max(limit, _FILTERED_MAX) if is_filtered else limit

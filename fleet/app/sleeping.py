@@ -54,6 +54,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one phase.
 
     Attributes:
+        read: its input, in words.
         changed: number of things that it changed, or in a dry run would change.
         summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.

@@ -138,6 +138,7 @@ class FileChange(NamedTuple):
 
     Attributes:
         path: the file, before links are followed.
+        after: its new bytes; the same where nothing changes.
         is_theirs: a person wrote it, so it was left alone.
     """
 

@@ -100,7 +100,11 @@ class Findings:
             self._workspace.files.remove(path)
 
     def retract(self, prefix: str) -> Discovery:
-        """Retract a discovery, durable before this returns; raise ``NoError`` where it is retracted. Its line stays."""
+        """Retract a discovery, durable before this returns: its line stays, and nobody is shown it again.
+
+        Raises:
+            NoError: there is no such discovery, or it was taken back already.
+        """
         with self._workspace.writing(self._agent) as writer:
             entry = find(self._workspace, prefix)
             if entry.id in self._workspace.discoveries.retracted():

@@ -132,6 +132,7 @@ def search(
     """Return the hits of a query, those with all its words first.
 
     ``query``: words, and phrases in quotes; any text is safe. It is cut at ``QUERY_CHARS_MAX`` and ``TERMS_MAX``.
+    ``pages``: corrections and journals of the agents here.
     ``kinds``: of hits; none: all.
 
     Raises:

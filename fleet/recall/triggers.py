@@ -51,7 +51,7 @@ def parse(trigger: str) -> Trigger:
 
 
 def check(trigger: str, done: str) -> None:
-    """Refuse a trigger without a valid entry: it would never show its lesson, and nothing was ``done``."""
+    """Raise ``UsageError`` for a trigger without a valid entry, which shows nothing: nothing was ``done``."""
     if not parse(trigger):
         raise UsageError(
             f"the trigger {trigger[:80]!r} fits no command and no edit; nothing was {done}. Say for example "

@@ -354,7 +354,7 @@ class Address(str):
 
     @classmethod
     def typed(cls, url: str) -> "Address":
-        """Return a checked address as it is stored: a path has no ``..`` left."""
+        """Return a checked address as it is stored: a path has no ``..`` left. Raises as ``checked``."""
         found = cls.checked(url)
         is_detour = found.startswith("/") and ".." in Path(found).parts
         return cls(Path(found).resolve()) if is_detour else found

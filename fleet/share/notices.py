@@ -67,7 +67,11 @@ class Notices:
         return urlsplit(self._url).hostname or self._url[:40] if is_open else ""
 
     def agree(self) -> None:
-        """Note a person's yes to the configured webhook, if its address is allowed, in place of any other."""
+        """Note a person's yes to the configured webhook, in place of any other.
+
+        Raises:
+            UsageError: the address is not allowed.
+        """
         url = consent.Endpoint(self._url).check()
         self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
 

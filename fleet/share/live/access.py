@@ -147,7 +147,7 @@ class Where:
 
     @staticmethod
     def named(settings: Settings) -> "Where":
-        """Return the room of settings that somebody here agreed to, checked."""
+        """Return the room of settings that somebody here agreed to. Raises as ``check``."""
         return Where(check(address(settings)), settings.room, consent.variable(settings.token_env))
 
     def of(self, digit: str, replica: str) -> str:
