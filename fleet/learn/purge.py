@@ -14,7 +14,7 @@ still is. So a secret must be rotated first.
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,11 @@ class Purge:
             texts |= _texts_of(shared)
             writer.append(PATTERNS, [_purged(shared, writer, [each for each in carried if _holds(each, texts)])])
         for agent in self._workspace.agents_here():
-            mine = self._workspace.notes(agent).line(pattern) if self._workspace.notes_file(agent).is_file() else None
-            if mine is not None:
+            if (mine := self._workspace.own_notes(agent, pattern)) is not None:
                 texts |= _texts_of(mine)
                 made = PATTERNS.encode(_purged(mine, writer, ())) + b"\n"
                 self._workspace.files.append(self._workspace.notes_file(agent), made)
-        # The marks are durable before anything is stripped: a crash leaves too much, never too little. What only the
-        # rows have goes into a file first, since the databases will be deleted.
-        self._workspace.take(self._workspace.tree.head())
-        self._strip(pattern)
+        self._strip([pattern])
         return sorted(texts - {REDACTED})
 
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
@@ -90,9 +86,7 @@ class Purge:
                 redacted = {field: _redacted(shown.get(field)) for field in kinds}
                 writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
         if kinds_of:
-            self._workspace.take(self._workspace.tree.head())
-            for pattern in kinds_of:
-                self._strip(pattern)
+            self._strip(kinds_of)
         return {each: sorted(set(chain(*fields.values()))) for each, fields in kinds_of.items()}, last
 
     def own_wordings(self, writer: Writer) -> None:
@@ -105,18 +99,21 @@ class Purge:
             if not unaware.is_empty():
                 redacted = {field: _redaction(value) for field, value in unaware.items()}
                 writer.append(PATTERNS, [edits.purge(unaware, redacted, writer.name, writer.tick())])
-                workspace.take(workspace.tree.head())
-                self._strip(pattern)
+                self._strip([pattern])
 
-    def _strip(self, pattern: str) -> None:
-        """Strip marked values from the line files here: their join stays the same."""
+    def _strip(self, patterns: Iterable[str]) -> None:
+        """Strip marked values from the line files here: their join stays the same.
+
+        The marks are durable before: a crash leaves too much, never too little. What only the rows have goes into a
+        file first, since the databases may be deleted.
+        """
+        self._workspace.take(self._workspace.tree.head())
         for source in clan_sources(self._workspace.clan):
             data = self._workspace.files.read(source.file)
             self._put(source.file, self._workspace.db.stripped(source.kind, data), data)
-        for agent in self._workspace.agents_here():
-            file = self._workspace.notes_file(agent)
-            record = self._workspace.notes(agent).line(pattern) if file.is_file() else None
-            if record is not None:
+        for agent, pattern in product(self._workspace.agents_here(), patterns):
+            if (record := self._workspace.own_notes(agent, pattern)) is not None:
+                file = self._workspace.notes_file(agent)
                 data = self._workspace.files.read(file)
                 self._put(file, _without_marked(data, record), data)
 
