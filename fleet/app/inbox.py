@@ -307,8 +307,7 @@ def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
     above = PurePosixPath(workspace.own_path(entry.agent, "skills")).parts
     if parts[: len(above)] != above or ".." in parts or parts[-1] != _SKILL:
         return b""
-    paths = [workspace.root.joinpath(*parts[: index + 1]) for index in range(len(parts))]
-    return b"" if any(path.is_symlink() for path in paths) else workspace.files.read(paths[-1])
+    return workspace.files.read(workspace.root.joinpath(*parts))
 
 
 def _draft_path(workspace: Workspace, entry: Entry) -> str:

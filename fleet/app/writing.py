@@ -447,10 +447,8 @@ def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list
 
 def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
     """Return an edit of a file; raise DiskError where it, or one of its folders, is a link."""
-    parts = PurePosixPath(path).parts
-    for index in range(len(parts)):
-        if workspace.root.joinpath(*parts[: index + 1]).is_symlink():
-            raise DiskError(f"{'/'.join(parts[: index + 1])} is a link; it was left alone")
+    if workspace.files.is_linked(workspace.root / path):
+        raise DiskError(f"{path} is, or lies behind, a link; it was left alone")
     return Runs(workspace).edit(path, after)
 
 

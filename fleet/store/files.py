@@ -62,7 +62,7 @@ class Files:
 
     def open(self, path: Path) -> IO[bytes]:
         """Return a file open for reading, an empty one where ``read`` returns b"". Raises as ``read``."""
-        if self._is_behind_link(path):
+        if self._has_link_above(path):
             return BytesIO()
         try:
             return open(path, "rb", opener=_opened)
@@ -73,11 +73,15 @@ class Files:
                 return BytesIO()
             raise _unreadable(path, why) from why
 
-    def _is_behind_link(self, path: Path) -> bool:
+    def _has_link_above(self, path: Path) -> bool:
         try:
             return any(map(os.path.islink, self._folders_to(path)))
         except (ValueError, OSError):  # a file outside the root, which a person named
             return False
+
+    def is_linked(self, path: Path) -> bool:
+        """Return whether a path is, or lies behind, a link."""
+        return path.is_symlink() or self._has_link_above(path)
 
     def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
         """Append to a file and return once the data is on the disk; unless ``is_durable``, once it is written.

@@ -370,9 +370,8 @@ class Runs:
         parts = PurePosixPath(path).parts
         if not parts or path.startswith("/") or ".." in parts or parts[0] == ".git":
             raise UsageError(f"{path[:120]!r} is no file of this workspace; nothing was changed")
-        for depth in range(1, len(parts) + 1):
-            if self._workspace.root.joinpath(*parts[:depth]).is_symlink():
-                raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
+        if self._files.is_linked(self._workspace.root / path):
+            raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
 
 
 def _loss(edit: Edit) -> int:

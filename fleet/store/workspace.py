@@ -162,7 +162,7 @@ class Workspace:
 
     def files_of(self, home: Path) -> list[Path]:
         """Return the plain files in a home, sorted; none if it lies behind a link."""
-        if any(path.is_symlink() for path in (home, *home.parents) if self.root in path.parents):
+        if self.files.is_linked(home):
             return []
         return [path for path in sorted(home.rglob("*")) if is_plain(path)]
 
