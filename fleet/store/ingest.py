@@ -143,10 +143,10 @@ def _asked(query: Callable[Concatenate[Contents, P], T]) -> "Callable[Concatenat
     return ask
 
 
-class Ingest:
+class Ingest(msgspec.Struct, kw_only=True, eq=False):
     """The database of one set of line files, kept up to date.
 
-    Args:
+    Attributes:
         tree: the fetched tree; None for lines that never leave this machine.
         aside: returns the lines in quarantine, which files need not hold any more.
         changed: called with the generation after each change.
@@ -154,36 +154,20 @@ class Ingest:
             policy that leaves the former out. None for lines that nobody else writes.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        files: Files,
-        sources: Callable[[], list[Source]],
-        policy: Callable[[], Policy],
-        *,
-        tree: GitTree | None,
-        clan: Path,
-        locks: Path,
-        quarantine: Callable[[list[Refused]], object] = bool,
-        aside: Callable[[], set[bytes]] = set,
-        warn: Callable[[str], object] = bool,
-        changed: Callable[[int], object] = bool,
-        withhold: Callable[[list["Held"], dict[tuple[str, str], str]], Policy] | None = None,
-    ) -> None:
-        self.database = database
-        self.tree = tree
-        self._files = files
-        self._sources = sources
-        self._policy = policy
-        self._clan = clan
-        self._locks = locks
-        self._quarantine = quarantine
-        self._aside = aside
-        self._warn = warn
-        self._changed = changed
-        self._withhold = withhold
-        self._generation = 0
-        self._snapshot: bool | None = None  # inside one: whether it is up to date
+    database: Database
+    files: Files
+    sources: Callable[[], list[Source]]
+    policy: Callable[[], Policy]
+    tree: GitTree | None
+    clan: Path
+    locks: Path
+    quarantine: Callable[[list[Refused]], object] = bool
+    aside: Callable[[], set[bytes]] = set
+    warn: Callable[[str], object] = bool
+    changed: Callable[[int], object] = bool
+    withhold: Callable[[list["Held"], dict[tuple[str, str], str]], Policy] | None = None
+    _generation: int = 0
+    _snapshot: bool | None = None  # inside one: whether it is up to date
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -245,7 +229,7 @@ class Ingest:
                 raise why
             self._use_memory()
             return
-        self._warn(f"{self.database.path} was damaged ({why}) and is made anew from the line files; nothing is lost")
+        self.warn(f"{self.database.path} was damaged ({why}) and is made anew from the line files; nothing is lost")
         try:
             self.database.delete()
         except OSError:
@@ -255,12 +239,12 @@ class Ingest:
         if not self._is_made(wait_s):
             return False
         connection = self.database.open()
-        version, sources = _data_version(connection), self._sources()
+        version, sources = _data_version(connection), self.sources()
         if self._is_stale(connection, sources):
             try:
                 with self.database.transaction(wait_s) as connection:
                     if _data_version(connection) != version:  # another process has joined lines meanwhile
-                        sources = self._sources()
+                        sources = self.sources()
                     if self._is_stale(connection, sources):
                         self._fold_all(connection, sources)
             except BusyError:
@@ -301,10 +285,10 @@ class Ingest:
         """Return whether the database could be made, in a second file: nobody ever reads half of it."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
-        if wait_s < BUSY_S and sum(_size(source.file) for source in self._sources()) > _QUICK_BUILD_BYTES_MAX:
+        if wait_s < BUSY_S and sum(_size(source.file) for source in self.sources()) > _QUICK_BUILD_BYTES_MAX:
             return False
         try:
-            with self._files.lock(self._locks / f"{path.stem}.lock", wait_s):
+            with self.files.lock(self.locks / f"{path.stem}.lock", wait_s):
                 if not path.exists():
                     with self._made(".new") as fresh:
                         fresh.close()
@@ -325,7 +309,7 @@ class Ingest:
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
             with fresh.transaction() as connection, without_indexes(connection, are_made=is_searched):
-                self._fold_all(connection, self._sources(), is_searched=is_searched)
+                self._fold_all(connection, self.sources(), is_searched=is_searched)
             yield fresh
         finally:
             fresh.delete()
@@ -334,12 +318,12 @@ class Ingest:
         generation = int(get_meta(self.database.open(), "generation"))
         if generation != self._generation:
             self._generation = generation
-            self._changed(generation)
+            self.changed(generation)
 
     def invalidate(self) -> None:
         """Make every generation outdated until the next refresh: lines were written that none has joined."""
         self._generation = 0
-        self._changed(0)
+        self.changed(0)
 
     def close(self) -> None:
         """Close the database."""
@@ -364,8 +348,8 @@ class Ingest:
             ) from why
 
     def _rows(self, connection: Connection, *, is_searched: bool = True) -> Rows:
-        is_watched = self._withhold is not None and self.database.path is not None
-        return Rows(connection, self._policy(), is_watched=is_watched, is_searched=is_searched)
+        is_watched = self.withhold is not None and self.database.path is not None
+        return Rows(connection, self.policy(), is_watched=is_watched, is_searched=is_searched)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -375,7 +359,7 @@ class Ingest:
             known != {source.path: source.look for source in sources}
             or "" in known.values()
             or self._head() != get_meta(connection, "head")
-            or Contents(connection).is_outdated(self._policy())
+            or Contents(connection).is_outdated(self.policy())
         )
 
     def _head(self) -> str:
@@ -398,17 +382,17 @@ class Ingest:
         self._ask_about(rows)
         rows.end()
         if rows.read.markers:
-            self._warn(f"{rows.read.markers} conflict-marker lines were dropped; both sides were read")
+            self.warn(f"{rows.read.markers} conflict-marker lines were dropped; both sides were read")
         if rows.read.refused:
-            self._quarantine(rows.read.refused)
+            self.quarantine(rows.read.refused)
 
     def _ask_about(self, rows: Rows) -> None:
         """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
-        if rows.arrivals is not None and self._withhold is not None:
+        if rows.arrivals is not None and self.withhold is not None:
             query = "SELECT count(*) FROM pattern WHERE listed"
             parts = rows.arrivals.held(lambda: int(rows.connection.execute(query).fetchone()[0]))
             if parts or rows.arrivals.brought:
-                rows.follow(self._withhold(parts, rows.arrivals.brought))
+                rows.follow(self.withhold(parts, rows.arrivals.brought))
         rows.is_watched, rows.arrivals = False, None
 
     def _fold_files(self, rows: Rows, sources: Sequence[Source]) -> None:
@@ -475,7 +459,7 @@ class Ingest:
                 old = get_meta(connection, "head")
                 lost = rows.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
         except TreeGoneError as why:
-            self._warn(str(why))
+            self.warn(str(why))
             if isinstance(why.__cause__, FileNotFoundError):
                 return []  # the tree is whole, and read once git is there again
             head = ""
@@ -505,7 +489,7 @@ class Ingest:
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
         taken = Taken()
         with self._changing() as opened:
-            connection, rows, sources = opened.connection, opened, self._sources()
+            connection, rows, sources = opened.connection, opened, self.sources()
             if self._is_stale(connection, sources):
                 self._fold_all(connection, sources)
                 rows = self._rows(connection)
@@ -546,8 +530,8 @@ class Ingest:
             oid = oids.get(path, "")
             if (path, oid, marks.get(path, "")) in unchanged:
                 continue
-            if _size(self._clan / path) > BLOB_BYTES_MAX:
-                self._warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
+            if _size(self.clan / path) > BLOB_BYTES_MAX:
+                self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             plans.append(self._plan(rows, path, oid))
         return plans
@@ -559,13 +543,13 @@ class Ingest:
         with self._theirs(rows, kind, oid) as theirs:
             is_here = {_hash(raw): False for raw in _raws(theirs)}
         own_lines: dict[bytes, None] = {}
-        with self._files.open(self._clan / path) as mine:
+        with self.files.open(self.clan / path) as mine:
             for raw in _raws(mine):
                 if (hash_ := _hash(raw)) in is_here:
                     is_here[hash_] = True
                 else:
                     own_lines[raw] = None
-        aside = self._aside() if rows.has_refused() else set[bytes]()
+        aside = self.aside() if rows.has_refused() else set[bytes]()
         kept = dict.fromkeys(raw for raw in own_lines if raw not in aside and rows.is_wanted(kind, raw))
         leaving = [raw for raw in own_lines if raw not in kept]
         return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(is_here.values()))
@@ -593,7 +577,7 @@ class Ingest:
             return
         index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
         if index == len(plans):
-            plans.append(_Plan(shard, "", self._files.read(self._clan / shard), b"", gains=True))
+            plans.append(_Plan(shard, "", self.files.read(self.clan / shard), b"", gains=True))
         kept = plans[index].kept
         end = b"\n" if kept and not kept.endswith(b"\n") else b""  # of a line that a crash tore off
         plans[index] = msgspec.structs.replace(plans[index], kept=kept + end + missing, gains=True)
@@ -610,10 +594,10 @@ class Ingest:
         self.refresh()
         with self._changing() as rows:
             for kind in KINDS:
-                contents = ([self._files.read(source.file)] for source in self._sources() if source.kind is kind)
+                contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
                 if missing := rows.missing(kind, contents):
-                    self._files.append(self._clan / kind.shard(writer), missing)
-            self._fold_files(rows, self._sources())
+                    self.files.append(self.clan / kind.shard(writer), missing)
+            self._fold_files(rows, self.sources())
             set_meta(rows.connection, "shrunk", "")
             self._end(rows)
 
@@ -628,26 +612,26 @@ class Ingest:
             gaining, plans = [plan], [*plans[:index], plan, *plans[index + 1 :]]
         is_durable = len(gaining) <= _FSYNC_FILES_MAX
         for plan in gaining:
-            self._put(self._clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)
+            self._put(self.clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)
         if not is_durable:
             os.sync()  # of all at once: to wait for each takes a minute for ten thousand
         for plan in plans:
             if plan.leaving:
-                self._put(self._clan / plan.path, self._blocks(rows, plan))
+                self._put(self.clan / plan.path, self._blocks(rows, plan))
 
     def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
         """Return the line files after some were written: only these are listed again, unless they are too many."""
         if len(sources) + len(plans) > limits.SHARDS_MAX:
-            return self._sources()
-        places = {plan.path: self._clan / plan.path for plan in plans}
+            return self.sources()
+        places = {plan.path: self.clan / plan.path for plan in plans}
         written = [each for path, file in places.items() for each in Source.found(path, _kind(path), file)]
         return [*(each for each in sources if each.path not in places), *written]
 
     def _put(self, file: Path, blocks: Iterator[bytes], *, is_durable: bool = True) -> None:
         if first := next(blocks, b""):
-            self._files.write(file, chain([first], blocks), is_durable=is_durable)
+            self.files.write(file, chain([first], blocks), is_durable=is_durable)
         else:
-            self._files.remove(file)
+            self.files.remove(file)
 
     def take_back(self, id_: str, writer: str, parts: Sequence[str]) -> None:
         """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
@@ -661,8 +645,8 @@ class Ingest:
             if not rows.is_in_outbox(id_):
                 return
             base, is_changed = rows.base(id_), False
-            for source in self._sources():
-                if source.kind is PATTERNS and id_.encode() in (data := self._files.read(source.file)):
+            for source in self.sources():
+                if source.kind is PATTERNS and id_.encode() in (data := self.files.read(source.file)):
                     kept = _parted(data, id_, base, writer, parts)
                     is_changed = is_changed or kept != data
                     self._put(source.file, iter([kept]))
@@ -687,7 +671,7 @@ class Ingest:
 
     def stripped(self, kind: Kind, data: bytes) -> bytes:
         """Return a file's bytes without what purge marks cover; the same bytes where they cover nothing in it."""
-        return self.ask(lambda db: Rows(db, self._policy()).stripped(kind, data))
+        return self.ask(lambda db: Rows(db, self.policy()).stripped(kind, data))
 
     def differences(self) -> list[str]:
         """Return the ids of rows that differ from those of a new database: none, unless something is wrong."""
@@ -712,7 +696,7 @@ class Ingest:
     def newest_by(self) -> dict[str, str]:
         """Return the largest stamp of each writer that is no time of the future; "" for none."""
         query = "SELECT name, iif(newest > ?, '', newest) FROM writer"
-        return self.ask(lambda db: dict(db.execute(query, [self._policy().cut])))
+        return self.ask(lambda db: dict(db.execute(query, [self.policy().cut])))
 
     def newest(self) -> str:
         """Return the largest stamp that this machine admits, "" for none, without a refresh."""

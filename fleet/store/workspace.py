@@ -108,10 +108,10 @@ class Workspace:
 
     def _ingest(self, name: str, sources: Callable[[], list[Source]], tree: GitTree | None) -> Ingest:
         return Ingest(
-            Database(self.local / name, durable=self.world.durable),
-            self.files,
-            sources,
-            self.policy,
+            database=Database(self.local / name, durable=self.world.durable),
+            files=self.files,
+            sources=sources,
+            policy=self.policy,
             tree=tree,
             clan=self.clan,
             locks=self.local / "locks",

@@ -249,8 +249,8 @@ MUTANTS = [
     Mutant(
         "files lose lines before others gain them",
         "fleet/store/ingest.py",
-        "self._put(self._clan / plan.path, self._blocks(rows, plan, plan.leaving), ",
-        "self._put(self._clan / plan.path, self._blocks(rows, plan), ",
+        "self._put(self.clan / plan.path, self._blocks(rows, plan, plan.leaving), ",
+        "self._put(self.clan / plan.path, self._blocks(rows, plan), ",
         ("tests/sim/test_found.py",),
     ),
     # --- what goes out ---
