@@ -74,26 +74,20 @@ class ExchangeCounts(Taken):
     edition: bool = False
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """One exchange with a remote. The caller holds the workspace's sync lock."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        remote: Remote,
-        hooks: Hooks,
-        rng: Random | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.workspace = workspace
-        self.remote = remote
-        self.hooks = hooks
-        self.done = ExchangeCounts()
-        self._rng = rng or Random()  # noqa: S311 - it spreads out who asks when
-        self._sleep = sleep
-        self._clock = clock
-        self._attempts_max = workspace.config.share.attempts
+    workspace: Workspace
+    remote: Remote
+    hooks: Hooks
+    rng: Random | None = None
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    done: ExchangeCounts = msgspec.field(default_factory=ExchangeCounts)
+
+    @property
+    def _attempts_max(self) -> int:
+        return self.workspace.config.share.attempts
 
     def sync(self, *, compact: bool = False) -> ExchangeCounts:
         """Exchange lines with the remote.
@@ -196,7 +190,7 @@ class Exchange:
         """Pull, and push the outbox, until nobody is faster; return what was sent."""
         last_mark, unmoved = None, 0
         for attempt in range(self._attempts_max):
-            began_s = self._clock()
+            began_s = self.clock()
             mark = self._pull()
             self.hooks.count_logs()
             with self.workspace.locked():
@@ -216,7 +210,8 @@ class Exchange:
                     f"{pushed.reason}; nothing is lost: what is not sent yet goes out with the next `fleet sync` once "
                     "whoever runs it has looked whether the branch is hidden from pushes or locked there"
                 )
-            self._sleep(_pause(attempt, self._rng, self._clock() - began_s))
+            rng = self.rng or Random()  # noqa: S311 - it spreads out who asks when
+            self.sleep(_pause(attempt, rng, self.clock() - began_s))
         raise BusyError(
             f"{self.remote.name}: others were faster {self._attempts_max} times in a row; "
             "nothing is lost, your lines wait here and go out with the next `fleet sync`"
