@@ -14,6 +14,7 @@ import msgspec
 from fleet.learn import corrections_md, notes
 from fleet.learn.notes import Note, SkippedPiece
 from fleet.model import limits, names
+from fleet.model.discovery import CONFIDENCES, TYPES, Discovery
 from fleet.model.line import BadLineError, strict_object
 from fleet.text import dates
 from fleet.text.advice import Passage
@@ -55,23 +56,12 @@ class Finding(msgspec.Struct, frozen=True):
     """A foreign record that becomes a discovery.
 
     Attributes:
-        type: discovery, gotcha, tip or workaround.
-        context: where it was found; may be empty.
-        problem: the problem, else the title.
-        solution: the solution, else the insight; may be empty.
-        tags: at most ``limits.TAGS_MAX``.
-        confidence: low, medium, high, or empty.
-        minutes: what it cost to find out; None if unknown.
+        entry: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
+            its title; the solution is its solution, else its insight.
         at_ms: its time in milliseconds since 1970; None if unknown.
     """
 
-    type: str
-    context: str
-    problem: str
-    solution: str
-    tags: tuple[str, ...]
-    confidence: str
-    minutes: int | None
+    entry: Discovery
     agent: str
     at_ms: int | None
     identity: str
@@ -91,7 +81,6 @@ Item = Lesson | Finding | Bad | SkippedPiece
 
 _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
-_FINDING_TYPES = frozenset({"discovery", "gotcha", "tip", "workaround"})
 _LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
 _LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
 """Keys under which a JSON document may hold its records."""
@@ -120,7 +109,6 @@ _GONE = frozenset({"retracted", "superseded"})
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
 _COMMA = r"[,，、]"
-_CONFIDENCES = frozenset({"low", "medium", "high"})
 _MEDIUM_FROM, _HIGH_FROM = 0.5, 0.8
 
 _BOM = b"\xef\xbb\xbf"
@@ -281,7 +269,7 @@ def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     kind, id_ = _word(record, "type").casefold(), _word(record, "id")
     if kind in _LESSON_TYPES:
         return False
-    if kind in _FINDING_TYPES or id_.startswith(("d-", "disc-")):
+    if kind in TYPES or id_.startswith(("d-", "disc-")):
         return True
     if is_discoveries and not id_.startswith(("p-", "pat-")):
         return not {"problem", "solution", "insight"}.isdisjoint(record)
@@ -352,18 +340,18 @@ def _finding(record: Mapping[str, Any]) -> Finding:
     context, solution = _first(record, "context"), _first(record, "solution", "insight")
     at_ms = _time(record)
     kind = _word(record, "type").casefold()
-    return Finding(
-        type=kind if kind in _FINDING_TYPES else "discovery",
+    entry = Discovery(
+        id="",
+        type=kind if kind in TYPES else "discovery",
         context=context,
         problem=problem,
         solution=solution,
         tags=_tags(record.get("tags")),
         confidence=_confidence(record.get("confidence")),
         minutes=_whole(record.get("minutes"), 0, _MINUTES_MAX),
-        agent=_word(record, "agent"),
-        at_ms=at_ms,
-        identity=_identity("finding", problem, context, solution, at_ms=at_ms),
     )
+    identity = _identity("finding", problem, context, solution, at_ms=at_ms)
+    return Finding(entry, _word(record, "agent"), at_ms, identity)
 
 
 def _identity(kind: str, title: str, *body: str, at_ms: int | None) -> str:
@@ -421,7 +409,7 @@ def _time(record: Mapping[str, Any]) -> int | None:
 def _confidence(value: object) -> str:
     if isinstance(value, str):
         word = value.strip().casefold()
-        return word if word in _CONFIDENCES else ""
+        return word if word in CONFIDENCES else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if value < _MEDIUM_FROM:

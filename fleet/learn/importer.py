@@ -20,7 +20,7 @@ from fleet.learn.counting import CountedLog, add_stamp
 from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
 from fleet.learn.notes import SkippedPiece
 from fleet.model import edits, limits, names
-from fleet.model.discovery import Discovery, discovery_id
+from fleet.model.discovery import Discovery
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
 from fleet.store.files import modified_ms
@@ -108,8 +108,8 @@ class ImportResult(msgspec.Struct):
             self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
             is_lesson = isinstance(item, Lesson)
-            text, category = (item.text, item.category) if isinstance(item, Lesson) else (item.problem, item.type)
-            self.pieces.append(Piece(path, item.line, text, category=category))
+            named = (item.text, item.category) if isinstance(item, Lesson) else (item.entry.problem, item.entry.type)
+            self.pieces.append(Piece(path, item.line, named[0], category=named[1]))
             self.patterns, self.discoveries = self.patterns + is_lesson, self.discoveries + (not is_lesson)
             self.files[path] += 1
         if isinstance(item, SkippedPiece):
@@ -296,23 +296,14 @@ class _Import:
         return counted is not None and counted.own("seen", replica) > 0
 
     def _take_finding(self, item: Finding) -> None:
-        texts = [_clean(value) for value in (item.context, item.problem, item.solution)]
-        context, problem, solution = (text for text, _ in texts)
-        self.done.redacted += any(was_secret for _, was_secret in texts)
-        _checked({"context": context, "problem": problem, "solution": solution})
+        screened = {name: _clean(getattr(item.entry, name)) for name in ("context", "problem", "solution")}
+        self.done.redacted += any(was_secret for _, was_secret in screened.values())
+        texts: dict[str, object] = {name: text for name, (text, _) in screened.items()}
+        _checked(texts)
         author = item.agent if names.is_agent(item.agent) else names.IMPORT
-        entry = Discovery(
-            id=discovery_id(item.type, context, problem, solution),
-            at=self._stamp(item.at_ms),
-            by=f"{author}.{_hash(item.identity)[:8]}",  # of the record: every importer must write the very same line
-            type=item.type,
-            context=context,
-            problem=problem,
-            solution=solution,
-            tags=tuple(_tags(item.tags)),
-            confidence=item.confidence,
-            minutes=item.minutes,
-        )
+        entry = replace(item.entry, **texts, at=self._stamp(item.at_ms), tags=tuple(_tags(item.entry.tags)))
+        # By the record: every importer must write the very same line.
+        entry = replace(entry, id=entry.own_id(), by=f"{author}.{_hash(item.identity)[:8]}")
         previous = self._findings.get(entry.id)
         if previous is None or entry.at < previous.at:
             self._findings[entry.id] = entry

@@ -220,7 +220,7 @@ def test_what_a_record_can_do_without_may_be_of_any_type():
 def test_a_discovery_says_that_it_is_one(found):
     item = one(found, "whatever.jsonl")
     assert isinstance(item, Finding)
-    assert (item.problem, item.solution) == ("p", "s")
+    assert (item.entry.problem, item.entry.solution) == ("p", "s")
 
 
 def test_a_discovery_may_be_known_by_its_file_only():
@@ -250,14 +250,16 @@ def test_the_first_shape_of_a_discovery():
         confidence="High",
         minutes=40,
     )
-    assert (item.type, item.context, item.problem, item.solution) == ("workaround", "CI on arm64", "p", "s")
-    assert (item.tags, item.confidence, item.minutes) == (("ci",), "high", 40)
+    entry = item.entry
+    assert (entry.type, entry.context, entry.problem, entry.solution) == ("workaround", "CI on arm64", "p", "s")
+    assert (entry.tags, entry.confidence, entry.minutes) == (("ci",), "high", 40)
     assert (item.agent, item.at_ms) == ("velma", JUNE_10)
 
 
 def test_the_second_shape_of_a_discovery():
     item = finding(id="disc-9", ts=JUNE_10, agent="tank", session_id="s", title="t", insight="i", matched_signals=["x"])
-    assert (item.type, item.problem, item.solution, item.context) == ("discovery", "t", "i", "")
+    entry = item.entry
+    assert (entry.type, entry.problem, entry.solution, entry.context) == ("discovery", "t", "i", "")
     assert (item.agent, item.at_ms) == ("tank", JUNE_10)
 
 
@@ -278,11 +280,11 @@ def test_the_second_shape_of_a_discovery():
     ],
 )
 def test_confidence_is_a_word(said, is_read_as):
-    assert finding(problem="p", confidence=said).confidence == is_read_as
+    assert finding(problem="p", confidence=said).entry.confidence == is_read_as
 
 
 def test_minutes_are_a_whole_number():
-    assert [finding(problem="p", minutes=m).minutes for m in (0, 40, -1, "40", True, 1.5)] == [0, 40, *[None] * 4]
+    assert [finding(problem="p", minutes=m).entry.minutes for m in (0, 40, -1, "40", True, 1.5)] == [0, 40, *[None] * 4]
 
 
 # Times
@@ -639,8 +641,8 @@ def test_no_bytes_make_it_raise_and_every_item_keeps_its_limits(name, data, cut)
     for raw in (data, data[:cut]):
         for item in read(raw, name):
             if isinstance(item, Lesson | Finding):
-                assert (item.text if isinstance(item, Lesson) else item.problem).strip()
-                assert len(item.tags) <= 32
+                assert (item.text if isinstance(item, Lesson) else item.entry.problem).strip()
+                assert len((item if isinstance(item, Lesson) else item.entry).tags) <= 32
                 assert isinstance(json.loads(item.identity), list)
             else:
                 assert item.line >= 1
