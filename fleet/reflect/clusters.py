@@ -62,8 +62,8 @@ _KEEP_WAIT_S = 1.0
 # --- pairs among many texts ------------------------------------------------------------------------------------------
 
 
-class Alike(NamedTuple):
-    """Two of many texts that are close, by their indexes in the list.
+class Closeness(NamedTuple):
+    """Closeness of two texts.
 
     Attributes:
         score: of their words, 0 to 1.
@@ -73,24 +73,13 @@ class Alike(NamedTuple):
         is_turned: they have the same words, but for one at most or for opposites, and contradict each other.
     """
 
-    one: int
-    other: int
     score: float
     differs: tuple[str, ...]
     is_replaced: bool
     is_turned: bool
 
 
-class _Closeness(NamedTuple):
-    """Closeness of two texts: the fields of ``Alike`` without the indexes."""
-
-    score: float
-    differs: tuple[str, ...]
-    is_replaced: bool
-    is_turned: bool
-
-
-_Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, _Closeness | None]]]
+_Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, Closeness | None]]]
 
 
 class Comparison(msgspec.Struct):
@@ -102,7 +91,7 @@ class Comparison(msgspec.Struct):
     """
 
     stems: Mapping[str, frozenset[str]] = {}
-    close: Mapping[tuple[str, str], _Closeness | None] = {}
+    close: Mapping[tuple[str, str], Closeness | None] = {}
 
     def encoded(self) -> str:
         """Return the comparison as JSON, each pair by the indexes of its texts."""
@@ -127,8 +116,8 @@ def alike(
     least: float = NEAR_MIN,
     among: Iterable[tuple[int, int]] | None = None,
     last: Comparison | None = None,
-) -> list[Alike]:
-    """Return the pairs among texts that share enough of their words, in the order of their indexes.
+) -> list[tuple[int, int, Closeness]]:
+    """Return the pairs among texts that share enough of their words, by their indexes, in their order.
 
     A text is compared with the ``PARTNERS_MAX`` that share most of its words: texts that are all alike cost no more
     than others. The same texts in the same order give the same pairs.
@@ -155,15 +144,15 @@ def alike(
     new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in unknown}
     last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
     pairs = ((pair, last.close[two]) for pair, two in both.items())
-    return [Alike._make((*pair, *close)) for pair, close in pairs if close and (close.score >= least or pair in forced)]
+    return [(*pair, close) for pair, close in pairs if close and (close.score >= least or pair in forced)]
 
 
-def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> _Closeness | None:
+def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> Closeness | None:
     score = mine.score(theirs, least)
     if score < least:
         return None
     differs = mine.differences(theirs)
-    return _Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
+    return Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
 
 
 def _is_turned(mine: ParsedText, theirs: ParsedText, differs: tuple[str, ...]) -> bool:
@@ -265,8 +254,8 @@ class Clusters(NamedTuple):
         number = {each: index for index, each in enumerate(ids)}
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for close in alike([words[id_] for id_ in ids], also, last=last):
-            pair = _Pair(ids[close.one], ids[close.other], close.score, close.differs)
+        for one, other, close in alike([words[id_] for id_ in ids], also, last=last):
+            pair = _Pair(ids[one], ids[other], close.score, close.differs)
             if pair.ids in apart:
                 continue
             if close.is_turned:
@@ -325,18 +314,18 @@ NOT_COMPARED = Clusters()
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by words alone; None for none."""
     pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((index, len(texts)) for index in range(len(texts))))
-    sure = [each for each in pairs if _say_the_same(each, 0.0)]
-    return max(sure, key=lambda each: (each.score, -each.one)).one if sure else None
+    sure = [(close.score, -one) for one, _, close in pairs if _say_the_same(close, 0.0)]
+    return -max(sure)[1] if sure else None
 
 
 def _closest_first(pair: _Pair) -> tuple[float, str, str]:
     return -pair.score, pair.one, pair.other
 
 
-def _say_the_same(pair: Alike, cosine: float) -> bool:
+def _say_the_same(close: Closeness, cosine: float) -> bool:
     """Return whether two texts say the same: by their words, or by fewer of them and their meaning."""
-    is_other = pair.differs or pair.is_replaced
-    return not is_other and (pair.score >= JOIN_MIN or (pair.score >= NEARLY_MIN and cosine >= MEANING_MIN))
+    is_other = close.differs or close.is_replaced
+    return not is_other and (close.score >= JOIN_MIN or (close.score >= NEARLY_MIN and cosine >= MEANING_MIN))
 
 
 def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
@@ -563,8 +552,8 @@ def _is_telling(text: str) -> bool:
 
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
     """Return groups of texts that say the same, by words alone."""
-    close = alike(tuple(texts), least=JOIN_MIN)
-    sure = [_Pair(texts[each.one], texts[each.other], each.score) for each in close if _say_the_same(each, 0.0)]
+    pairs = alike(tuple(texts), least=JOIN_MIN)
+    sure = [_Pair(texts[one], texts[other], close.score) for one, other, close in pairs if _say_the_same(close, 0.0)]
     groups = _complete_link(sorted(sure, key=_closest_first))
     inside = set().union(*groups)
     return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

@@ -474,9 +474,9 @@ def _contradicted(topics: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one contradicts."""
     single = [each for each in topics if 0 < len(each.texts) <= 2]
     paths = set()
-    for pair in alike(tuple(each.texts[-1] for each in single)):
-        if pair.is_turned:
-            old, new = sorted((single[pair.one], single[pair.other]), key=lambda each: (each.updated, each.path))
+    for one, other, close in alike(tuple(each.texts[-1] for each in single)):
+        if close.is_turned:
+            old, new = sorted((single[one], single[other]), key=lambda each: (each.updated, each.path))
             paths |= {old.path} if old.updated < new.updated else set()
     return paths
 

@@ -25,7 +25,7 @@ import msgspec
 
 from crdt import clock
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import PARTNERS_MAX, Alike, alike
+from fleet.reflect.clusters import PARTNERS_MAX, Closeness, alike
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import dates
@@ -309,7 +309,7 @@ class _Pair(NamedTuple):
     winner: str
     loser: str
     cosine: float
-    found: Alike
+    found: Closeness
 
 
 class _Pass:
@@ -338,14 +338,14 @@ class _Pass:
         texts = [each.text for each in notes]
         likely = (each for each in _likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group)
         close = alike(tuple(texts), among=tuple(likely))
-        by_meaning = cosines(texts, [(each.one, each.other) for each in close]) if cosines is not None else {}
+        by_meaning = cosines(texts, [each[:2] for each in close]) if cosines is not None else {}
         place = {each.id: index for index, each in enumerate(notes)}
         pairs = []
-        for pair in close:
-            one, other = notes[pair.one], notes[pair.other]
+        for a, b, found in close:
+            one, other = notes[a], notes[b]
             if (min(one.id, other.id), max(one.id, other.id)) not in apart:
                 first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
-                pairs.append(_Pair(first.id, second.id, by_meaning.get((pair.one, pair.other), 0.0), pair))
+                pairs.append(_Pair(first.id, second.id, by_meaning.get((a, b), 0.0), found))
         return sorted(pairs, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:

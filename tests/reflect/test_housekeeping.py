@@ -170,8 +170,8 @@ def test_words_alone_are_at_least_as_precise_as_the_cosine_on_the_labelled_pairs
     texts = [text for row in rows for text in (row["a"], row["b"])]
     found = alike(tuple(texts), least=0.0, among=tuple((2 * at, 2 * at + 1) for at in range(len(rows))))
     joined = [
-        rows[each.one // 2]["label"]
-        for each in found
+        rows[one // 2]["label"]
+        for one, _, each in found
         if each.score >= SCORE_MIN and not each.differs and not each.is_replaced
     ]
     assert joined.count("same") == len(joined)
