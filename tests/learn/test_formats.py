@@ -72,17 +72,18 @@ def test_the_fleets_patterns():
 
 def test_the_fleets_discoveries():
     first, second, third = read(corpus("fleet-records/discoveries.jsonl"), "discoveries.jsonl")
-    assert (first.type, first.context) == ("discovery", "Investigating slow cold starts.")
-    assert first.problem == "Lambda cold starts exceed 4s on first invoke."
-    assert first.solution.startswith("Enable provisioned concurrency")
-    assert (first.confidence, first.agent, first.minutes) == ("high", "research-bot", None)
-    assert (first.at_ms, first.tags) == (1_780_315_200_000, ("research", "performance"))
-    assert (second.problem, second.context) == ("Duplicate writes under concurrent ingest.", "")
+    assert (first.entry.type, first.entry.context) == ("discovery", "Investigating slow cold starts.")
+    assert first.entry.problem == "Lambda cold starts exceed 4s on first invoke."
+    assert first.entry.solution.startswith("Enable provisioned concurrency")
+    assert (first.entry.confidence, first.agent, first.entry.minutes) == ("high", "research-bot", None)
+    assert (first.at_ms, first.entry.tags) == (1_780_315_200_000, ("research", "performance"))
+    assert (second.entry.problem, second.entry.context) == ("Duplicate writes under concurrent ingest.", "")
     assert third == SkippedPiece(3, "retracted")
 
 
 def test_the_fleets_archive_pending_corrections_and_corrections():
     (old,) = read(corpus("fleet-records/discoveries-archive.jsonl"), "discoveries-archive.jsonl")
+    old = old.entry
     assert (old.problem, old.confidence, old.tags) == ("Old auth token TTL was 24h.", "medium", ("security",))
     (pending,) = read(corpus("fleet-records/pending-corrections.jsonl"), "pending-corrections.jsonl")
     assert (pending.text, pending.title) == ("Prefer ast-grep for code search",) * 2
