@@ -366,13 +366,13 @@ def _promotion_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    promoted = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
+    promoted, _ = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
     return f"{promoted.id} is in {entry.agent}'s memory", _latest(workspace, ["promote"])
 
 
 def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    demoted = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
-    return f"{demoted.id} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
+    demoted, _ = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
+    return f"{demoted} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
 
 
 def _row_check(workspace: Workspace, entry: Entry) -> str:

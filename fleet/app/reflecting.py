@@ -1,7 +1,6 @@
 """Use cases of reflection: lessons that enter and leave the memories of the agents here, and the figures of it all."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from fleet.app.finding import find, sources
 from fleet.learn import counting
@@ -24,19 +23,6 @@ from fleet.text.screening import counted
 
 _PROMISING = 100
 """Number of best-evidenced lessons, of all and of those that changed, that each sync weighs: more than memory holds."""
-
-
-class _Decision(NamedTuple):
-    """Result of a person's decision about a lesson of a memory, and the memory's new state.
-
-    ``text``, ``reason``, ``evidence``: of a lesson that entered.
-    """
-
-    id: str
-    memory: Standing
-    text: str = ""
-    reason: str = ""
-    evidence: str = ""
 
 
 def records_of(workspace: Workspace, agent: str, clusters: Clusters = NOT_COMPARED) -> Lessons:
@@ -64,8 +50,10 @@ def to_review(clusters: Clusters) -> list[str]:
     return lines
 
 
-def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
-    """Promote a lesson into an agent's memory by a person's decision; ``prefix``: the beginning of its id.
+def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standing]:
+    """Promote a lesson into an agent's memory by a person's decision; return it, and the memory's new state.
+
+    ``prefix``: the beginning of its id.
 
     Raises:
         NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -79,12 +67,11 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
-    memory = AgentMemory(workspace, agent).standing()
-    return _Decision(due.id, memory, due.text, due.reason, due.evidence)
+    return due, AgentMemory(workspace, agent).standing()
 
 
-def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
-    """Take a lesson out of an agent's memory. It does not come back by itself.
+def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing]:
+    """Take a lesson out of an agent's memory; return its id, and the memory. It does not come back by itself.
 
     Raises:
         NoError: it is neither in the memory nor waiting for it; nothing was changed.
@@ -104,7 +91,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> _Decision:
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
-    return _Decision(first, AgentMemory(workspace, agent).standing())
+    return first, AgentMemory(workspace, agent).standing()
 
 
 def _in_memory(prefix: str, inside: Sequence[str]) -> str:

@@ -353,9 +353,9 @@ def _promote(
 ) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
     with output.acting() as (workspace, who):
-        promoted = reflecting.promote(workspace, who, pattern)
+        promoted, memory = reflecting.promote(workspace, who, pattern)
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
-        document |= {"memory": promoted.memory.as_json()}
+        document |= {"memory": memory.as_json()}
         rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}"]
         output.show(document, [*rows, f"`fleet demote {promoted.id}` takes it out again"])
 
@@ -364,12 +364,12 @@ def _promote(
 def _demote(pattern: _Lesson) -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
     with output.acting() as (workspace, who):
-        demoted = reflecting.demote(workspace, who, pattern)
+        demoted, memory = reflecting.demote(workspace, who, pattern)
         text = (
-            f"{demoted.id} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
-            f"and `fleet search` find it\n`fleet promote {demoted.id}` brings it back"
+            f"{demoted} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "
+            f"and `fleet search` find it\n`fleet promote {demoted}` brings it back"
         )
-        output.show({"id": demoted.id, "demoted": True, "memory": demoted.memory.as_json()}, text)
+        output.show({"id": demoted, "demoted": True, "memory": memory.as_json()}, text)
 
 
 @app.command("stats")
