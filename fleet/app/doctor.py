@@ -72,7 +72,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "patterns": finding.counted(workspace),
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
-        "withheld": [{"path": each.path, "reason": each.reason} for each in out.withheld],
+        "withheld": [each._asdict() for each in out.withheld],
         "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
         "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
         "not_taken": [
@@ -83,7 +83,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
         "trust": {
-            "blocked": [{"name": each.name, "since": each.since, "at": each.at} for each in workspace.trust.blocked()],
+            "blocked": [each._asdict() for each in workspace.trust.blocked()],
             "waiting": [each.as_json() for each in reviewing.questions(workspace)],
         },
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],

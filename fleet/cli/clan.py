@@ -64,7 +64,7 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
 def _show_outgoing(out: Outgoing) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
     texts = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
-    withheld = [{"path": each.path, "reason": each.reason} for each in out.withheld]
+    withheld = [each._asdict() for each in out.withheld]
     for path, lines in texts.items():
         note(f"{path}: {counted(len(lines), 'line')}")
     for text in () if output.chosen.as_json else chain.from_iterable(texts.values()):

@@ -35,7 +35,6 @@ class _Withheld(NamedTuple):
     """A line that stays on this machine, and why."""
 
     path: str
-    raw: bytes
     reason: str
 
 
@@ -137,7 +136,7 @@ class Outbox:
                     else [part.raw if isinstance(part, Carried) else DISCOVERIES.encode(part)]
                 )
                 if reasons:
-                    out.withheld += [_Withheld(path, raw, "; ".join(reasons)) for raw in raws]
+                    out.withheld += [_Withheld(path, "; ".join(reasons)) for _ in raws]
                 else:
                     out.lines.setdefault(path, []).extend(raws)
                     out.entries.append(part)
@@ -147,7 +146,7 @@ class Outbox:
         if named and named != Members.parse(self._content(MEMBERS)):
             data = named.render()
             if reasons := gate_texts([data.decode()]):
-                out.withheld.append(_Withheld(MEMBERS, data, "; ".join(reasons)))
+                out.withheld.append(_Withheld(MEMBERS, "; ".join(reasons)))
             else:
                 out.files[MEMBERS] = data
 
