@@ -248,7 +248,7 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
         title=words.strip().split("\n")[0],
         confidence=confidence,
         signal_class=objection.kind,
-        sameness=words,  # of calls that are refused together, each gets the same ones
+        sameness=f"{shell.Command(objection.refused).family or objection.tool}\n{words}",  # of many refused together
         trigger=shell.Command(objection.refused).trigger if confidence == "strong" else "",
     )
 

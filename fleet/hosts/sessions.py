@@ -268,11 +268,7 @@ def _message(kind: str, at: str, text: str) -> Iterator[Event]:
 
 
 def _call(at: str, name: str, tool: str, arguments: dict[str, Any]) -> Event:
-    command = arguments.get("cmd", arguments.get("command"))
-    if isinstance(command, list):  # ["bash", "-lc", "make test"]
-        words = [word for word in command if isinstance(word, str)]
-        command = words[-1] if words[:1] and words[0].endswith("sh") else " ".join(words)
-    if isinstance(command, str):
+    if command := payloads.command_in(arguments):
         arguments = {"command": command}
     return _event("call", at, name, tool=payloads.TOOLS.get(tool.lower(), tool), about=transcripts.about(arguments))
 

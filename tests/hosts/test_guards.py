@@ -45,6 +45,7 @@ def test_a_guard_sees_through_comments_and_continued_lines(place, lesson, comman
     place.fleet("guard", lesson, "deny")
     assert decided(place, tool_input={"command": command})[0] == "deny"
     assert decided(place, tool_input={"command": "ls # git push"})[0] == ""
+    assert decided(place, tool_input={"command": ["bash", "-lc", command]})[0] == "deny"
 
 
 def test_what_a_guard_stopped_is_told_to_the_person(place, lesson):

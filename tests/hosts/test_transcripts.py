@@ -168,6 +168,10 @@ def test_calls_that_are_refused_together_with_the_same_words_are_one_signal(talk
         talk.write(call(f"t{n}", "Write", file_path=f"/x/{n}"), result(f"t{n}", WITH_WORDS["today"]))
     assert len(set(re.findall(r"c-[0-9a-f]{16}", talk.stop()["reason"]))) == 1
     assert talk.place.entries().count("**User flagged:**") == 1
+    for command in ("git push", "npm publish", "git push origin"):
+        talk.write(call(command, command=command), result(command, WITH_WORDS["today"]))
+    talk.stop()
+    assert re.findall(r"\*\*Trigger:\*\* (.*)", talk.place.entries()) == ["Bash:git push *", "Bash:npm publish *"]
 
 
 def test_a_refusal_without_words_gets_those_of_the_next_prompt(talk):
