@@ -120,7 +120,7 @@ class Payload:
         tool = text_in(fields, "tool_name", "toolName")
         self.tool = TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
-        self.command = command_in(given)
+        self.command = _command(given)
         self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
         if self.tool in EDITING_TOOLS and self.command:  # Codex's patches
             self.path = self.path or self.command.partition(_PATCHED)[2].partition("\n")[0]
@@ -246,7 +246,7 @@ def _number_behind(text: str, mark: str) -> int | None:
     return int(digits) if separator and digits.isascii() and digits.isdigit() else None
 
 
-def command_in(given: dict[str, object]) -> str:
+def _command(given: dict[str, object]) -> str:
     """Return the command that a shell is given as a text, or in words: ``["bash", "-lc", "make test"]``."""
     command = given.get("command", given.get("cmd"))
     if isinstance(command, list):

@@ -268,9 +268,9 @@ def _message(kind: str, at: str, text: str) -> Iterator[Event]:
 
 
 def _call(at: str, name: str, tool: str, arguments: dict[str, Any]) -> Event:
-    if command := payloads.command_in(arguments):
-        arguments = {"command": command}
-    return _event("call", at, name, tool=payloads.TOOLS.get(tool.lower(), tool), about=transcripts.about(arguments))
+    call = payloads.Payload("", {"tool_name": tool, "tool_input": arguments}, {})  # as a hook reads it
+    arguments = {"command": call.command} if call.command else arguments
+    return _event("call", at, name, tool=call.tool, about=transcripts.about(arguments))
 
 
 def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:

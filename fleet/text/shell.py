@@ -37,6 +37,7 @@ _WORD_CHARS_MAX = 60
 _MARKS = ";|&<>\n"
 _GROUPED = "(){}!"
 _RUN_WORDS = frozenset({"run", "run-script"})
+_GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words behind which the word of the command stands
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
@@ -131,7 +132,7 @@ class Command:
 
         Other commands may be about anything, or be private.
         """
-        program, words = "".join(self._words[:1]), self._words[1 : 3 if self._words[1:2] == ["run"] else 2]
+        program, words = "".join(self._words[:1]), self._words[1 : 3 if self._words[1:2] in _GROUPS else 2]
         if program not in _MANY:
             return f"Bash:{program} *" if self.is_build() and self.family == program else ""
         subcommand = " ".join(word for word in words if re.fullmatch(_SUBCOMMAND, word))
