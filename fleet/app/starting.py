@@ -393,12 +393,14 @@ class Guards:
             draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(guards.items())]
         return lifted
 
-    def put_back(self, pattern: str, decision: str) -> None:
-        """Restore the decision that a lesson had before; "" for none."""
-        before = [raw for raw, each in self._decisions() if each.id == pattern]
-        if decision:
+    def put_back(self, pattern: str, was: str, decision: str) -> bool:
+        """Restore the decision that a lesson had before another one, "" for none; return False where it has a third."""
+        now = [raw for raw, each in self._decisions() if each.id == pattern]
+        is_due = next(iter(now), "") in (was, decision)
+        if is_due and decision:
             self._workspace.state.agree(_GUARD, decision, self._workspace.wall())
-        self._forget([raw for raw in before if raw != decision])
+        self._forget([raw for raw in now if is_due and raw != decision])
+        return is_due
 
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""

@@ -92,8 +92,6 @@ def tidy(
         DiskError: nothing was changed, or the next run finishes this one.
     """
     with workspace.lock(f"tidy-{agent}", 0.5):
-        if not dry_run:
-            Runs(workspace).recover()
         notebook = _Notebook(workspace, agent)
         organization = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
         dream = organization if organization is not None and not notebook.has_read(organization, report) else None
@@ -290,10 +288,9 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
     if not lines:
         return []
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
-    for run in Runs(workspace).listed():
-        for edit in run.edits:
-            if edit.path == path and run.kind != UNDO:
-                ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
+    for run in (run for run in Runs(workspace).listed() if run.kind != UNDO):
+        for edit in (edit for edit in run.edits if edit.path == path):
+            ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
     return [each for each in lines if each.row.encode("utf-8", "surrogateescape") in ours]
 
 

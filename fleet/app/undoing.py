@@ -284,8 +284,10 @@ class _Undoing:
         elif field.name == "apart":
             self._keep_apart(field)
         elif field.name == "guard":
-            starting.Guards(self._workspace).put_back(field.id, str(field.after or ""))
-            self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
+            if starting.Guards(self._workspace).put_back(field.id, str(field.before or ""), str(field.after or "")):
+                self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
+            else:
+                self._left.append(f"{field.id}: its guard was set to something else since, and stays")
         elif field.name in _PRIVATE:
             self._set_private(field)
         elif field.name not in _NOT_SET:

@@ -309,8 +309,7 @@ class Runs:
                 edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
         draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
-        inverse = self.fresh(UNDO, run.agent, draft)
-        return msgspec.structs.replace(inverse, of=run.id, skipped=skipped)
+        return msgspec.structs.replace(self.fresh(UNDO, run.agent, draft), of=run.id, skipped=skipped)
 
     def _apply(self, run: Run) -> tuple[str, ...]:
         for edit in run.edits:

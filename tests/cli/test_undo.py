@@ -393,6 +393,19 @@ def test_what_a_person_wrote_into_the_memory_since_a_promotion_stays(w):
     assert shown(w, pattern)["state"] != "published"
 
 
+def test_a_guard_that_was_set_to_something_else_since_stays(w):
+    pattern = w.correct("w", LESSON, "--trigger", "Bash:rm *")
+    w.run("w", "guard", pattern, "deny")
+    w.run("w", "guard", pattern, "ask")
+    second, first = (each["id"] for each in listed(w)[:2])
+    assert "set to something else since, and stays" in " ".join(undo(w, first)["left"])
+    guards = [each["decision"] for each in json.loads(w.run("w", "guard", "--json").stdout)["guards"]]
+    assert guards == ["ask"]
+    undo(w, second)
+    guards = [each["decision"] for each in json.loads(w.run("w", "guard", "--json").stdout)["guards"]]
+    assert guards == ["deny"]
+
+
 def test_a_promotion_of_what_was_published_already_is_taken_back_and_done_again(w):
     pattern = w.correct("w", LESSON)
     w.run("w", "edit", pattern, "--set", "state=published")
