@@ -583,8 +583,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     """Return the edits of a migration, the backup of the old file first, and a line of report for each file."""
-    page = _File.of(workspace, auto_reflect.FILE)
-    data = page.before or b""
+    data = _File.of(workspace, auto_reflect.FILE).before or b""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as why:

@@ -60,6 +60,8 @@ def run() -> int:
         if "--json" in words:
             print('{"disabled":true}')
         return 0
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - nothing knows of a home, as in a container: there it is this
+        os.environ["HOME"] = "/"
     if words[:1] == ["hook"] and not "".join(words[1:2]).startswith("-"):
         # A host waits for its hook many times a minute: the parser alone would take longer than all of its work.
         from fleet import hook

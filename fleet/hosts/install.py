@@ -413,9 +413,10 @@ def _change_pages(folder: Path, wanted: Mapping[str, bytes], *, dry_run: bool) -
     for name, page in wanted.items():
         path = folder / name
         before = path.read_bytes() if path.is_file() else b""
-        text, newline, _ = before.removesuffix(b"\n").rpartition(b"\n")
-        is_theirs = path.is_symlink() or (path.exists() and before != _sealed(text + newline))  # a person changed it
-        after = before if is_theirs else page
+        plain = before.replace(b"\r\n", b"\n")  # git may check it out with other line ends
+        text, newline, _ = plain.removesuffix(b"\n").rpartition(b"\n")
+        is_theirs = path.is_symlink() or (path.exists() and plain != _sealed(text + newline))  # a person changed it
+        after = before if is_theirs or plain == page else page
         if after and after != before and not dry_run:
             _replace(_real(path), after)
         elif after != before and not dry_run:

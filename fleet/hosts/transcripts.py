@@ -203,5 +203,4 @@ def about(tool_input: object) -> str:
     """Return the most telling field of a call's input, in one line."""
     if not isinstance(tool_input, dict):
         return ""
-    subject = text_in(tool_input, *_SUBJECTS, *tool_input)
-    return " ".join(subject[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]
+    return " ".join(text_in(tool_input, *_SUBJECTS, *tool_input)[: 4 * _ABOUT_CHARS_MAX].split())[:_ABOUT_CHARS_MAX]

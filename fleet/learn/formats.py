@@ -374,8 +374,7 @@ def _checked(name: str, value: object) -> str:
 
 def _first(record: Mapping[str, Any], *keys: str) -> str:
     """Return the first of these texts that is not empty. All are checked: half a record is no record."""
-    texts = [_checked(key, record.get(key)) for key in keys]
-    return next((text for text in texts if text), "")
+    return next(filter(None, [_checked(key, record.get(key)) for key in keys]), "")
 
 
 def _word(record: Mapping[str, Any], key: str) -> str:

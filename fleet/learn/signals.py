@@ -176,8 +176,7 @@ class Signals:
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             trigger, label = _screen(signal.trigger).text, _label(signal.kind)
             correction = Correction(wrong, title=title, source=source, trigger=trigger)
-            draft = Draft(correction, when, class_, label)
-            entry = self._log(page, draft, _Mark("", now, *identity))
+            entry = self._log(page, Draft(correction, when, class_, label), _Mark("", now, *identity))
         return _SignalResult(entry, is_new=True, secrets=secrets)
 
     def ask_again(self, entry: str) -> str:

@@ -240,7 +240,7 @@ class Workspace:
         if not names.is_agent(agent):
             raise UsageError(
                 f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
-                "and not 'import'"
+                "and not 'import'. `--agent` names it, else FLEET_AGENT"
             )
         return agent
 

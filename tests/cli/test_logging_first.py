@@ -1,16 +1,20 @@
 """What is wrong elsewhere never costs a correction: it is logged first, complained of after, and the exit code is 0."""
 
 import json
+import pwd
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fleet.model.line import decode
 from fleet.model.pattern import fold
 from fleet.store.database import SCHEMA_NUMBER
+from tests import commands
 from tests.cli.conftest import Stage
 
+LESSON = "Quote every variable in a shell script"
 JUNK = b"\0junk\xff" * 500
 
 
@@ -133,3 +137,16 @@ def test_a_name_that_never_logged_here_is_told_once_since_it_may_be_a_slip(stage
     words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Quote every path", "--agent", "vlema")
     assert "vlema logs here for the first time (so far: velma)" in stage.run("w", *words).stderr
     assert "first time" not in stage.run("w", *words).stderr
+
+
+@pytest.mark.parametrize("command", ["correct", "doctor", "status", "install", "import", "sync"])
+def test_who_has_no_name_and_no_home_as_in_a_container_is_served_all_the_same(w, monkeypatch, command):
+    monkeypatch.setattr(pwd, "getpwuid", Mock(side_effect=KeyError))
+    environment = {name: value for name, value in w.environment().items() if name != "HOME"}
+    words = {
+        "correct": ("--wrong", "w", "--right", "r", "--pattern", "Quote every variable in a shell script"),
+        "install": ("claude-code",),
+        "import": ("--transcripts",),
+    }
+    done = commands.here((command, *words.get(command, ())), w.folder / "w", environment)
+    assert done.returncode == 0, done.stderr

@@ -329,6 +329,18 @@ def test_a_persons_broken_settings_stop_nothing_in_a_project(bare):
     assert "settings.json is not valid JSON" in bare.fleet("doctor", expect=1).stdout
 
 
+def test_a_page_that_git_checked_out_with_other_line_ends_is_fleets_all_the_same(place):
+    place.fleet("install", "claude-code")
+    for name in PAGES:
+        page = place.folder / ".claude" / name
+        page.write_bytes(page.read_bytes().replace(b"\n", b"\r\n"))
+    before = files(place)
+    assert "as fleet wrote it" not in place.fleet("install", "claude-code").stderr
+    assert files(place) == before, "git would write them anew"
+    assert "as fleet wrote it" not in place.fleet("uninstall", "claude-code").stderr
+    assert not PAGES & files(place).keys()
+
+
 def test_a_dry_run_writes_no_page(place):
     assert "+You were corrected" in place.fleet("install", "claude-code", "--dry-run").stdout
     assert not (place.folder / ".claude").exists()
