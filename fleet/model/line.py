@@ -27,7 +27,7 @@ about equal keys, NaN, large integers and lone surrogates, so a line with any of
 import hashlib
 import json
 import re
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -96,10 +96,6 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             yield from ((name, None) for name in (*column.n, *column.parts))
             for marks in (column.over, column.purge):
                 yield from ((field, None) for fields in marks.values() for field in fields)
-
-    def is_only_by(self, writers: Container[str]) -> bool:
-        """Return whether no other writer has a column."""
-        return all(writer in writers for writer in self.w)
 
     def is_empty(self) -> bool:
         """Return whether a line has no column."""

@@ -351,7 +351,7 @@ def is_undone_before_sent(news: Line, base: Line | None, mine: Container[str]) -
     ``mine``: the replicas that write here.
     """
     columns = news.w.values()
-    if not news.is_only_by(mine) or (base is not None and not base.w.keys().isdisjoint(news.w)):
+    if not all(each in mine for each in news.w) or (base is not None and not base.w.keys().isdisjoint(news.w)):
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False

@@ -242,9 +242,7 @@ def _owner(path: str) -> str:
 
 def _has_edited(before: Column, after: Column) -> bool:
     """Return whether a writer removed a lesson or set a field, other than to publish it or make it a candidate."""
-    if any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()):
-        return True
-    return any(
+    return any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()) or any(
         edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
         for field, edit in after.set.items()
     )

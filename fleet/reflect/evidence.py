@@ -225,10 +225,8 @@ class Witnesses:
             with suppress(TreeGoneError):
                 if (news := self._workspace.tree.pushers(_FOLDER, start)) is not None:
                     break
-            known = {}
-        else:
-            return {}
-        for path, authors in news.items():
+            known, news = {}, None  # what cannot be read in time is not tried again: of its writers nothing is known
+        for path, authors in (news or {}).items():
             if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
                 known[writer] = known.get(writer, set()) | authors
         self._workspace.db.note(_PUSHERS, msgspec.json.encode((head, known)).decode())

@@ -257,7 +257,7 @@ def _check_format(tree: GitTree, commit: str) -> None:
     if FORMAT in paths:
         oid, size = paths[FORMAT]
         text = tree.read(oid).decode("utf-8", "replace").strip() if size <= _FORMAT_BYTES_MAX else "?"
-        if not text.isascii() or not text.isdecimal() or int(text) > FORMAT_NUMBER:
+        if text.isascii() and text.isdecimal() and int(text) > FORMAT_NUMBER:  # the next push replaces anything else
             raise RefusedError(
                 f"this clan's lines have the format {for_terminal(text)[:20]}, and this fleet writes "
                 f"{FORMAT_NUMBER}: upgrade fleet here. Nothing was written, and nothing is lost"

@@ -89,7 +89,7 @@ class GitRemote:
         self._author = author
         self._has_turned = False
         self._mirror = mirror or tree.GitTree(git_dir)
-        self._copy = Bare(git_dir, timeout_s, self._url.secrets, self._mirror.listings)
+        self._copy = Bare(git_dir, timeout_s, self._url.secrets, self._mirror.listings, self._mirror.places)
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone."""
@@ -112,8 +112,8 @@ class GitRemote:
             return Moved("the state it builds on is not known here")
         with self._locked():
             try:
-                is_malformed = on in self._copy.ignored() or bool(self._copy.unfit(on))
-                kept = self._copy.fit(on) if is_malformed else None
+                safe, unsafe = self._copy.fit(on)
+                kept = safe if unsafe or on in self._copy.ignored() else None
                 subject = message or f"fleet: {counted(len(files), 'file')}"
                 commit = self._copy.commit(files, on, message=subject, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
@@ -134,6 +134,8 @@ class GitRemote:
                     listing_before = self._copy.listing(since)
                     self._warn_of_going_back(since, head)
             old, new = listing_before or {}, self._copy.listing(head)
+            if why := self._copy.ignored().get(head):
+                self._warn_of_malformed(head, why)
             changed = {path: entry for path, entry in new.items() if old.get(path) != entry}
             self._ignore_flooded(changed)
             self._warn_of_unread(changed, new)
@@ -141,15 +143,13 @@ class GitRemote:
 
     def _ignore_flooded(self, changed: dict[str, Entry]) -> None:
         """Count the lines of each new file before any is parsed; ignore the files that have too many."""
-        files = tree.sort_entries(changed, self._copy.ignored()).files
-        suspects = {path: blob.oid for path, blob in files.items() if blob.size > limits.UNREADABLE_MAX}
+        files, reasons = tree.sort_entries(changed, self._copy.ignored()).files, {}
         with self._mirror.reading():
-            reasons = {oid: why for path, oid in suspects.items() if (why := self._too_much(path, oid))}
-        self._copy.ignore(reasons)
-
-    def _too_much(self, path: str, oid: str) -> str:
-        with self._mirror.open(oid) as content:
-            return tree.too_much(path, content)
+            for path, blob in files.items():
+                if blob.size > limits.UNREADABLE_MAX:
+                    with self._mirror.open(blob.oid) as content:
+                        reasons[blob.oid] = tree.too_much(path, content)
+        self._copy.ignore({oid: why for oid, why in reasons.items() if why})
 
     def _warn_of_going_back(self, since: Mark, head: Mark) -> None:
         if not head:
@@ -189,22 +189,21 @@ class GitRemote:
         why = self._copy.reason(done)
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
         if re.search(_MALFORMED, done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
-            return self._take_malformed(self._copy.ref(SEEN))
+            self._copy.ignore({self._copy.ref(SEEN): "git refuses it"})  # it is no damage of our copy
+            return self._copy.ref(SEEN)
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
         raise self._unavailable(why)
 
-    def _take_malformed(self, head: Mark) -> Mark:
-        """Note a head that git refused, and warn of it; the next push puts a well-formed tree on top."""
-        self._copy.ignore({head: "git refuses it"})  # it is no damage of our copy
-        named = _listed([repr(path) for path in self._copy.unfit(head)])
+    def _warn_of_malformed(self, head: Mark, why: str) -> None:
+        """Warn of a head that git refused, or that has too many files; the next push puts a good tree on top."""
+        named = _listed([repr(path) for path in self._copy.fit(head)[1]])
         author = for_terminal(self._copy.committer(head))[:200]
         self.warnings.append(
-            f"{self.name}: git refuses what is on {self._branch}{f', for {named}' if named else ''}; the last commit "
-            f"says it is by {author}. What is well-formed was read; the next push puts a tree without the rest on top"
+            f"{self.name}: what is on {self._branch}: {why}{f', for {named}' if named else ''}; the last commit says "
+            f"it is by {author}. What is well-formed was read; the next push puts a tree without the rest on top"
         )
-        self.skipped += bool(named)
-        return head
+        self.skipped += 1
 
     def _takes_other_hash(self, done: Done) -> bool:
         """Make the local copy anew if the remote's objects are named by the other hash; return whether they are.

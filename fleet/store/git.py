@@ -238,6 +238,7 @@ _LISTINGS_MAX = 8
 _COMMIT_MARK = 1
 _FIRST_BLOB = _COMMIT_MARK + 1
 _HISTORY_MAX = 20_000
+_HISTORY_S = 4.0  # of a commit with too many files git holds all of them in memory, more in each second
 _PACKS_MAX = 100
 _STALE_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -269,6 +270,7 @@ class Bare:
     Args:
         hidden: strings that must not be shown, such as the password of an address.
         listings: entries of trees by commit, shared by all who work in the same repository. They are never stale.
+        places: files, and folders with a slash behind them, which are read of a tree that is too large to list.
     """
 
     def __init__(
@@ -277,11 +279,13 @@ class Bare:
         timeout_s: float = 60.0,
         hidden: Sequence[str] = (),
         listings: dict[str, dict[str, Entry]] | None = None,
+        places: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
         self._timeout_s = timeout_s
         self._hidden = hidden
         self._listings = {} if listings is None else listings
+        self._places = places
         self._until = 0.0
         self._env = _environment(os.environ, min(timeout_s, _CONNECT_S_MAX))
         self._is_ssh_settled = "GIT_SSH_COMMAND" in os.environ
@@ -405,12 +409,9 @@ class Bare:
         Raises:
             GitDamaged: it failed; the history is still there, or partly gone.
         """
-        commits = sorted({commit for name in (FETCHED, SEEN, NEXT) if (commit := self.ref(name))})
-        if not commits:
-            return
         self._listings.clear()
         self.set_ref(NEXT, "")
-        commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))}) or commits
+        commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))})
         Files(self.folder).replace(self.folder / "shallow", "".join(f"{each}\n" for each in commits).encode())
         for command in (("reflog", "expire", "--expire=all", "--all"), ("repack", "-a", "-d", "-q"), ("prune",)):
             self._output(*command)
@@ -443,7 +444,8 @@ class Bare:
         """
         shown = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
         commits = ["--boundary", commit, f"^{since}"] if since else [commit]
-        rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", shown, *commits, "--")
+        command = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", shown, *commits, "--")
+        rows = self._output(*command, until=time.monotonic() + _HISTORY_S)
         pushers_of: dict[str, set[str]] = {}
         addresses, is_ancestor = set[str](), not since
         for row in rows.decode("utf-8", "backslashreplace").split("\n"):
@@ -467,12 +469,21 @@ class Bare:
         """
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
+        command = ("ls-tree", "-l", "-z", "--full-tree")
+        try:
+            rows = self._output(*command, "-r", commit)
+        except GitFailed as why:
+            if getattr(why.__cause__, "is_late", True):
+                raise
+            rows = self._output(*command, commit, "--", *self._places)
+            self.ignore({commit: "it has too many files"})
         entries = {}
-        for row in self._output("ls-tree", "-r", "-l", "-z", "--full-tree", commit).split(b"\0")[:-1]:
+        for row in rows.split(b"\0")[:-1]:
             fields, _, path = row.partition(b"\t")
-            mode, _, oid, size = fields.decode("ascii").split()
-            number = int(size) if size.isdecimal() else -1
-            entries[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
+            mode, kind, oid, size = fields.decode("ascii").split()
+            if kind != "tree":
+                number = int(size) if size.isdecimal() else -1
+                entries[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
         self._note_listing(commit, entries)
         return entries
 
@@ -483,13 +494,11 @@ class Bare:
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
-    def unfit(self, commit: str) -> list[str]:
-        """Return the paths of a commit's tree that are unsafe in any tree."""
-        return [path for path, entry in self.listing(commit).items() if not _is_fit(path, entry.mode)]
-
-    def fit(self, commit: str) -> dict[str, Entry]:
-        """Return the entries of a commit's tree at safe paths."""
-        return {path: entry for path, entry in self.listing(commit).items() if _is_fit(path, entry.mode)}
+    def fit(self, commit: str) -> tuple[dict[str, Entry], list[str]]:
+        """Return the entries of a commit's tree at safe paths, and the paths that are unsafe in any tree."""
+        entries = self.listing(commit)
+        safe = {path: entry for path, entry in entries.items() if _is_fit(path, entry.mode)}
+        return safe, [path for path in entries if path not in safe]
 
     def committer(self, commit: str) -> str:
         """Return the committer that a commit names, which nobody has checked."""
@@ -647,18 +656,18 @@ class Bare:
 
     # --- running git ------------------------------------------------------------------------------------------------
 
-    def git(self, *arguments: str, stdin: IO[bytes] | None = None) -> Done:
+    def git(self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None) -> Done:
         """Run a command that stays on this machine.
 
         Raises:
             GitFailed: the repository is not as fleet made it.
         """
         self._check(are_files=not self._until)  # else they were checked when it was locked
-        return self._run(GIT, arguments, stdin)
+        return self._run(GIT, arguments, stdin, until)
 
-    def _output(self, *arguments: str) -> bytes:
+    def _output(self, *arguments: str, until: float | None = None) -> bytes:
         """Return the output of a command that stays on this machine; a failure of it is an exception."""
-        done = self.git(*arguments)
+        done = self.git(*arguments, until=until)
         if done.code:
             raise self.failure(done)
         return done.out

@@ -198,7 +198,8 @@ class Rows:
                 self._newly_marked.append(record_id)
             if self.is_watched:
                 for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
-                    self._note(path, state_before, part, state_after, in_tree=in_tree)
+                    if in_tree or not part.by_writer().keys() <= self._policy.mine:
+                        self._watched().note(path, state_before, part, state_after, in_tree=in_tree)
             batch.new_rows.append(self._row(record, data, row))
         if in_tree and record_id in batch.bases:
             base = batch.base(record_id)
@@ -211,11 +212,6 @@ class Rows:
                 batch.new_bases[record_id] = base_data
         elif not in_tree and is_new and record_id not in batch.bases:
             batch.new_bases[record_id] = None if row is None else row.data
-
-    def _note(self, path: str, before: Line | None, part: Line, after: Line, *, in_tree: bool) -> None:
-        """Note changes of others' columns, about which a person is asked."""
-        if in_tree or not part.is_only_by(self._policy.mine):
-            self._watched().note(path, before, part, after, in_tree=in_tree)
 
     def _watched(self) -> "Arrivals":
         from fleet.model.withheld import Arrivals  # 3 ms that a correction of one's own need not spend

@@ -170,6 +170,8 @@ class GitTree:
         listings: commit to what stands in its tree, for a remote that works in the same repository.
     """
 
+    places = (*sorted(_FILES), *(f"{folder}/" for folder in sorted(_FOLDERS)))
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
@@ -180,7 +182,7 @@ class GitTree:
     def _bare(self) -> "Bare":
         from fleet.store.git import Bare  # processes and temporary files: most commands need none
 
-        return Bare(self._folder, listings=self.listings)
+        return Bare(self._folder, listings=self.listings, places=self.places)
 
     def head(self) -> str:
         """Return the commit that is taken in; "" for none. Costs a read of one small file, and no process."""

@@ -174,6 +174,32 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
         assert {each["path"] for each in held} <= set(kept)
 
 
+def test_a_commit_of_too_many_files_costs_little_once_also_where_the_next_one_took_them_out(stage: Stage):
+    built(stage, [])
+    good = stage.git("rev-parse", "fleet^{tree}", where="clan.git").strip()
+    folder = good
+    for _ in range(9):
+        rows = "".join(f"040000 tree {folder}\td{number}\n" for number in range(10))
+        made = subprocess.run(
+            ["git", "mktree"],
+            cwd=stage.remote,
+            input=rows.encode(),
+            stdout=subprocess.PIPE,
+            env=stage.environment(),
+            check=True,
+        )
+        folder = made.stdout.decode().strip()
+    for tree in (folder, good):
+        words = ("-c", "user.name=m", "-c", "user.email=m@m", "commit-tree", tree, "-p", "fleet", "-m", "x")
+        stage.git("update-ref", "refs/heads/fleet", stage.git(*words, where="clan.git").strip(), where="clan.git")
+    (stage.folder / "tank").mkdir()
+    init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
+    once = [init, cost(stage, "sync")]
+    assert sum(each.cpu_s for each in once) < ONCE_S, once
+    assert cost(stage, "sync").cpu_s < AFTER_S
+    assert stage.seen("tank") == {LESSON: 1}
+
+
 def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
     """The clan's folder may be tracked by the project's git: nothing was fetched, and everything is there."""
     stage.run("tank", "init", "--agent", "tank", "--yes")

@@ -802,7 +802,23 @@ def test_a_gigabyte_of_zeros_does_not_fill_the_memory(server: Server, tmp_path: 
     assert int(out[3]) < 200, out
 
 
-def test_a_listing_without_end_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_of_a_tree_without_end_the_clans_own_files_are_read_and_the_next_push_puts_it_right(server: Server):
+    """A few objects that name a thousand million files: each folder holds the next one ten times."""
+    good = pushed(machine(server), {ONE: b"1\n"})
+    folder = server.tree(*(("100644", server.blob(b"x"), f"f{number}") for number in range(10)))
+    for _ in range(8):
+        folder = server.tree(*(("40000", folder, f"d{number}") for number in range(10)))
+    shards = server.tree(("100644", server.blob(b"1\n"), ONE.removeprefix("patterns.d/")), ("40000", folder, "sub"))
+    bad = server.commit(server.tree(("40000", folder, "junk"), ("40000", shards, "patterns.d")), good)
+    remote = machine(server, "two")
+    assert remote.pull("") == ({ONE: b"1\n"}, bad)
+    assert "too many files" in remote.warnings[0]
+    after = pushed(remote, {TWO: b"2\n"}, bad)
+    assert server.git("ls-tree", "-r", "--name-only", after).split() == [ONE, TWO]
+    assert machine(server, "three").pull("")[0] == {ONE: b"1\n", TWO: b"2\n"}
+
+
+def test_a_folder_of_the_clans_without_end_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch):
     pushed(machine(server), {f"patterns.d/a.{number:08x}.jsonl": b"x" for number in range(50)})
     monkeypatch.setattr(store_git, "OUT_BYTES_MAX", 1000)
     with pytest.raises(RemoteUnavailable, match="too large to list"):

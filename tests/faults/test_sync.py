@@ -548,6 +548,17 @@ def test_a_branch_of_a_newer_format_is_left_alone_with_a_lasting_exit_code(bench
     assert bench.seen("velma") == {LESSON: 1, "Something new": 1}
 
 
+@pytest.mark.parametrize("number", [b"", b"-1\n", b"\x1b[2J", b"two", b"9" * 100_000], ids=ascii)
+def test_a_format_that_is_no_number_stops_nobody_and_is_put_right_by_the_next_push(bench, number):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.push_tree({".fleet-format": ("100644", number)})
+    bench.correct("velma", "Something new")
+    bench.sync("velma")
+    assert bench.blob(".fleet-format") == b"2\n"
+
+
 def test_a_branch_with_lines_of_version_1_asks_for_an_upgrade(bench):
     bench.join("velma")
     bench.correct("velma", LESSON)
