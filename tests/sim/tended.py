@@ -32,6 +32,7 @@ from fleet.hosts import sessions
 from fleet.learn import counting
 from fleet.model.errors import FleetError, NoError
 from fleet.model.line import Line
+from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.reflect import auto_reflect, consolidation, rules
 from fleet.reflect.inbox import Inbox, Inboxes, Item
@@ -39,6 +40,7 @@ from fleet.store.runs import PART, Run, Runs
 from tests.reflect.talks import Talk
 from tests.sim.further import Further
 from tests.sim.simulator import HOUR_MS
+from tests.sim.wider import TORN
 from tests.sim.world import CrashError, Machine
 
 STEPS_FACTOR = 3
@@ -84,6 +86,8 @@ class Tended(Further):
         anew: machines that were put back, and not looked at since.
     """
 
+    torn = TORN | {pattern_id(words[:length]) for words in TAUGHT for length in range(1, len(words))}
+
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
         self.steps *= STEPS_FACTOR
@@ -127,7 +131,7 @@ class Tended(Further):
         is_carrying = {each.split()[0] for each in self.trace[begun:]} <= _CARRYING
         self.anew.update(id(each) for each in self.machines if is_anew)
         for each in (each for each in self.machines if each.apart is None):
-            if not any((each.root / ".fleet" / "runs").glob("*.plan")):  # the next run finishes what a crash left
+            if not _is_cut_short(each):
                 self._check_pages(each, is_anew=id(each) in self.anew)
                 self.anew.discard(id(each))
             self._check_guards(each, may_change=is_anew or (each is machine and not is_carrying), is_anew=is_anew)
@@ -201,9 +205,9 @@ class Tended(Further):
         return True
 
     def strike(self, machine: Machine) -> bool:
-        """Take a line that somebody wrote out of the page again."""
+        """Take a line that somebody wrote out of the page, unless a run that a crash cut short would yet move it."""
         known = self.hands.get(id(machine), {})
-        if not known or machine.apart is not None:
+        if not known or machine.apart is not None or _is_cut_short(machine):
             return False
         self._put_in_place(machine)
         token = self.rng.choice(sorted(known))
@@ -625,6 +629,11 @@ class Alone(Tended):
         Runs(self.open(machine)).recover()
         self._check_pages(machine, is_anew=False)
         super().heal()
+
+
+def _is_cut_short(machine: Machine) -> bool:
+    """Tell whether a crash left a run here that the next one finishes."""
+    return any((machine.root / ".fleet" / "runs").glob("*.plan"))
 
 
 def _is_of_project(path: str) -> bool:

@@ -85,9 +85,11 @@ class Wider(Simulation):
 
     Attributes:
         about: names of the steps that happen much more often.
+        torn: ids of lessons that a crash may have cut short.
     """
 
     about: tuple[str, ...] = ()
+    torn = TORN
 
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
@@ -637,7 +639,7 @@ class Wider(Simulation):
             found = [fold(line) for each in ids if (line := whole.records.get(each)) is not None]
             seen = merged(found).count("seen") if found else 0
             low, high = sum(least[each] for each in ids), sum(most[each] for each in ids)
-            high += sum(sum(each.parts.get("seen", {}).values()) for each in found if each.id in TORN)
+            high += sum(sum(each.parts.get("seen", {}).values()) for each in found if each.id in self.torn)
             assert low <= seen + sum(apart[each] for each in ids), f"{ids}: seen {seen}, acknowledged {low}"
             assert seen <= high, f"{ids}: seen {seen}, at most {high}"
         for each, _ in self.promised.helped:
