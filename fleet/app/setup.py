@@ -202,11 +202,10 @@ def proposed_home(root: Path) -> str:
     """
     if os.path.lexists(root / config.FILE_NAME):
         return ""
-    listed = [
-        PurePosixPath(each).parts[1:]
-        for each in git.output(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
-        if each
-    ]
+    tracked = git.output(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
+    if git.refusal(root):  # it does not say what it tracks: what lies there may be the project's
+        tracked = [each.relative_to(root).as_posix() for each in (root / homes.DEFAULT).rglob("*") if each.is_file()]
+    listed = [PurePosixPath(each).parts[1:] for each in tracked if each]
     theirs = [each for each in listed if len(each) < 2 or not homes.is_own(each[1:])]
     return homes.PROPOSED if theirs else ""
 

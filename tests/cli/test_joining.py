@@ -116,7 +116,10 @@ def test_where_git_refuses_the_project_of_another_user_that_is_said_and_how_it_i
     stage.git("remote", "add", "origin", str(stage.remote), where="w")
     other = {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}
     assert "safe.directory" in stage.run("w", "init", "--agent", "ci", "--remote", "origin", expect=2, **other).stderr
+    (stage.folder / "w/agents").mkdir()
+    (stage.folder / "w/agents/router.py").write_text("")
     assert "safe.directory" in stage.run("w", "init", "--agent", "ci", **other).stderr
+    assert [each.name for each in (stage.folder / "w/agents").iterdir()] == ["router.py"], "it may be the project's"
     assert "safe.directory" in stage.run("w", "sync", "--yes", **other).stderr
     stage.correct("w", LESSON)
     assert "safe.directory" not in stage.run("w", "sync", "--yes").stderr
