@@ -194,7 +194,9 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
 
 def _show_next(workspace: Workspace, agent: str) -> None:
     own = {each.name for each in workspace.replicas().replicas}
-    if others := [each for each in workspace.db.newest_by() if names.agent_of(each) == agent and each not in own]:
+    with workspace.db.without_refresh():  # whatever was fetched just now is known; a second call changes nothing
+        newest = workspace.db.newest_by()
+    if others := [each for each in newest if names.agent_of(each) == agent and each not in own]:
         echo(
             f"{agent} writes elsewhere, too ({', '.join(others[:_IGNORED_SHOWN])}), and both count as one agent. If "
             "they are two, `fleet init --agent NAME` gives this one a name of its own"
