@@ -434,16 +434,10 @@ def _candidate_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    tags = entry.item.body.get("tags", [])
-    correction = Correction(
-        wrong=_body(entry, "wrong"),
-        right=_body(entry, "right"),
-        pattern=_body(entry, "pattern"),
-        source=_body(entry, "source") or "a reflection, approved by a person",
-        category=_body(entry, "category"),
-        tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
-        trigger=_body(entry, "trigger"),
-    )
+    texts = {name: _body(entry, name) for name in ("wrong", "right", "pattern", "category", "trigger")}
+    source, tags = _body(entry, "source") or "a reflection, approved by a person", entry.item.body.get("tags", [])
+    tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
+    correction = Correction(**texts, source=source, tags=tags)
     logged = learning.correct(workspace, entry.agent, correction, session=entry.item.session)
     return f"logged {logged.id}: {logged.text}", _latest(workspace, ["correct"])
 
