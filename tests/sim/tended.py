@@ -435,8 +435,9 @@ class Tended(Further):
 
     def upgrade(self, machine: Machine) -> None:
         """Upgrade a folder that is of this version already: nothing changes."""
+        workspace = self.open(machine)  # first: it brings what lies in an earlier place of the homes
         before, facts = self.pages(machine), self._facts(machine)
-        moving.upgrade(self.open(machine), yes=True)
+        moving.upgrade(workspace, yes=True)
         assert self.pages(machine) == before, "an upgrade changed pages that were of this version"
         assert self._facts(machine) == facts, "an upgrade changed lessons that were of this version"
 
