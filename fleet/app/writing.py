@@ -448,7 +448,7 @@ def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list
 def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
     """Return an edit of a file; raise DiskError where it, or one of its folders, is a link."""
     if workspace.files.is_linked(workspace.root / path):
-        raise DiskError(f"{path} is, or lies behind, a link; it was left alone")
+        raise DiskError(f"{path} is a link, or lies behind one; it was left alone")
     return Runs(workspace).edit(path, after)
 
 
