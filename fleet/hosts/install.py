@@ -32,8 +32,8 @@ _OTHER = {
     ),
     "BeforeTool": '"$out"',
 }
-"""What the shell prints where a call failed, by event; else nothing. When a session starts, fleet itself cannot print
-it. Before a tool call, Gemini CLI's refusal has an exit code of its own."""
+"""Output of the shell where a call failed, by event; else none. When a session starts, fleet itself cannot print it.
+Before a tool call, Gemini CLI's refusal has an exit code of its own."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
 """Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
@@ -234,7 +234,7 @@ class SettingsFile(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """How a host's settings call fleet.
+    """Calls of fleet in a host's settings.
 
     Attributes:
         where: the settings that do.

@@ -75,7 +75,7 @@ reply refuses it, too. ``exit-status``: tell how a command ended. ``note``: show
 printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
 ``unframed``: it reads a reply's fields without a frame."""
 _PATCHED = "*** Update File: "
-"""What stands before the path of a file in a patch."""
+"""Text before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
 """End of a transcript that is read for the exit code of the call that has just ended."""
 _MASKS = ("|", ";", "&", "!", "\n")
