@@ -218,9 +218,12 @@ def _code_in_rollout(path: str, call: str) -> int | None:
     """Return the exit code of a call in Codex's transcript, which has it before the hook is called; None if not."""
     if not call or not os.path.isfile(path):
         return None
-    with open(path, "rb") as file:
-        file.seek(max(0, os.path.getsize(path) - _ROLLOUT_BYTES))
-        lines = file.read(_ROLLOUT_BYTES).splitlines()
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - _ROLLOUT_BYTES))
+            lines = file.read(_ROLLOUT_BYTES).splitlines()
+    except OSError:
+        return None  # of another user, or gone by now: the rest of the payload counts all the same
     for line in reversed(lines):
         if b'"CommandExecution"' in line and call.encode() in line:
             with suppress(ValueError, RecursionError):  # a line that is being written

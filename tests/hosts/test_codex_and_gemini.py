@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.hosts.install import HOSTS
+from fleet.hosts.payloads import Payload
 
 OTHERS = {"codex": ".codex/hooks.json", "gemini": ".gemini/settings.json"}
 OWN = {"codex": ("CODEX_HOME", "hooks.json"), "gemini": ("GEMINI_CLI_HOME", ".gemini/settings.json")}
@@ -156,6 +157,16 @@ def test_where_the_transcript_does_not_say_how_it_ended_nothing_is_counted(place
         done = called(place, "codex", "PostToolUse", unknown | {"tool_use_id": f"other_{number}"})
         assert (done.returncode, done.stderr) == (0, "")
     assert not called(place, "codex", "PreToolUse", ended(place, tmp_path, "call_5", None)).stdout
+
+
+def test_a_transcript_that_cannot_be_read_costs_no_more_than_the_exit_code(place, tmp_path, monkeypatch):
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "not yours")
+
+    fields = ended(place, tmp_path, "call_1", 2)
+    monkeypatch.setattr("builtins.open", refused)
+    payload = Payload.parse("PostToolUse", json.dumps(fields).encode(), {})
+    assert (payload.command, payload.exit_code, payload.knows_end) == ("make nothing", None, False)
 
 
 def test_a_patch_of_codex_is_about_its_file_and_is_no_command(place, tmp_path):
