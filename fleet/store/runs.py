@@ -301,11 +301,13 @@ class Runs:
             now = self._read(edit.path)
             if edit.path in run.skipped or now == edit.before:
                 continue
+            # what a file holds that was made again since stands beside what the one before it held
+            base = _common(now or b"", edit.before or b"") if edit.after is None else edit.after
             if now == edit.after:
                 edits.append(Edit(edit.path, now, edit.before))
-            elif now is None or edit.after is None:
+            elif now is None:
                 skipped[edit.path] = _REMOVED
-            elif (merged := _merged(edit.path, *aligned(edit.path, now, edit.after, edit.before or b""))) != now:
+            elif (merged := _merged(edit.path, *aligned(edit.path, now, base, edit.before or b""))) != now:
                 edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
         draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
@@ -404,6 +406,13 @@ def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
                 merged[-1] += b"\n"
             merged.append(row)
     return b"".join(merged)
+
+
+def _common(now: bytes, target: bytes) -> bytes:
+    """Return the lines that two files have in common, in their order."""
+    lines, others = now.splitlines(keepends=True), target.splitlines(keepends=True)
+    blocks = SequenceMatcher(None, lines, others, autojunk=False).get_matching_blocks()
+    return b"".join(line for start, _, number in blocks for line in lines[start : start + number])
 
 
 def _diff(lines: list[bytes], others: list[bytes]) -> tuple[dict[int, list[bytes]], set[int]]:

@@ -187,6 +187,16 @@ def test_a_file_that_a_person_removed_is_not_put_back(tmp_path: Path) -> None:
     assert _texts(tmp_path) == {}
 
 
+def test_a_line_that_moves_again_is_in_a_page_that_was_made_anew_beside_what_that_holds(tmp_path: Path) -> None:
+    here = _workspace(tmp_path)
+    (tmp_path / "pad.md").write_bytes(b"title\nmoved\n")
+    run = _applied(here, pad=b"title\n", log=b"# Log\n\nmoved\n")
+    back = Runs(here).undo(run.id)
+    (tmp_path / "log.md").write_bytes(b"# Log\n\nwritten since\n")
+    assert not Runs(here).undo(back.id).skipped
+    assert _texts(tmp_path) == {"pad.md": b"title\n", "log.md": b"# Log\n\nmoved\nwritten since\n"}
+
+
 def test_a_beginning_of_a_name_is_enough_when_it_is_the_only_one(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
