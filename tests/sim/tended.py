@@ -76,7 +76,7 @@ class Tended(Further):
     """A further history in which fleet writes pages, and people write into them.
 
     Attributes:
-        reflected: (id of a lesson, run) of each time that a reflection counted it.
+        reflected: (id of a lesson, run, its place there) of each time that a reflection counted it.
         uncounted: id of a lesson to how many of these may count or not.
         hands: by machine, what people wrote and did not take out, to the place where they wrote it.
         struck: by machine, what people took out of their own words again.
@@ -91,7 +91,7 @@ class Tended(Further):
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
         self.steps *= STEPS_FACTOR
-        self.reflected: set[tuple[str, str]] = set()
+        self.reflected: set[tuple[str, str, int]] = set()
         self.uncounted: Counter[str] = Counter()
         self.hands: dict[int, dict[bytes, str]] = {}
         self.struck: dict[int, set[bytes]] = {}
@@ -380,8 +380,8 @@ class Tended(Further):
             return
         for each in texts:
             self.ledger.maybe[each] -= 1
-        for each in ids:
-            self._do(machine, self.reflected, (each, run))
+        for number, each in enumerate(ids):  # of two lessons that are merged both count
+            self._do(machine, self.reflected, (each, run, number))
 
     def _lessons_of(self, what: Any) -> list[str]:
         if not isinstance(what, str) and what[0] is self.reflected:
@@ -390,7 +390,7 @@ class Tended(Further):
 
     def _expected(self) -> tuple[Counter[str], Counter[str]]:
         least, most = super()._expected()
-        counted = Counter(each for each, _ in self.reflected)
+        counted = Counter(each for each, *_ in self.reflected)
         return least + counted, most + counted + self.uncounted
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
