@@ -297,23 +297,13 @@ class Runs:
         """Return the run that undoes another; ``aligned`` returns the versions of a file as they are merged."""
         edits: list[Edit] = []
         skipped: dict[str, str] = {}
-        # what the run was to move out of a page that had changed is in two pages; a later run may have left only one
-        moved = {
-            line
-            for edit in run.edits
-            if edit.path in run.skipped
-            for line in set((edit.before or b"").splitlines()) - set((self._read(edit.path) or b"").splitlines())
-            if line.strip()
-        }
         for edit in run.edits:
             now = self._read(edit.path)
             if edit.path in run.skipped or now == edit.before:
                 continue
             # what a file holds that was made again since stands beside what the one before it held
             base = _common(now or b"", edit.before or b"") if edit.after is None else edit.after
-            stay = moved - set((edit.before or b"").splitlines())
-            base = b"".join(each for each in base.splitlines(keepends=True) if each.strip(b"\r\n") not in stay)
-            if now == edit.after and stay.isdisjoint((now or b"").splitlines()):
+            if now == edit.after:
                 edits.append(Edit(edit.path, now, edit.before))
             elif now is None:
                 skipped[edit.path] = _REMOVED
