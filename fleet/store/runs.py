@@ -297,13 +297,16 @@ class Runs:
         """Return the run that undoes another; ``aligned`` returns the versions of a file as they are merged."""
         edits: list[Edit] = []
         skipped: dict[str, str] = {}
+        only_here = self._lost_by_skipped(run)
         for edit in run.edits:
             now = self._read(edit.path)
             if edit.path in run.skipped or now == edit.before:
                 continue
-            # what a file holds that was made again since stands beside what the one before it held
-            base = _common(now or b"", edit.before or b"") if edit.after is None else edit.after
-            if now == edit.after:
+            if edit.after is None:  # a file that was made again since keeps its lines beside those of the one before it
+                base = _common(now or b"", edit.before or b"")
+            else:
+                base = _without(edit.after, only_here - _lines(edit.before))
+            if now == edit.after and base == (now or b""):
                 edits.append(Edit(edit.path, now, edit.before))
             elif now is None:
                 skipped[edit.path] = _REMOVED
@@ -312,6 +315,14 @@ class Runs:
         fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
         draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
         return msgspec.structs.replace(self.fresh(UNDO, run.agent, draft), of=run.id, skipped=skipped)
+
+    def _lost_by_skipped(self, run: Run) -> set[bytes]:
+        """Return the lines that a run was to move out of pages it skipped, and that a later run took out of them.
+
+        What the run added elsewhere may be their only copy: its undo must leave it.
+        """
+        pages = [edit for edit in run.edits if edit.path in run.skipped]
+        return {line for edit in pages for line in _lines(edit.before) - _lines(self._read(edit.path)) if line.strip()}
 
     def _apply(self, run: Run) -> tuple[str, ...]:
         for edit in run.edits:
@@ -377,7 +388,7 @@ class Runs:
 
 def _loss(edit: Edit) -> int:
     """Return 1 for an edit that only takes lines out of its file, -1 for one that takes none, and 0 for others."""
-    before, after = (set((data or b"").splitlines()) for data in (edit.before, edit.after))
+    before, after = _lines(edit.before), _lines(edit.after)
     return -1 if before <= after else int(after <= before)
 
 
@@ -406,6 +417,15 @@ def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
                 merged[-1] += b"\n"
             merged.append(row)
     return b"".join(merged)
+
+
+def _lines(data: bytes | None) -> set[bytes]:
+    return set((data or b"").splitlines())
+
+
+def _without(data: bytes, lines: set[bytes]) -> bytes:
+    """Return a file's bytes without these lines."""
+    return b"".join(line for line in data.splitlines(keepends=True) if line.rstrip(b"\r\n") not in lines)
 
 
 def _common(now: bytes, target: bytes) -> bytes:

@@ -197,6 +197,20 @@ def test_a_line_that_moves_again_is_in_a_page_that_was_made_anew_beside_what_tha
     assert _texts(tmp_path) == {"pad.md": b"title\n", "log.md": b"# Log\n\nmoved\nwritten since\n"}
 
 
+def test_an_undo_leaves_the_only_copy_of_a_line_that_two_runs_moved(tmp_path: Path) -> None:
+    (tmp_path / "pad.md").write_bytes(b"title\nmoved\n")
+    torn = _workspace(tmp_path, files=_Torn(tmp_path, 2))
+    with pytest.raises(DiskError):
+        Runs(torn).apply(_run(torn, pad=b"title\n", log=b"# Log\nmoved\n"))
+    (tmp_path / "pad.md").write_bytes(b"title\nmoved\na person's\n")
+    here = _workspace(tmp_path)
+    (first,) = Runs(here).recover()
+    assert "pad.md" in first.skipped
+    _applied(here, pad=b"title\na person's\n")  # the log has it
+    Runs(here).undo(first.id)
+    assert b"moved\n" in (tmp_path / "log.md").read_bytes()
+
+
 def test_a_beginning_of_a_name_is_enough_when_it_is_the_only_one(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
