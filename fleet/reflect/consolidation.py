@@ -320,7 +320,7 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     pointed: set[str] = set()
     for line in (text or _INDEX_HEAD).splitlines(keepends=True):
         title, path = _pointed_to(line)
-        if path.startswith("topics/") and path not in topic_at:
+        if path.startswith("topics/") and path not in topic_at and not _has_own_words(line):
             dropped.append(title)
             continue
         pointed.add(path)
@@ -350,6 +350,12 @@ def _pointed_to(line: str) -> tuple[str, str]:
     return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
 
 
+def _has_own_words(line: str) -> bool:
+    """Return whether a person wrote something behind a pointer."""
+    match = _SEEN.search(line)
+    return match is not None and bool(line[match.end() :].strip())
+
+
 def _pointer(topic: Topic) -> str:
     anchor = re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", topic.title.casefold().strip()))
     title = topic.title.replace("[", "(").replace("]", ")")
@@ -372,7 +378,11 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
 def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic]) -> int | None:
     """Return the pointer to drop first: that of the fewest sessions, of equals the oldest."""
     pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
-    candidates = [(len(each.sessions), each.updated, -index, index) for index, each in pointed if each is not None]
+    candidates = [
+        (len(each.sessions), each.updated, -index, index)
+        for index, each in pointed
+        if each is not None and not _has_own_words(lines[index])
+    ]
     return min(candidates)[-1] if candidates else None
 
 

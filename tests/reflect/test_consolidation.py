@@ -690,6 +690,15 @@ def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
     assert set(project.files()) == before
 
 
+def test_what_a_person_wrote_behind_a_stale_pointer_stays(project):
+    recurring(project)
+    project.consolidate()
+    own = "- [Gone](topics/gone.md#gone) — gotcha (seen 3 sessions) ask the person on call first\n"
+    project.write(INDEX, project.read(INDEX) + own)
+    project.consolidate(force=True)
+    assert own in project.read(INDEX)
+
+
 def test_a_run_is_undone_by_one_command(project):
     recurring(project)
     first = project.files()
