@@ -93,8 +93,9 @@ class Entry(NamedTuple):
                 or text.startswith(("```", "~~~"))
                 or re.fullmatch(_RULE, text)
                 or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
+                or (Whose.named_on(row) is not None and Statement.observed([row]))
             ):
-                continue  # neither is a table's header row an entry
+                continue  # nor is a table's header row an entry, or an observation whose heading a person deleted
             if (entry := _entry(text, category)) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries

@@ -664,6 +664,8 @@ def test_session_entries_in_every_form_are_read(entry, kinds):
         "### Gotchas\n* DB_URL — set it",
         "### Gotchas\ntrap | fix\nDB_URL | set it",
         "<!-- | Gotcha | hidden | x | -->\n### Gotchas\nDB_URL | set it",
+        "### Gotchas\nDB_URL | set it <!-- reviewed -->",
+        "### Gotchas\nDB_URL | set it\n- 2026-03-18T09:01Z | Workaround: its heading is gone <!-- tank s1 -->",
     ],
 )
 def test_rows_in_every_form_are_read(body):
