@@ -211,7 +211,7 @@ class _Undoing:
                 # A copy of this folder may have imported the same since, under another name. Earlier runs name none.
                 own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
                 deltas += [edits.undo_part(line, name, part, is_undone=not field.after) for name in own]
-            writer.write([delta for delta in deltas if not delta.is_empty()])
+            writer.write(deltas)
 
     # --- lessons
 

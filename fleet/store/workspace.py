@@ -532,7 +532,8 @@ class Writer:
         return edits.set_field(line, field, value, self.name, stamp or self.tick(), self.workspace.clock.cut())
 
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
-        """Write each delta to the file of its lesson: the private file, or the shared shard."""
+        """Write each delta that says something to the file of its lesson: the private file, or the shared shard."""
+        deltas = [delta for delta in deltas if not delta.is_empty()]
         private = {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
         self.append_private([delta for delta in deltas if delta.id in private])
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
