@@ -51,7 +51,7 @@ _PIECE = re.compile(
 )
 """A code span, a run of backticks that opens none, or a comment, complete or not."""
 _COMMENT_EDGE = r"<!--|-->"
-_RECORD_START = r"\s*fleet\s"
+_RECORD_START = re.compile(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
 _CONFLICT = r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}"
 # A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
@@ -182,7 +182,7 @@ def _end_of_comment(lines: list[str], index: int, opened: int) -> tuple[int, int
     Broken: another one opens first, or the page ends. A record has one line, and a comment inside a paragraph ends with
     it, so that neither can hide the entries that follow.
     """
-    if re.compile(_RECORD_START).match(lines[index], opened + 4):
+    if _RECORD_START.match(lines[index], opened + 4):
         return None
     is_own_line = opened <= _indent(lines[index])
     for later in range(index + 1, len(lines)):
@@ -195,7 +195,7 @@ def _end_of_comment(lines: list[str], index: int, opened: int) -> tuple[int, int
 
 def _is_torn(line: str, opened: int, indent: int) -> bool:
     """Return whether a comment was cut off, and is no sentence that mentions its opening mark."""
-    return opened <= indent or re.compile(_RECORD_START).match(line, opened + 4) is not None
+    return opened <= indent or _RECORD_START.match(line, opened + 4) is not None
 
 
 def _indent(line: str) -> int:
