@@ -6,11 +6,14 @@ wrote. A stamp must be larger than every stamp that this machine has admitted; t
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crdt import clock, orset
 from fleet.model.line import AT, CARRIED, NOTHING, UNDONE, Column, Line, canonical
 from fleet.model.pattern import author_field, fold
+
+if TYPE_CHECKING:
+    from fleet.model.withheld import Withheld
 
 PUBLISHED = "published"
 CANDIDATE = "candidate"
@@ -187,19 +190,27 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
     return _delta(line, me, Column(set={field: (stamp, value)}, over=over))
 
 
-def reissue(line: Line, old: str, me: str, stamp: str, cut: str) -> Line | None:
+def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "Withheld | None" = None) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, under the replica that replaces it; None for none.
 
-    These are its edits beyond the cut. Adds and counts are not repeated: they are folded whatever their stamp. Edits
-    that it had replaced, and that are later than the new stamp, get a mark in ``over``.
+    These are its edits beyond the cut; where one of them is withheld, the edit that counts instead. Adds and counts are
+    not repeated: they are folded whatever their stamp. Edits that it had replaced, and that are later than the new
+    stamp, get a mark in ``over``.
     """
-    ahead = {field: edit for field, edit in line.w.get(old, NOTHING).set.items() if edit[0] > cut}
+    whole = line.w.get(old, NOTHING)
+    counting = withheld.removed_from(whole) if withheld is not None else whole
+    late = {field for field, (at, _) in whole.set.items() if at > cut}
+    ahead = {field: edit for field, edit in counting.set.items() if field in late}
     if not ahead:
         return None
     over: dict[str, dict[str, str]] = {}
     for writer, column in sorted(line.w.items()):
         stamps = {field: column.set[field][0] for field in ahead.keys() & column.set.keys()}
-        replaced = {field: at for field, at in stamps.items() if min(cut, stamp) < at <= ahead[field][0]}
+        replaced = {
+            field: at
+            for field, at in stamps.items()
+            if min(cut, stamp) < at and (writer == old or at <= ahead[field][0])
+        }
         over |= {writer: replaced} if replaced and writer != me else {}
     return _delta(line, me, Column(set={field: (stamp, value) for field, (_, value) in ahead.items()}, over=over))
 

@@ -131,6 +131,7 @@ class Rows:
         self._policy = policy
         self._is_searched = is_searched
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
+        self._ahead: dict[str, str] = dict(connection.execute("SELECT name, latest FROM writer WHERE latest != ''"))
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
         self.is_watched = is_watched and bool(self._known)  # a new database cannot tell news from old
@@ -322,6 +323,8 @@ class Rows:
         newest, ripens = _newest_and_next(record, self._policy.cut)
         for writer, stamp in record.newest_stamps(self._policy.cut).items():
             self._writers[writer] = max(stamp, self._writers.get(writer, ""))
+        for writer, stamp in record.newest_stamps().items() if ripens else ():
+            self._ahead[writer] = max(stamp, self._ahead.get(writer, ""))
         purged = record.purged_carried()
         for hash_ in purged:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
@@ -424,7 +427,8 @@ class Rows:
             self.connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
         if self.changed:
             set_meta(self.connection, "generation", str(self._generation))
-            self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?)", self._writers.items())
+            rows = [(name, newest, self._ahead.get(name, "")) for name, newest in self._writers.items()]
+            self.connection.executemany("INSERT OR REPLACE INTO writer VALUES (?, ?, ?)", rows)
 
     # --- content of files here ----------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crdt import clock
+from crdt.clock import Stamp
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, is_version_1, join
@@ -415,10 +416,8 @@ class Workspace:
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
         register = self.replicas()
-        if register.ephemeral or self.clock.is_ahead():
-            return ""
-        current = self._current(agent, register)
-        return current.name if current is not None else ""
+        current = self._current(agent, register) if not register.ephemeral else None
+        return current.name if current is not None and self._issued(current) <= self.clock.cut() else ""
 
     def _current(self, agent: str, register: replica.Register) -> Replica | None:
         """Return the agent's replica that belongs to this machine and this folder."""
@@ -439,10 +438,11 @@ class Workspace:
                 "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
                 "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
             )
-        if self.clock.is_ahead():
-            self._start_again_after_running_ahead()
-            register = self.replicas()
         current = self._current(agent, register)
+        if (issued := self._issued(current)) > self.clock.cut():
+            self._start_again_after_running_ahead(issued)
+            register = self.replicas()
+            current = self._current(agent, register)
         if current is None:
             if any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
@@ -462,8 +462,13 @@ class Workspace:
             self.files.replace(self.replica_file, register.render())
         return Writer(self, lease, is_leased=True)
 
-    def _start_again_after_running_ahead(self) -> None:
+    def _issued(self, current: Replica | None) -> Stamp:
+        """Return the last stamp issued here, be it before this folder was put back: then what was sent has it."""
+        return max(self.clock.issued(), self.db.latest_of(current.name) if current is not None else "")
+
+    def _start_again_after_running_ahead(self, issued: Stamp) -> None:
         """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
+        self.clock.learn(issued)  # until all is said again: a crash may come before
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
         self.state.put(**{_SET_BACK: clock.shifted(self.wall(), -1)})  # before the command that notices
@@ -471,8 +476,9 @@ class Workspace:
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
         self.clock.forget()  # after minting: under an old name, as a crash leaves it, smaller stamps count for nothing
         for id_, name in ((id_, name) for id_ in late for name in old):
-            line, me = self.patterns.line(id_), fresh[names.agent_of(name)]
-            delta = edits.reissue(line, name, me, self.clock.tick(), self.clock.cut()) if line is not None else None
+            line, me = self.patterns.line(id_) or Line(id_), fresh[names.agent_of(name)]
+            withheld = self.policy().withheld.get(id_, {}).get(name)
+            delta = edits.reissue(line, name, me, self.clock.tick(), self.clock.cut(), withheld)
             if delta is not None:
                 self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(delta) + b"\n")
 

@@ -39,6 +39,7 @@ class Further(Wider):
         self.demoted: set[tuple[str, str, str]] = set()
         """(folder, agent, lesson) of what a person took out of a memory."""
         self.of_guests: list[list] = []
+        self.runs_of_guests: set[str] = set()
         """Entries of ``Machine.logged`` that a guest logged."""
         for machine in self.machines:
             if self.rng.random() < 0.5:
@@ -74,12 +75,23 @@ class Further(Wider):
         if machine.others or machine.is_back or self.has_private:
             return False
         agent, machine.agent = machine.agent, GUEST
+        known = set(self.ledger.logged)
         try:
             self.correct(machine)
         finally:
             machine.agent = agent
         self.of_guests.append(machine.logged[-1])
+        self.runs_of_guests |= self.ledger.logged.keys() - known
         return True
+
+    def undo(self, machine: Machine) -> bool:
+        """Take back a correction; a guest's may stand in the log of another who took it over from a backup."""
+        logged = dict(self.ledger.logged)
+        is_done = super().undo(machine)
+        for run in self.runs_of_guests if self.promised.saved else ():
+            if self.ledger.logged[run] != logged[run]:
+                self.ledger.maybe[logged[run][1]] += 1
+        return is_done
 
     def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:
         super()._sync(machine, meanwhile, compact=compact)

@@ -37,6 +37,7 @@ from fleet.model.pattern import fold
 from fleet.reflect import auto_reflect, consolidation, rules
 from fleet.reflect.inbox import Inbox, Inboxes, Item
 from fleet.store.runs import PART, Run, Runs
+from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
 from tests.sim.further import Further
 from tests.sim.simulator import HOUR_MS
@@ -261,9 +262,7 @@ class Tended(Further):
             yield
             return
         Runs(workspace).recover()
-        counting.reconcile_all(workspace)  # what was written by hand counts with any command
-        for agent in workspace.agents_here():  # what was retired leaves memories with any command
-            reflecting.take_out_retired(workspace, agent)
+        self._do_as_any_command(workspace, machine.agent)
         known = {each.id for each in Runs(workspace).listed()}
         before, facts = self._undoable(machine), self._facts(machine)
         yield
@@ -301,6 +300,18 @@ class Tended(Further):
         assert not changed, f"done again, but lessons are not as before: {changed}"
         for each in runs:
             self.happened[f"back and again {each.kind}"] += 1
+
+    def _do_as_any_command(self, workspace: Workspace, agent: str) -> None:
+        """Do what any command does first, so that it is no part of what is taken back.
+
+        A folder gets a name where it has none, or its clock ran ahead; what was written by hand counts; what was
+        retired leaves the memories.
+        """
+        with workspace.writing(agent) as writer:
+            counting.reconcile(writer)
+        counting.reconcile_all(workspace)
+        for agent in workspace.agents_here():
+            reflecting.take_out_retired(workspace, agent)
 
     def _changed(self, machine: Machine, before: dict[str, bytes]) -> dict[str, tuple[bytes | None, bytes | None]]:
         now = self._undoable(machine)
@@ -566,7 +577,7 @@ class Tended(Further):
     def block_a_while(self, machine: Machine) -> bool:
         """Block a writer, as if it had never written, and let it count again: all is as before."""
         workspace = self.open(machine)
-        counting.reconcile_all(workspace)
+        self._do_as_any_command(workspace, machine.agent)
         before = self._facts(machine)
         known = self.known_by(machine).records
         names = sorted({each for record in known.values() for each in record.by_writer()})

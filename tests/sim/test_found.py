@@ -591,6 +591,66 @@ def test_a_crash_while_a_machine_takes_new_names_after_running_ahead_loses_no_co
     assert [each.count("seen") for each in velma.open().patterns.records()] == [2]
 
 
+def put_back_after_running_ahead(folder: Path, act: Callable[[Agent], object], *, is_synced: bool) -> list[Agent]:
+    """Return two agents: the clock of the first ran ahead while it acted and sent that, then its folder was put back.
+
+    ``is_synced``: what was sent has come back since.
+    """
+    server = MemoryServer()
+    velma, tank = Agent(folder, "velma", server), Agent(folder, "tank", server)
+    velma.correct(LESSON)
+    velma.sync()
+    tank.sync()
+    categorised(tank, "first")
+    tank.sync()
+    velma.sync()
+    tree = velma.tree.copied()
+    shutil.copytree(velma.root, folder / "snapshot")
+    velma.now_ms += 10 * YEAR_MS
+    act(velma)
+    velma.sync()
+    velma.now_ms -= 10 * YEAR_MS
+    shutil.rmtree(velma.root)
+    shutil.copytree(folder / "snapshot", velma.root)
+    velma.tree = tree
+    if is_synced:
+        velma.sync()
+    return [velma, tank]
+
+
+def categorised(agent: Agent, category: str) -> None:
+    workspace = agent.open()
+    lessons.edit(workspace, agent.name, pattern_id(LESSON), [f"category={category}"])
+    workspace.close()
+
+
+def categories(agents: list[Agent]) -> list[object]:
+    found = [agent.open().patterns.get(pattern_id(LESSON)) for agent in agents]
+    return [each.value("category") for each in found if each is not None]
+
+
+def test_what_is_logged_counts_though_the_clock_ran_ahead_before_the_folder_was_put_back(tmp_path):
+    agents = put_back_after_running_ahead(tmp_path, lambda velma: velma.correct(LESSON), is_synced=True)
+    for _ in range(2):
+        agents[0].correct(LESSON)
+    for each in (*agents, *agents):
+        each.sync()
+    agents[0].take_own()
+    assert [each.seen(LESSON) for each in agents] == [4, 4]
+
+
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_an_edit_reads_as_it_was_made_though_the_clock_ran_ahead_before_the_folder_was_put_back(is_synced, tmp_path):
+    agents = put_back_after_running_ahead(tmp_path, lambda velma: categorised(velma, "ahead"), is_synced=is_synced)
+    categorised(agents[0], "new")
+    for each in (*agents, *agents):
+        each.sync()
+    assert categories(agents) == ["new", "new"]
+    for each in agents:
+        each.now_ms += 11 * YEAR_MS
+    assert categories(agents) == ["new", "new"]
+
+
 # --- what stands here and in the tree -------------------------------------------------------------------------------
 
 
