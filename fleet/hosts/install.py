@@ -46,7 +46,7 @@ MATCHERS = {
     "SessionStart": "",
     "SubagentStart": "",
     "UserPromptSubmit": "",
-    "PreToolUse": "Bash|Read|Edit|MultiEdit|Write|NotebookEdit",
+    "PreToolUse": "^(Bash|Read|Edit|MultiEdit|Write|NotebookEdit|mcp__.+)$",
     "PostToolUse": "Bash|Edit|MultiEdit|Write|NotebookEdit",
     "PostToolUseFailure": "Bash",
     "Stop": "",
