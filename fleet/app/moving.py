@@ -20,7 +20,6 @@ from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge
 from fleet.learn.restore import RestoreResult
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.names import agent_of
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal
 from fleet.share.git import Address
@@ -326,9 +325,6 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
             sentences += steps
             # The old page may show lessons that are private now.
             workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-            for name in workspace.current_replicas():  # an edit of ours that 0.1 held back waits on for its time
-                if workspace.db.latest_of(name) > workspace.clock.cut():
-                    workspace.mint(agent_of(name))
             converting.finish(workspace, sentences)
         else:
             sentences.append("the files here have this version's format already")

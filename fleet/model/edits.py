@@ -193,24 +193,19 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
 def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "Withheld | None" = None) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, under the replica that replaces it; None for none.
 
-    These are its edits beyond the cut; where one of them is withheld, the edit that counts instead. Adds and counts are
+    These are its edits beyond the cut, without those that are withheld: others may have made them. Adds and counts are
     not repeated: they are folded whatever their stamp. Edits that it had replaced, and that are later than the new
     stamp, get a mark in ``over``.
     """
-    whole = line.w.get(old, NOTHING)
-    counting = withheld.removed_from(whole) if withheld is not None else whole
-    late = {field for field, (at, _) in whole.set.items() if at > cut}
-    ahead = {field: edit for field, edit in counting.set.items() if field in late}
+    theirs = withheld.after.set if withheld is not None else {}
+    said = line.w.get(old, NOTHING).set.items()
+    ahead = {field: edit for field, edit in said if edit[0] > cut and edit != theirs.get(field)}
     if not ahead:
         return None
     over: dict[str, dict[str, str]] = {}
     for writer, column in sorted(line.w.items()):
         stamps = {field: column.set[field][0] for field in ahead.keys() & column.set.keys()}
-        replaced = {
-            field: at
-            for field, at in stamps.items()
-            if min(cut, stamp) < at and (writer == old or at <= ahead[field][0])
-        }
+        replaced = {field: at for field, at in stamps.items() if min(cut, stamp) < at <= ahead[field][0]}
         over |= {writer: replaced} if replaced and writer != me else {}
     return _delta(line, me, Column(set={field: (stamp, value) for field, (_, value) in ahead.items()}, over=over))
 

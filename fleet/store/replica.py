@@ -198,10 +198,6 @@ class Clock:
             self._files.note(self._path, f"{issued:<29}\n".encode())
         return issued
 
-    def learn(self, issued: Stamp) -> None:
-        """Note the last stamp issued here, which a folder that was put back forgot."""
-        self._files.note(self._path, f"{issued:<29}\n".encode())
-
     def forget(self) -> None:
         """Forget the last stamp issued here, after a clock that ran ahead: the admitted stamps count alone."""
         self._files.note(self._path, f"{clock.ZERO:<29}\n".encode())

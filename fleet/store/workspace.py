@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crdt import clock
-from crdt.clock import Stamp
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, is_version_1, join
@@ -416,8 +415,10 @@ class Workspace:
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
         register = self.replicas()
-        current = self._current(agent, register) if not register.ephemeral else None
-        return current.name if current is not None and self._issued(current) <= self.clock.cut() else ""
+        if register.ephemeral or self.clock.is_ahead():
+            return ""
+        current = self._current(agent, register)
+        return current.name if current is not None and not self._is_ahead(current) else ""
 
     def _current(self, agent: str, register: replica.Register) -> Replica | None:
         """Return the agent's replica that belongs to this machine and this folder."""
@@ -438,19 +439,27 @@ class Workspace:
                 "this workspace is ephemeral: it is only read, so no job leaves a replica behind. To write, lend it "
                 "one that all runs of this job share: FLEET_REPLICA=<agent>.<8 hex digits>. Nothing was written"
             )
-        current = self._current(agent, register)
-        if (issued := self._issued(current)) > self.clock.cut():
-            self._start_again_after_running_ahead(issued)
+        if self.clock.is_ahead():
+            self._start_again_after_running_ahead()
             register = self.replicas()
-            current = self._current(agent, register)
-        if current is None:
-            if any(r.agent == agent and not r.is_lease for r in register.replicas):
+        current = self._current(agent, register)
+        if current is None or self._is_ahead(current):
+            if current is not None:
+                self.warn(
+                    f"stamps of the future came back under {current.name}, as after this folder was put back to before "
+                    f"its clock ran ahead: {agent} writes under a new replica id from now on, so that it counts"
+                )
+            elif any(r.agent == agent and not r.is_lease for r in register.replicas):
                 self.warn(
                     f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
                     "from now on; nothing is lost or counted twice"
                 )
             current = self.mint(agent)
         return Writer(self, current.name, is_leased=False)
+
+    def _is_ahead(self, current: Replica) -> bool:
+        """Return whether a stamp under a replica here lies in the future: whatever is stamped today would not count."""
+        return self.db.latest_of(current.name) > self.clock.cut()
 
     def _leased(self, agent: str, lease: str) -> "Writer":
         """Return the writer of a lent replica, and register it. The write lock separates two jobs of one folder."""
@@ -462,13 +471,8 @@ class Workspace:
             self.files.replace(self.replica_file, register.render())
         return Writer(self, lease, is_leased=True)
 
-    def _issued(self, current: Replica | None) -> Stamp:
-        """Return the last stamp issued here, be it before this folder was put back: then what was sent has it."""
-        return max(self.clock.issued(), self.db.latest_of(current.name) if current is not None else "")
-
-    def _start_again_after_running_ahead(self, issued: Stamp) -> None:
+    def _start_again_after_running_ahead(self) -> None:
         """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
-        self.clock.learn(issued)  # until all is said again: a crash may come before
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
         self.state.put(**{_SET_BACK: clock.shifted(self.wall(), -1)})  # before the command that notices

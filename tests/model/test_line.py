@@ -8,6 +8,7 @@ from fleet.model import edits
 from fleet.model import line as codec
 from fleet.model.line import Column, Line
 from fleet.model.pattern import Policy, fold
+from fleet.model.withheld import Withheld
 from tests.laws import checks
 from tests.laws.checks import HASHES, IDS, REPLICAS, STAMPS
 
@@ -82,6 +83,14 @@ def test_what_an_edit_from_the_future_had_replaced_does_not_come_back_when_that_
     said = edits.reissue(known, ANNA, CLEO, now, cut)
     assert said is not None
     assert fold(codec.join(known, said)).value("category") == "bert's", "it was later, and stays so"
+
+
+def test_an_edit_from_the_future_that_is_withheld_is_not_said_again():
+    late = Column(set={"category": (STAMPS[3], "somebody's"), "trigger": (STAMPS[2], "own")})
+    withheld = Withheld(Column(), Column(set={"category": late.set["category"]}))
+    said = edits.reissue(Line(IDS[0], {ANNA: late}), ANNA, BERT, STAMPS[0], STAMPS[0], withheld)
+    assert said is not None
+    assert {field: value for field, (_, value) in said.w[BERT].set.items()} == {"trigger": "own"}
 
 
 @pytest.mark.parametrize("me", [ANNA, BERT, CLEO])

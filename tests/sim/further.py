@@ -89,7 +89,7 @@ class Further(Wider):
         logged = dict(self.ledger.logged)
         is_done = super().undo(machine)
         for run in self.runs_of_guests if self.promised.saved else ():
-            if self.ledger.logged[run] != logged[run]:
+            if run in logged and self.ledger.logged.get(run) != logged[run]:
                 self.ledger.maybe[logged[run][1]] += 1
         return is_done
 
