@@ -198,8 +198,8 @@ def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "With
     stamp, get a mark in ``over``.
     """
     theirs = withheld.after.set if withheld is not None else {}
-    said = line.w.get(old, NOTHING).set.items()
-    ahead = {field: edit for field, edit in said if edit[0] > cut and edit != theirs.get(field)}
+    own = line.w.get(old, NOTHING).set.items()
+    ahead = {field: edit for field, edit in own if edit[0] > cut and edit != theirs.get(field)}
     if not ahead:
         return None
     over: dict[str, dict[str, str]] = {}

@@ -644,7 +644,8 @@ class Simulation:
         machine.kept = Held()
         # What was logged since is there only if the clan has it.
         for what, is_sent in machine.logged:
-            if is_sent:
+            # An edit that was stamped while the clock ran ahead is said again by the folder as it was, and by no other.
+            if is_sent and not (self.has_jumped and what[0] is self.ledger.replaced):
                 self.only_sent.append(what)
             else:
                 self._undo(what)

@@ -403,7 +403,10 @@ class Wider(Simulation):
         for text, seen in self.ledger.seen.items():
             if pattern_id(text) in self._one_with(each):  # the remote may have what is taken for unsent here
                 self.ledger.maybe[text] += seen
-        lessons.edit(workspace, machine.agent, each, [f"scope={scope}"])
+        try:
+            lessons.edit(workspace, machine.agent, each, [f"scope={scope}"])
+        except NoError:  # after a snapshot all that it says waits for an answer
+            return False
         self.happened[f"scope {scope}"] += 1
         return True
 
