@@ -76,6 +76,7 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
         private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
         note_moves(workspace, private)  # what became private after the backup was made is the clan's in it
+        _give_up_parted_names(workspace, source)
         join = _Restore(workspace, outcome)
         for number, member in enumerate(backup.members(source), 1):
             if member.refused:
@@ -382,10 +383,42 @@ def give_up_names(
         )
         workspace.warn(f"somebody else writes as {old}: {why}; nothing is lost or counted twice")
         replacement = "" if old in current else workspace.replica_name(agent)
-        _move_records(workspace, old, old if is_lent else replacement or workspace.mint(agent).name, counted_up_to)
-        for pattern in counted_up_to:
-            workspace.db.take_back(pattern, old, ("add", "n"))
-        CountedLog(workspace, agent).forget_count()
+        _give_up(workspace, old, old if is_lent else replacement or workspace.mint(agent).name, counted_up_to)
+
+
+def _give_up_parted_names(workspace: Workspace, source: Path) -> None:
+    """Give up each replica of ours under which a backup has other occurrences of a lesson than the log here.
+
+    This folder was put back, and the backup is of its other life: of two totals of one name only the larger counts.
+    """
+    mine = workspace.mine()
+    for member in backup.members(source):
+        top, _, relative = member.path.partition("/")
+        agent, _, name = relative.partition("/")
+        if top != backup.HOMES or name != corrections_md.FILE_NAME or member.refused:
+            continue
+        here, there = CountedLog(workspace, agent).read_log().records, Log.parse(member.data).records
+        known, latest = _by_lesson(here), _by_lesson(Record.latest(here))
+        parted: dict[str, dict[str, str]] = defaultdict(dict)
+        for (pattern, replica_name), records in _by_lesson(there).items():
+            theirs, ours = _stamps(records), _stamps(known[pattern, replica_name])
+            if replica_name in mine and theirs - ours and _stamps(latest[pattern, replica_name]) - theirs:
+                parted[replica_name][pattern] = max(theirs & ours, default="")
+        for old, counted_up_to in parted.items():
+            fresh = workspace.replica_name(agent)
+            _give_up(workspace, old, workspace.mint(agent).name if fresh in ("", old) else fresh, counted_up_to)
+
+
+def _stamps(records: Iterable[Record]) -> set[str]:
+    return {record.at for record in records if not record.part}
+
+
+def _give_up(workspace: Workspace, old: str, fresh: str, counted_up_to: dict[str, str]) -> None:
+    """Move the records of some lessons that are later than the stamp of each, and let the old name's total go."""
+    _move_records(workspace, old, fresh, counted_up_to)
+    for pattern in counted_up_to:
+        workspace.db.take_back(pattern, old, ("add", "n"))
+    CountedLog(workspace, names.agent_of(old)).forget_count()
 
 
 def _foreign_adds(

@@ -12,7 +12,7 @@ import pytest
 from fleet.app import learning, lessons, moving, reviewing, sharing, undoing
 from fleet.learn import corrections, importer, restore
 from fleet.learn.corrections_md import Correction
-from fleet.learn.counting import CountedLog
+from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.model.errors import NoError, RefusedError
 from fleet.model.line import Column, Line, encode
 from fleet.model.names import pattern_id
@@ -186,6 +186,27 @@ def counted_after_a_snapshot(folder: Path) -> int:
 
 def test_a_folder_put_back_from_a_snapshot_swallows_no_count_though_its_shard_was_folded_away(tmp_path):
     assert counted_after_a_snapshot(tmp_path) == 2
+
+
+def test_a_folder_put_back_counts_what_it_logged_since_though_a_backup_of_its_other_life_is_restored(tmp_path):
+    velma = Agent(tmp_path, "velma", MemoryServer())
+    velma.correct("Something else")
+    shutil.copytree(velma.root, tmp_path / "snapshot")
+    for _ in range(2):
+        velma.correct(LESSON)
+    workspace = velma.open()
+    moving.backup(workspace, tmp_path / "backup.tar.gz")
+    workspace.close()
+    shutil.rmtree(velma.root)
+    shutil.copytree(tmp_path / "snapshot", velma.root)
+    velma.correct(LESSON)
+    for _ in range(2):
+        workspace = velma.open()
+        moving.restore_backup(workspace, tmp_path / "backup.tar.gz")
+        reconcile_all(workspace)
+        assert velma.seen(LESSON) == 3
+    velma.sync()
+    assert velma.seen(LESSON) == 3
 
 
 def test_without_looking_for_it_one_count_would_be_swallowed(tmp_path, monkeypatch):
