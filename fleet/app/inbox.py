@@ -9,12 +9,12 @@ wait for a place in a memory. A decision in one place closes the item everywhere
 question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from hashlib import blake2b
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
@@ -37,6 +37,7 @@ from fleet.text.similarity import ALIKE_MIN, near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
+_T = TypeVar("_T")
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
@@ -282,9 +283,12 @@ def _body(entry: Entry, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _latest(workspace: Workspace, kinds: Iterable[str]) -> str:
-    """Return the id of the last run of these kinds, which a decision has just left."""
-    return next((run.id for run in Runs(workspace).listed() if run.kind in kinds), "")
+def _recorded(workspace: Workspace, act: Callable[[], _T], *kinds: str) -> tuple[_T, str]:
+    """Return what an act returns, and the id of the run of one of these kinds that it left, "" for none."""
+    known = {run.id for run in Runs(workspace).listed()}  # by time another may be the last: a clock was set back
+    result = act()
+    fresh = (run.id for run in Runs(workspace).listed() if run.kind in kinds and run.id not in known)
+    return result, next(fresh, "")
 
 
 def _run(
@@ -366,13 +370,15 @@ def _promotion_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    promoted, _ = reflecting.promote(workspace, entry.agent, _body(entry, "lesson"))
-    return f"{promoted.id} is in {entry.agent}'s memory", _latest(workspace, ["promote"])
+    lesson = _body(entry, "lesson")
+    (promoted, _), run = _recorded(workspace, lambda: reflecting.promote(workspace, entry.agent, lesson), "promote")
+    return f"{promoted.id} is in {entry.agent}'s memory", run
 
 
 def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    demoted, _ = reflecting.demote(workspace, entry.agent, _body(entry, "lesson"))
-    return f"{demoted} stays out of {entry.agent}'s memory", _latest(workspace, ["demote"])
+    lesson = _body(entry, "lesson")
+    (demoted, _), run = _recorded(workspace, lambda: reflecting.demote(workspace, entry.agent, lesson), "demote")
+    return f"{demoted} stays out of {entry.agent}'s memory", run
 
 
 def _row_check(workspace: Workspace, entry: Entry) -> str:
@@ -386,8 +392,9 @@ def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, 
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    guard = starting.Guards(workspace).decide(_body(entry, "lesson"), _body(entry, "decision") or "ask")
-    return f"{guard.id} guards {guard.trigger}: {guard.decision}", _latest(workspace, ["guard"])
+    lesson, decision = _body(entry, "lesson"), _body(entry, "decision") or "ask"
+    guard, run = _recorded(workspace, lambda: starting.Guards(workspace).decide(lesson, decision), "guard")
+    return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
 
 
 def _pair_check(workspace: Workspace, entry: Entry) -> str:
@@ -401,8 +408,9 @@ def _answering(answer: str) -> Callable[..., tuple[str, str]]:
     """Return a handler that gives this answer to a pair, or to a question about what is left out here."""
 
     def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
-        _, summary = reviewing.answer(workspace, entry.agent, _body(entry, "pair"), answer)
-        return summary, "" if entry.item.kind == "bulk" else _latest(workspace, ["merge", "retire", "decide"])
+        pair, kinds = _body(entry, "pair"), ("merge", "retire", "decide") if entry.item.kind != "bulk" else ()
+        (_, summary), run = _recorded(workspace, lambda: reviewing.answer(workspace, entry.agent, pair, answer), *kinds)
+        return summary, run
 
     return answered
 
@@ -438,8 +446,12 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
     source, tags = _body(entry, "source") or "a reflection, approved by a person", entry.item.body.get("tags", [])
     tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
     correction = Correction(**texts, source=source, tags=tags)
-    logged = learning.correct(workspace, entry.agent, correction, session=entry.item.session)
-    return f"logged {logged.id}: {logged.text}", _latest(workspace, ["correct"])
+    logged, run = _recorded(
+        workspace,
+        lambda: learning.correct(workspace, entry.agent, correction, session=entry.item.session),
+        "correct",
+    )
+    return f"logged {logged.id}: {logged.text}", run
 
 
 def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
