@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import inbox as deciding
 from fleet.app import undoing
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox, records
@@ -67,20 +66,6 @@ def test_a_decision_that_is_killed_anywhere_is_made_whole_by_the_next_one(bench,
             assert not (root / TARGET).exists()
             assert not (root / DRAFT).exists()
         assert not [path for path in root.rglob("*.plan") if path.is_file()], "no plan is left half done"
-
-
-def test_a_decision_names_its_own_run_though_the_clock_was_set_back_since_the_last_one(bench, monkeypatch):
-    begin(bench)
-    bench.correct("w", LESSON)
-    workspace, listed = Workspace(bench.folder / "w"), Runs.listed
-    [earlier] = [each.id for each in listed(Runs(workspace)) if each.kind == "correct"]
-    monkeypatch.setattr(Runs, "listed", lambda self: sorted(listed(self), key=lambda run: run.id != earlier))
-    body = {"pattern": "Quote every path", "wrong": "w", "right": "r"}
-    item = Inbox(workspace, "velma").put(Item(kind="candidate", title="Quote every path", key="quote", body=body))
-    decision = deciding.approve(workspace, "velma", item.id)
-    assert decision.run not in ("", earlier)
-    undoing.undo(workspace, decision.run)
-    assert {each.text for each in workspace.patterns.records() if each.is_present} == {LESSON}
 
 
 @pytest.mark.parametrize("calls", ["data", "fsync", "rename", "unlink", "pwrite"])

@@ -2,9 +2,13 @@
 
 import pytest
 
+from fleet.app import inbox as deciding
+from fleet.app import learning, undoing
+from fleet.learn.corrections_md import Correction
 from fleet.reflect import inbox
 from fleet.reflect.inbox import Decision, Inbox, Inboxes, Item
 from fleet.store import config
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 
 DAY = 86_400_000
@@ -52,6 +56,18 @@ def test_the_same_thing_waits_once_whoever_puts_it_in_and_in_whatever_words(w):
         assert (done.id, done.is_new) == (first.id, False)
         assert first.id in done.why
     assert waits(w) == ["Run the migrations before the tests"]
+
+
+def test_a_decision_names_its_own_run_though_the_clock_was_set_back_since_the_last_one(w, monkeypatch):
+    learning.correct(w, "velma", Correction("w", "r", "Never force a push"), session="s")
+    listed = Runs.listed
+    [earlier] = [each.id for each in listed(Runs(w))]
+    monkeypatch.setattr(Runs, "listed", lambda self: sorted(listed(self), key=lambda run: run.id != earlier))
+    body = {"pattern": "Quote every path", "wrong": "w", "right": "r"}
+    decision = deciding.approve(w, "velma", put(w, "Quote every path", "candidate", key="quote", body=body).id)
+    assert decision.run not in ("", earlier)
+    undoing.undo(w, decision.run)
+    assert {each.text for each in w.patterns.records() if each.is_present} == {"Never force a push"}
 
 
 @pytest.mark.parametrize(
