@@ -39,8 +39,8 @@ class Further(Wider):
         self.demoted: set[tuple[str, str, str]] = set()
         """(folder, agent, lesson) of what a person took out of a memory."""
         self.of_guests: list[list] = []
-        self.runs_of_guests: set[str] = set()
         """Entries of ``Machine.logged`` that a guest logged."""
+        self.runs_of_guests: set[str] = set()
         for machine in self.machines:
             if self.rng.random() < 0.5:
                 file = machine.root / "fleet.toml"
@@ -88,9 +88,10 @@ class Further(Wider):
         """Take back a correction; a guest's may stand in the log of another who took it over from a backup."""
         logged = dict(self.ledger.logged)
         is_done = super().undo(machine)
-        for run in self.runs_of_guests if self.promised.saved else ():
+        for run in self.runs_of_guests:
             if run in logged and self.ledger.logged.get(run) != logged[run]:
-                self.ledger.maybe[logged[run][1]] += 1
+                self.of_guests.append(machine.logged[-1])
+                self.ledger.maybe[logged[run][1]] += bool(self.promised.saved)
         return is_done
 
     def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:

@@ -394,6 +394,11 @@ class Tended(Further):
         for number, each in enumerate(ids):  # of two lessons that are merged both count
             self._do(machine, self.reflected, (each, run, number))
 
+    def _undo(self, what: Any) -> None:
+        super()._undo(what)
+        if what[0] is self.reflected:  # a live room may have it
+            self.uncounted[what[1][0]] += 1
+
     def _lessons_of(self, what: Any) -> list[str]:
         if not isinstance(what, str) and what[0] is self.reflected:
             return [what[1][0]]
