@@ -418,7 +418,7 @@ class Workspace:
         if register.ephemeral or self.clock.is_ahead():
             return ""
         current = self._current(agent, register)
-        return current.name if current is not None and not self._is_ahead(current) else ""
+        return current.name if current is not None and not self._is_ahead(current.name) else ""
 
     def _current(self, agent: str, register: replica.Register) -> Replica | None:
         """Return the agent's replica that belongs to this machine and this folder."""
@@ -443,7 +443,7 @@ class Workspace:
             self._start_again_after_running_ahead()
             register = self.replicas()
         current = self._current(agent, register)
-        if current is None or self._is_ahead(current):
+        if current is None or self._is_ahead(current.name):
             if current is not None:
                 self.warn(
                     f"stamps of the future came back under {current.name}, as after this folder was put back to before "
@@ -457,9 +457,9 @@ class Workspace:
             current = self.mint(agent)
         return Writer(self, current.name, is_leased=False)
 
-    def _is_ahead(self, current: Replica) -> bool:
-        """Return whether a stamp under a replica here lies in the future: whatever is stamped today would not count."""
-        return self.db.latest_of(current.name) > self.clock.cut()
+    def _is_ahead(self, name: str) -> bool:
+        """Return whether a stamp under a replica lies in the future: whatever is stamped today would not count."""
+        return self.db.latest_of(name) > self.clock.cut()
 
     def _leased(self, agent: str, lease: str) -> "Writer":
         """Return the writer of a lent replica, and register it. The write lock separates two jobs of one folder."""
@@ -469,6 +469,11 @@ class Workspace:
         if not any(r.name == lease for r in register.replicas):
             register = register.with_replica(Replica(lease, "", "", self.wall()))
             self.files.replace(self.replica_file, register.render())
+        if self._is_ahead(lease):
+            self.warn(
+                f"{lease} has stamps of the future, from a clock that ran ahead: of the lessons with such a stamp, "
+                "nothing that is written today counts under it. Lend this job another name (FLEET_REPLICA)"
+            )
         return Writer(self, lease, is_leased=True)
 
     def _start_again_after_running_ahead(self) -> None:

@@ -1,11 +1,16 @@
 """Faults 8 and 9, attack 5: clocks that go back, peers in the future, and our own return from it (docs/adr/0016)."""
 
 import json
+from functools import partial
 
 import pytest
 
 from crdt import clock
+from fleet.app import learning
+from fleet.learn.corrections_md import Correction
+from fleet.learn.counting import reconcile_all
 from fleet.model.names import pattern_id
+from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, Bench
 
 NOW_MS = 1_795_219_200_000  # 2026-11-21
@@ -279,3 +284,16 @@ def test_what_was_retired_while_the_clock_ran_ahead_does_not_come_back(bench):
     bench.run("velma", "retire", pattern)
     at(bench, NOW_MS, "velma", "velma")
     assert bench.seen("velma") == {"It stays": 1}
+
+
+def test_a_lent_name_under_which_a_clock_ran_ahead_is_told(tmp_path):
+    (tmp_path / "fleet.toml").write_text("")
+    told = []
+    for now_ms in (NOW_MS + TEN_YEARS_MS, NOW_MS):
+        wall_ms = partial(int, now_ms)
+        workspace = Workspace(tmp_path, World(wall_ms=wall_ms, durable=False, lent=lambda: "velma.0123abcd"))
+        learning.correct(workspace, "velma", Correction("w", "r", LESSON), session="s")
+        reconcile_all(workspace)
+        told.append(any("Lend this job another name" in each for each in workspace.warnings))
+        workspace.close()
+    assert told == [False, True]
