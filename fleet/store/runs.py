@@ -12,6 +12,7 @@ Append-only records such as ``reflections.jsonl`` are no part of a run: their li
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
@@ -269,12 +270,15 @@ class Runs:
 
     def undone(self, runs: Sequence[Run] | None = None) -> dict[str, str]:
         """Return the ids of the runs that are undone now, each with that of its undo; ``runs``: all that are listed."""
-        undos = {run.of: run.id for run in reversed(self.listed() if runs is None else runs) if run.kind == UNDO}
+        undos = defaultdict[str, list[str]](list)
+        for run in self.listed() if runs is None else runs:
+            if run.kind == UNDO:
+                undos[run.of].append(run.id)
 
         def is_effective(run_id: str) -> bool:
-            return run_id not in undos or not is_effective(undos[run_id])
+            return not any(is_effective(by) for by in undos.get(run_id, ()))
 
-        return {of: by for of, by in undos.items() if is_effective(by)}
+        return {of: by for of, bys in undos.items() for by in bys if is_effective(by)}
 
     def undo(self, run_id: str, aligned: Callable[..., Sequence[bytes]] = lambda _, *versions: versions) -> Run:
         """Undo the file edits of a run, and return the run that did so. Its lessons and fields are the caller's.

@@ -211,6 +211,22 @@ def test_an_undo_leaves_the_only_copy_of_a_line_that_two_runs_moved(tmp_path: Pa
     assert b"moved\n" in (tmp_path / "log.md").read_bytes()
 
 
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_a_run_is_undone_while_one_of_its_undos_stands_whatever_the_clock_said_then(
+    tmp_path: Path, is_reversed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = _workspace(tmp_path)
+    listed = Runs.listed
+    monkeypatch.setattr(Runs, "listed", lambda self: listed(self)[:: -1 if is_reversed else 1])
+    run = _applied(here, a=b"new\n")
+    undo = Runs(here).undo(run.id)
+    assert Runs(here).undone() == {run.id: undo.id}
+    redo = Runs(here).undo(undo.id)
+    assert Runs(here).undone() == {undo.id: redo.id}
+    again = Runs(here).undo(run.id)
+    assert Runs(here).undone() == {undo.id: redo.id, run.id: again.id}
+
+
 def test_a_beginning_of_a_name_is_enough_when_it_is_the_only_one(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
