@@ -36,6 +36,7 @@ from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.reflect import auto_reflect, consolidation, rules
 from fleet.reflect.inbox import Inbox, Inboxes, Item
+from fleet.store.database import Local
 from fleet.store.runs import PART, Run, Runs
 from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
@@ -649,8 +650,13 @@ class Alone(Tended):
 
 
 def _is_cut_short(machine: Machine) -> bool:
-    """Tell whether a crash left a run here that the next one finishes."""
-    return any((machine.root / ".fleet" / "runs").glob("*.plan"))
+    """Tell whether a crash left a run, or an undo, here that the next one finishes."""
+    local = Local(machine.root / ".fleet" / "local.db", durable=False)
+    try:
+        is_undoing = local.path.exists() and bool(local.get(undoing._PENDING))
+    finally:
+        local.close()
+    return is_undoing or any((machine.root / ".fleet" / "runs").glob("*.plan"))
 
 
 def _is_of_project(path: str) -> bool:
