@@ -338,13 +338,7 @@ def strict_object(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> dict[st
     if len(raw) > bytes_max:
         raise BadLineError(f"longer than {bytes_max} bytes")
     try:
-        parsed = json.loads(
-            raw.decode(),
-            object_pairs_hook=_no_equal_keys,
-            parse_constant=_no_constant,
-            parse_int=_bounded_integer,
-            parse_float=_finite_float,
-        )
+        parsed = _STRICT.decode(raw.decode())
     except UnicodeDecodeError as why:
         raise BadLineError("not UTF-8") from why
     except RecursionError as why:
@@ -386,6 +380,13 @@ def _finite_float(digits: str) -> float:
         raise BadLineError("a number too large for any reader")
     return number
 
+
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_no_equal_keys,
+    parse_constant=_no_constant,
+    parse_int=_bounded_integer,
+    parse_float=_finite_float,
+)
 
 # --- bytes to records -----------------------------------------------------------------------------------------------
 
