@@ -395,7 +395,8 @@ def _give_up_parted_names(workspace: Workspace, source: Path) -> None:
     for member in backup.members(source):
         top, _, relative = member.path.partition("/")
         agent, _, name = relative.partition("/")
-        if top != backup.HOMES or name != corrections_md.FILE_NAME or member.refused:
+        is_ours = any(names.agent_of(each) == agent for each in mine)
+        if top != backup.HOMES or name != corrections_md.FILE_NAME or member.refused or not is_ours:
             continue
         here, there = CountedLog(workspace, agent).read_log().records, Log.parse(member.data).records
         known, latest = _by_lesson(here), _by_lesson(Record.latest(here))

@@ -56,7 +56,7 @@ CREATE TABLE discovery (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line
 CREATE INDEX discovery_at ON discovery (at, id);
 CREATE INDEX discovery_retracts ON discovery (retracts) WHERE retracts != '';
 CREATE VIRTUAL TABLE found USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
-CREATE TABLE writer (name TEXT PRIMARY KEY, newest TEXT NOT NULL, latest TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE writer (name TEXT PRIMARY KEY, newest TEXT NOT NULL, ahead TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE outbox (id TEXT PRIMARY KEY, base BLOB) WITHOUT ROWID;
 CREATE TABLE carried (hash TEXT PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB NOT NULL,
   in_tree INTEGER NOT NULL) WITHOUT ROWID;

@@ -698,9 +698,9 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         query = "SELECT name, iif(newest > ?, '', newest) FROM writer"
         return self.ask(lambda db: dict(db.execute(query, [self.policy().cut])))
 
-    def latest_of(self, name: str) -> str:
+    def ahead_of(self, name: str) -> str:
         """Return the largest stamp of a writer that had one of the future, "" for none, without a refresh."""
-        query = "SELECT max(latest) FROM writer WHERE name = ?"
+        query = "SELECT max(ahead) FROM writer WHERE name = ?"
         return str(self._read(lambda db: db.execute(query, [name]).fetchone()[0]) or "")
 
     def newest(self) -> str:

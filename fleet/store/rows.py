@@ -131,7 +131,7 @@ class Rows:
         self._policy = policy
         self._is_searched = is_searched
         self._writers: dict[str, str] = dict(connection.execute("SELECT name, newest FROM writer"))
-        self._ahead: dict[str, str] = dict(connection.execute("SELECT name, latest FROM writer WHERE latest != ''"))
+        self._ahead: dict[str, str] = dict(connection.execute("SELECT name, ahead FROM writer WHERE ahead != ''"))
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
         self.is_watched = is_watched and bool(self._known)  # a new database cannot tell news from old

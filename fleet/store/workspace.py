@@ -459,7 +459,7 @@ class Workspace:
 
     def _is_ahead(self, name: str) -> bool:
         """Return whether a stamp under a replica lies in the future: whatever is stamped today would not count."""
-        return self.db.latest_of(name) > self.clock.cut()
+        return self.db.ahead_of(name) > self.clock.cut()
 
     def _leased(self, agent: str, lease: str) -> "Writer":
         """Return the writer of a lent replica, and register it. The write lock separates two jobs of one folder."""
