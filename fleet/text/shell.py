@@ -96,7 +96,7 @@ class Command:
 
     @cached_property
     def _words(self) -> list[str]:
-        by_default = [words for words in self._programs if _is_any(words, BUILDS)]
+        by_default = [words for words in self._programs if _is_any(words, _BUILDS)]
         chosen = by_default or [words for words in self._programs if words[0] not in _SETUP] or self._programs or [[]]
         return chosen[0]
 
@@ -145,7 +145,7 @@ class Command:
 
     def is_build(self, builds: Iterable[str] | None = None) -> bool:
         """Return whether any part of it builds or tests, by ``[attempts] builds`` or by default."""
-        known = BUILDS if builds is None else tuple(builds)
+        known = _BUILDS if builds is None else _known(builds)
         return any(_is_any(words, known) for words in self._programs)
 
     def outcome(self, output: str, *, is_error: bool, builds: Iterable[str] | None = None) -> bool | None:
@@ -171,7 +171,7 @@ def _is_masked(command: str, depth: int) -> bool:
     pieces = list(islice(_pieces(command), _PIECES_MAX))
     words = [_unwrapped(piece) for piece, _ in pieces]
     actual = [index for index, piece in enumerate(words) if piece and piece[0] not in _SETUP]
-    main = [index for index in actual if _is_any(words[index], BUILDS)] or actual[:1]
+    main = [index for index in actual if _is_any(words[index], _BUILDS)] or actual[:1]
     operators = [operator.strip("\n") or (operator and ";") for _, operator in pieces]
     return any(_is_masked_at(pieces[index][0][0], index, words, operators, depth) for index in main)
 
@@ -393,15 +393,20 @@ def _plain_words(words: list[str]) -> list[str]:
     return plain
 
 
-def _is_any(words: list[str], builds: Iterable[str]) -> bool:
+def _known(builds: Iterable[str]) -> list[list[str]]:
+    """Return the words of each command that is a build, without wrappers."""
+    return [_unwrapped(words) or words for build in builds if (words := build.split())]
+
+
+_BUILDS = _known(BUILDS)
+
+
+def _is_any(words: list[str], builds: list[list[str]]) -> bool:
     plain = _plain_words(words)
-    return any(_is_like(words, plain, build) for build in builds if build.split())
+    return any(_is_like(words, plain, known) for known in builds if known[0] == words[0])
 
 
-def _is_like(words: list[str], plain: list[str], build: str) -> bool:
-    known = _unwrapped(build.split()) or build.split()
-    if known[0] != words[0]:
-        return False
+def _is_like(words: list[str], plain: list[str], known: list[str]) -> bool:
     options = [word for word in known[1:] if word.startswith("-")]
     rest = _plain_words([word for word in known if not word.startswith("-")])
     is_long = len(plain) >= len(rest) and all(option in words for option in options)

@@ -16,6 +16,7 @@ from fleet.store.files import Files
 from tests.cli.conftest import Stage
 from tests.faults.test_log_and_shard import MEMORY_MB_MAX, peak_mb
 from tests.faults.test_sync import LESSON, SLOT, TOKEN, Bench, line
+from tests.pace import is_within
 
 BOMB_BYTES = int(os.environ.get("FLEET_TEST_BOMB_BYTES", str(200 * 2**20)))
 FIELDS = ("wrong", "right", "pattern", "title", "source")
@@ -96,7 +97,7 @@ def test_a_shard_of_endless_rubbish_costs_bounded_memory_and_time(bench, w, unit
 @pytest.mark.parametrize("letter", ["a", "A", " ", "-", "`", "<", "é", "\u200b", "A_KEY="])
 def test_64_kib_of_one_letter_is_answered_at_once_in_every_text(bench, w, letter):
     text = letter * (64 * 1024 // len(letter.encode()))
-    start = time.process_time()
+    begun = time.process_time()
     for name in FIELDS:
         done = correct(bench, w, None, **{name: text})
         assert done.returncode in (0, 2, 3)
@@ -107,8 +108,8 @@ def test_64_kib_of_one_letter_is_answered_at_once_in_every_text(bench, w, letter
         assert done.returncode in (0, 2, 3)
     for words in (["show", text], ["--agent", text, "patterns"], ["retire", text], ["init", "--remote", text]):
         assert bench.run(w, *words, expect=None).returncode in (0, 1, 2)
-    took_s = time.process_time() - start
-    assert took_s < 10, f"{took_s:.1f} s for 13 commands"
+    took_s = time.process_time() - begun
+    assert is_within(took_s, 10), f"{took_s:.1f} s for 13 commands"
     assert len(everything(bench.clan(w))) < 64 * 1024
 
 

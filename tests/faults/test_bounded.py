@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +17,11 @@ import pytest
 from fleet.model import limits
 from fleet.store.ingest import clan_sources
 from tests.cli.conftest import Stage
+from tests.pace import slowness
 
 ONCE_S = 10.0
 AFTER_S = 3.0
 """More than a command takes that finds nothing to do, so that a slow machine does not matter, and far below once."""
-LOOPS = 20_000
-LOOPS_S = 0.18
-"""Processor time in which a lesson's line is parsed so often by the machine of docs/benchmarks.md."""
 TINY_SHARDS = 100_000 if os.environ.get("FLEET_FAULTS") == "all" else 25_000
 """More than twice as many as are read; git alone takes most of a minute for the whole attack."""
 MEMORY_BYTES = 256 * 1024 * 1024
@@ -119,17 +116,6 @@ class Cost(NamedTuple):
     peak_bytes: int
     code: int
     said: str
-
-
-def slowness() -> float:
-    """Return how many times slower this machine parses now than the one that the limits are for, at least 1.
-
-    A shared machine may be at half of its speed for an hour, and its processor time then says so, too.
-    """
-    row, begun = line(1, LESSON), time.process_time()
-    for _ in range(LOOPS):
-        json.loads(row, object_pairs_hook=dict)
-    return max(1.0, (time.process_time() - begun) / LOOPS_S)
 
 
 def cost(stage: Stage, *words: str) -> Cost:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.learn.corrections_md import Correction, Draft, Log, Record, fold, is_placeholder
+from tests.pace import is_within
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 AT = "2026-11-20T22:30:00.123Z-0000"
@@ -566,7 +567,7 @@ def milliseconds(text):
 
 def is_parsed_within(limit_ms, text):
     """Tell whether the best of five stays under a limit: the first that does is enough."""
-    return any(milliseconds(text) < limit_ms for _ in range(5))
+    return any(is_within(milliseconds(text) / 1000, limit_ms / 1000) for _ in range(5))
 
 
 @pytest.mark.parametrize("start", ["", "## ", "## 2026-03-15 ", "## a\n**Wrong:** ", "## a\n", "<!-- fleet "])
@@ -581,7 +582,7 @@ def test_a_line_of_64_kib_costs_under_50_ms(start):
 )
 def test_time_grows_with_the_page_and_not_faster(line):
     small = min(milliseconds(f"{line}\n" * 4_000) for _ in range(3))
-    assert is_parsed_within(40 * small + 20, f"{line}\n" * 32_000)
+    assert any(milliseconds(f"{line}\n" * 32_000) < 40 * small + 20 for _ in range(5))
 
 
 def test_3000_entries_parse_in_under_half_a_second():

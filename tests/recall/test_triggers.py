@@ -1,7 +1,5 @@
 """Triggers of lessons: what they mean, what they fit, and that nobody's trigger can cost time."""
 
-import time
-
 import pytest
 
 from fleet.app.starting import _trigger_table
@@ -9,6 +7,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall import triggers
 from fleet.recall.triggers import due, framed, parse
 from fleet.recall.wording import Renderer
+from tests.pace import within
 from tests.records import pattern
 
 
@@ -131,10 +130,9 @@ def test_what_goes_beyond_the_limits_of_a_trigger_is_left_out():
 def test_no_trigger_takes_long_on_any_command(pattern):
     rows = [[f"p-{n:016x}", f"Bash:{pattern},Edit:{pattern}", "- x"] for n in range(triggers.TABLE_MAX)]
     for subject in ("a" * 65536, "a;" * 32768, "ab " * 20000, "&&" * 30000):
-        began = time.process_time()
-        due(rows, [], "Bash", subject, "")
-        due(rows, [], "Edit", "", subject)
-        assert time.process_time() - began < 0.5
+        with within(0.5):
+            due(rows, [], "Bash", subject, "")
+            due(rows, [], "Edit", "", subject)
 
 
 def test_at_most_three_are_due_none_that_was_shown_and_two_of_one_trigger_in_all():

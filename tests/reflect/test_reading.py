@@ -12,6 +12,7 @@ from fleet.hosts import sessions
 from fleet.reflect import digest, memory_md, rules
 from fleet.reflect.reflection import parse
 from fleet.text.prompts import Session
+from tests.pace import is_within, within
 from tests.reflect.talks import Talk, taught
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +97,7 @@ def test_ten_megabytes_are_prepared_within_a_second_and_150_megabytes(tmp_path):
         took.append(time.process_time() - began)
         if took[-1] < 1.0:
             break
-    assert min(took) < 1.0, took
+    assert is_within(min(took), 1.0), took
 
 
 def test_of_a_monstrous_transcript_the_middle_is_passed_over_and_said_to_be(tmp_path, monkeypatch):
@@ -125,9 +126,8 @@ def test_what_is_no_transcript_is_said_to_be_none(tmp_path):
 
 @pytest.mark.parametrize("sign", ["{", '{"a":', "[{", '"\\', '{"a,":1,', '{"x":[1,'])
 def test_no_answer_takes_long_to_read(sign):
-    began = time.process_time()
-    assert parse(sign * (500_000 // len(sign))).reflection is None
-    assert time.process_time() - began < 2.0
+    with within(2.0):
+        assert parse(sign * (500_000 // len(sign))).reflection is None
 
 
 @pytest.mark.parametrize("cut", range(40, 200, 7))

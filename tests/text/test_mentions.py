@@ -1,11 +1,10 @@
 """The steps that a lesson names: found where they are meant, and nowhere else."""
 
-import time
-
 import pytest
 
 from fleet.recall import triggers
 from fleet.text.mentions import TRIGGERS_MAX, guardable, trigger
+from tests.pace import within
 
 
 @pytest.mark.parametrize(
@@ -137,8 +136,7 @@ def test_the_right_way_names_steps_too_and_each_counts_once():
     ],
 )
 def test_no_text_takes_long_and_what_is_found_is_a_trigger(text):
-    began = time.process_time()
-    found = trigger("", text, text, text)
-    guardable("", text, text, text)
-    assert time.process_time() - began < 0.5
+    with within(0.5):
+        found = trigger("", text, text, text)
+        guardable("", text, text, text)
     assert len(triggers.parse(found)) <= TRIGGERS_MAX
