@@ -111,7 +111,10 @@ def _has_work(call: Call, payload: Payload) -> bool:
         return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json")) or (
             payload.is_own or Ready(call.root, call.agent).has_rows() or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
-            else payload.may_have_failed or payload.is_own or _has_happened(call, payload)
+            else payload.may_have_failed
+            or payload.is_own
+            or (payload.can("late") and Ready(call.root, call.agent).has_rows())
+            or _has_happened(call, payload)
         )
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended

@@ -95,7 +95,7 @@ class _HostEvent:
             "UserPromptSubmit": self._prompt,
             "PreToolUse": self._before_a_tool,
             "PostToolUse": self._after_a_tool,
-            "PostToolUseFailure": lambda: self._flagging().on_command_end(self._payload, is_error=True).reply,
+            "PostToolUseFailure": self._after_a_failure,
             "Stop": self._stop,
             "SessionEnd": self._session_end,
         }[self._payload.event]()
@@ -279,7 +279,11 @@ class _HostEvent:
                 return guarded
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
-            reply.context, reply.note = self._lessons_for_step()
+            rows = self._rows()
+            with call.guarded("whether a lesson is used is not known"):
+                self._note_use(rows)
+            if not payload.can("late"):
+                reply.context, reply.note = self._lessons_for_step(rows)
         if payload.is_own and payload.tool == "Bash":
             with call.guarded("a command of fleet's own waits for a person's yes"):
                 reply.runs = _run_by_path(payload.command)
@@ -318,14 +322,15 @@ class _HostEvent:
     def _due(self, rows: object, but: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
 
-    def _lessons_for_step(self) -> tuple[str, str]:
-        """Return the lessons that are due before this step, each once a session, and the line for the person."""
+    def _rows(self) -> object:
+        """Return the table of triggers, made anew where it is old."""
         if self._call.can_write and self._ready.is_table_old():
             with opened(self._call) as workspace:
                 self._make(workspace, None)
-        rows = self._ready.rows()
-        with self._call.guarded("whether a lesson is used is not known"):
-            self._note_use(rows)
+        return self._ready.rows()
+
+    def _lessons_for_step(self, rows: object) -> tuple[str, str]:
+        """Return the lessons that are due at this step, each once a session, and the line for the person."""
         shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
         due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
         if not due:
@@ -348,6 +353,18 @@ class _HostEvent:
                 self._observe()
             note, id_ = _note_of_own_command(self._payload), self._payload.call
             if note and (not id_ or self._notes.claim(f"call {id_}")):
+                reply.note = reply.note or note
+        return self._with_lessons(reply)
+
+    def _after_a_failure(self) -> Reply:
+        return self._with_lessons(self._flagging().on_command_end(self._payload, is_error=True).reply)
+
+    def _with_lessons(self, reply: Reply) -> Reply:
+        """Return a reply with the lessons for the step that has just ended, where the host shows none before it."""
+        if self._payload.can("late"):
+            with self._call.guarded("the lessons for this step were not shown"):
+                context, note = self._lessons_for_step(self._rows())
+                reply.context = "\n\n".join(filter(None, [reply.context, context]))
                 reply.note = reply.note or note
         return reply
 

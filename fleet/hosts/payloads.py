@@ -55,7 +55,7 @@ HOSTS = {
         "home": "/.gemini/",
         "process": "GEMINI_SESSION_ID",
         "project": "GEMINI_CWD",
-        "can": "decision exit-2 exit-status note",
+        "can": "decision exit-2 exit-status late note",
     },
     CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
     CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note rollout"},
@@ -70,7 +70,8 @@ HOSTS = {
 """Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
 processes and with the project, and what they can do. ``ask``: put a call to a person; others may reject that decision,
 so the agent gets it as context. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a
-reply refuses it, too. ``exit-status``: tell how a command ended. ``note``: show a person a line of a hook's.
+reply refuses it, too. ``exit-status``: tell how a command ended. ``late``: the agent gets the context of a call with
+its result, and none before; what is to be put to a person is refused. ``note``: show a person a line of a hook's.
 ``replace``: run another command. ``rollout``: how a command ended stands in its transcript alone; its answer is what it
 printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
 ``unframed``: it reads a reply's fields without a frame."""
@@ -118,7 +119,7 @@ class Payload:
         self.source = text_in(fields, "source")
         self.prompt = _ends(text_in(fields, "prompt"))
         tool = text_in(fields, "tool_name", "toolName")
-        self.tool = TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
+        self.tool = _of_server(record_in(fields, "mcp_context")) or TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
         self.command = _command(given)
         self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
@@ -259,6 +260,16 @@ def _command(given: dict[str, object]) -> str:
     return _as_text(command)[:FIELD_CHARS_MAX]
 
 
+def _of_server(context: dict[str, object]) -> str:
+    """Return Claude Code's name for a tool of an MCP server, which Gemini CLI names apart; "" without both."""
+    server, tool = text_in(context, "server_name"), text_in(context, "tool_name")
+    return (
+        "".join(c if c.isalnum() or c == "-" else "_" for c in f"mcp__{server}__{tool}")[:ID_CHARS_MAX]
+        if server and tool
+        else ""
+    )
+
+
 def record_in(fields: object, *names: str) -> dict[str, object]:
     """Return the first of some fields that is an object; {} for none."""
     values = (fields.get(name) for name in names) if isinstance(fields, dict) else ()
@@ -327,9 +338,11 @@ class Reply:
         since at any other event it would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
-        if is_call and self.blocked and payload.can("exit-2"):
-            refused = {"decision": "deny", "reason": _cut(self.blocked)} if payload.can("decision") else {}
-            return 2, json.dumps(refused) if refused else "", f"{_cut(self.blocked)}\n"
+        # Gemini CLI can ask a person, too; but without one, under -p, it then waits without end.
+        blocked = self.blocked or (self.asked if payload.can("late") else "")
+        if is_call and blocked and payload.can("exit-2"):
+            refused = {"decision": "deny", "reason": _cut(blocked)} if payload.can("decision") else {}
+            return 2, json.dumps(refused) if refused else "", f"{_cut(blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
         context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))

@@ -2,6 +2,8 @@
 
 ``{entry}`` in a command becomes the id that the last ``fleet learn c-...`` in the request names; until one is named it
 answers, and calls nothing. So a test shows that the request reached the model, and not merely a log.
+
+A command ``mcp:SERVER:TOOL`` is a call of that tool of an MCP server, under the name that the host gave it.
 """
 
 import importlib.util
@@ -13,6 +15,7 @@ import time
 from pathlib import Path
 
 _ENTRY = re.compile(r"fleet learn (c-[0-9a-f]{16})")
+_MCP = re.compile(r"mcp:(\w+):(\w+)")
 _THINKS_S = 0.5
 """No model answers at once; and the client writes its transcript, which hooks read, some 100 ms behind."""
 
@@ -33,9 +36,24 @@ def main() -> None:
             time.sleep(_THINKS_S)
             super().anthropic(body)
 
+        def _ev(self, name: str | None, data: dict) -> None:
+            if called := _MCP.search(json.dumps(data)):
+                _call_tool(data, *called.groups())
+            super()._ev(name, data)
+
     server = fake.ThreadingHTTPServer(("127.0.0.1", fake.PORT), Model)
     server.daemon_threads = True
     server.serve_forever()
+
+
+def _call_tool(event: dict, server: str, tool: str) -> None:
+    """Make the call of a shell in an event one of an MCP tool, as each host names those."""
+    if "content_block" in event:  # Claude Code
+        event["content_block"]["name"] = f"mcp__{server}__{tool}"
+    elif "item" in event:  # Codex
+        event["item"] |= {"namespace": f"mcp__{server}", "name": tool}
+    elif "candidates" in event:  # Gemini CLI
+        event["candidates"][0]["content"]["parts"][0]["functionCall"]["name"] = f"mcp_{server}_{tool}"
 
 
 if __name__ == "__main__":

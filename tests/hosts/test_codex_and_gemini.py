@@ -178,16 +178,62 @@ def test_a_patch_of_codex_is_about_its_file_and_is_no_command(place, tmp_path):
     assert "Run the generator" in called(place, "codex", "PreToolUse", fields).stdout
 
 
-# --- a refusal, in Gemini CLI -----------------------------------------------------------------------------------------
+# --- before and after a tool, in Gemini CLI ---------------------------------------------------------------------------
+
+DESTROY = "Never run `terraform destroy` here"
+
+
+def of_gemini(tool: str, given: dict, **more: object) -> dict:
+    where = "/home/dev/.gemini/tmp/1/chats/session.json"
+    return {"tool_name": tool, "tool_input": given, "timestamp": "x", "transcript_path": where, **more}
+
+
+def test_a_lesson_about_a_step_comes_with_its_result_where_gemini_reads_none_before(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", DESTROY, "--trigger", "Bash:terraform*")
+    place.fleet("install", "gemini")
+    step = of_gemini("run_shell_command", {"command": "terraform plan"})
+    assert not called(place, "gemini", "BeforeTool", step).stdout
+    for number in range(3):
+        failed = {"tool_response": {"llmContent": "Error: no\nExit Code: 1"}} if number == 1 else {}
+        session = {"session_id": f"s{min(number, 1)}"}  # once in each
+        given = json.loads(called(place, "gemini", "AfterTool", step | failed | session).stdout or "{}")
+        shown = given.get("hookSpecificOutput", {})
+        assert (DESTROY in shown.get("additionalContext", "")) == (number < 2)
+        assert shown.get("hookEventName", "AfterTool") == "AfterTool"
+
+
+def test_a_tool_of_an_mcp_server_has_one_name_in_every_host(place):
+    words = ("--pattern", DESTROY, "--trigger", "mcp__git_hub__*")
+    lesson = json.loads(place.fleet("correct", "--wrong", "w", "--right", "r", *words, "--json").stdout)["id"]
+    place.fleet("install", "gemini")
+    place.fleet("guard", lesson, "deny")
+    context = {"server_name": "git hub", "tool_name": "merge"}
+    step = of_gemini("mcp_git_hub_merge", {"command": "x"}, mcp_context=context)
+    assert Payload("BeforeTool", step, {}).tool == "mcp__git_hub__merge"
+    assert DESTROY in json.loads(called(place, "gemini", "BeforeTool", step).stdout)["reason"]
+    step["mcp_context"] = {"server_name": "gitlab", "tool_name": "merge"}
+    assert not called(place, "gemini", "BeforeTool", step).stdout
+    for odd in ({}, {"server_name": 1, "tool_name": "merge"}, {"tool_name": "merge"}, "git hub"):
+        assert Payload("BeforeTool", step | {"mcp_context": odd}, {}).tool == "mcp_git_hub_merge"
+
+
+def test_what_a_person_is_to_decide_gemini_refuses_since_without_one_it_would_wait_for_ever(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", DESTROY)
+    (lesson,) = json.loads(place.fleet("patterns", "--json").stdout)["patterns"]
+    place.fleet("guard", lesson["id"], "ask")
+    place.fleet("install", "gemini")
+    done = called(place, "gemini", "BeforeTool", of_gemini("run_shell_command", {"command": "terraform destroy"}))
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["decision"]) == (0, "deny")
+    assert f"`fleet guard {lesson['id']} off` lifts it" in answer["reason"]
 
 
 def test_a_refusal_reaches_gemini_through_what_is_installed(place):
-    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Never run `terraform destroy` here")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", DESTROY)
     (lesson,) = json.loads(place.fleet("patterns", "--json").stdout)["patterns"]
     place.fleet("guard", lesson["id"], "deny")
     place.fleet("install", "gemini")
-    step = {"tool_name": "run_shell_command", "tool_input": {"command": "terraform destroy"}, "timestamp": "x"}
-    step["transcript_path"] = "/home/dev/.gemini/tmp/1/chats/session.json"
+    step = of_gemini("run_shell_command", {"command": "terraform destroy"})
     done = called(place, "gemini", "BeforeTool", step)
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["decision"]) == (0, "deny")

@@ -6,6 +6,7 @@ Not part of ``make test``: ``make test-hosts`` downloads the clients from npm, o
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ wire_api = "responses"
 env_key = "FAKE_KEY"
 [projects."{folder}"]
 trust_level = "trusted"
+[mcp_servers.zoo]
+command = "{python}"
+args = ["{server}"]
 """
+ZOO = Path(__file__).with_name("zoo_server.py")
 HEADLESS = {
     # Trust is a person's to give; here it is waived for the one run.
     "codex": ("exec", "--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"),
@@ -57,10 +62,12 @@ def session(desk: Desk, host: str, where: Path, prompt: str, *commands: str) -> 
     with desk.scripted(commands) as (log, environment):
         address = environment["ANTHROPIC_BASE_URL"]
         (desk.home / ".codex").mkdir(exist_ok=True)
-        (desk.home / ".codex" / "config.toml").write_text(CODEX.format(address=address, folder=where))
+        of_codex = CODEX.format(address=address, folder=where, python=sys.executable, server=ZOO)
+        (desk.home / ".codex" / "config.toml").write_text(of_codex)
         (desk.home / ".gemini").mkdir(exist_ok=True)
-        chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
-        (desk.home / ".gemini" / "settings.json").write_text(json.dumps(chosen))
+        zoo = {"command": sys.executable, "args": [str(ZOO)]}
+        of_gemini = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "mcpServers": {"zoo": zoo}}
+        (desk.home / ".gemini" / "settings.json").write_text(json.dumps(of_gemini))
         keys = {"FAKE_KEY": "fake", "GEMINI_API_KEY": "fake", "GOOGLE_GEMINI_BASE_URL": address}
         subprocess.run(
             [desk.client, *HEADLESS[host], prompt],
@@ -85,3 +92,22 @@ def test_the_loop_closes(desk, host):
     assert LESSON in next(each for each in sent if "pnpm here, not npm" in each)
     assert "You should use pnpm here, not npm." in (where / "agents" / "tank" / "corrections.md").read_text()
     assert "stopped before another try of `make nothing`" in sent[-1]
+
+
+def test_a_tool_of_an_mcp_server_has_its_lesson_and_its_guard(desk, host):
+    where = desk.folder / "tank"
+    where.mkdir()
+    desk.fleet(where, "init", "--agent", "tank")
+    desk.fleet(where, "install", host)
+    words = ("--wrong", "w", "--right", "r", "--pattern", LESSON, "--trigger", "mcp__zoo__*", "--json")
+    lesson = json.loads(desk.fleet(where, "correct", *words))["id"]
+    desk.fleet(where, "sync")
+    sent = session(desk, host, where, "Feed the animals", "mcp:zoo:feed")
+    assert LESSON in sent[-1].rpartition("mcp:zoo:feed")[2]
+    assert "fed" in sent[-1]
+    desk.fleet(where, "guard", lesson, "deny")
+    sent = session(desk, host, where, "Feed them again", "mcp:zoo:feed")
+    assert "Stopped by a person's decision" in sent[-1]
+    desk.fleet(where, "guard", lesson, "ask")
+    sent = session(desk, host, where, "Feed them once more", "mcp:zoo:feed")
+    assert "a lesson guards this step" in sent[-1]
