@@ -6,6 +6,7 @@ remote is used in turns; and a live room carries the same lines as git. The ledg
 """
 
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -142,9 +143,24 @@ class Further(Wider):
         self.shut(machine)
         if not (machine.root / ".fleet").exists() or (machine.root / "agents" / GUEST).exists():
             return False
+        if not self._is_in_files(machine):
+            return False
         shutil.rmtree(machine.root / ".fleet")
         machine.tree, machine.old_database = SimTree(), None
         self.promised.unfinished.discard(machine.root)
+        return True
+
+    def _is_in_files(self, machine: Machine) -> bool:
+        """Return whether the clan's files have what others logged here.
+
+        Else power failed before their shard was durable. Without ``.fleet`` their log then waits until they work here.
+        """
+        files = [path.read_text("utf-8") for path in (machine.root / "clan-learnings").rglob("*.jsonl")]
+        known = [row for each in files for row in each.splitlines()]
+        for path in (machine.root / "agents").glob("*/corrections.md"):
+            for lesson, writer in re.findall(r"<!-- fleet c-\w+ (p-\w+) replica=(\S+)", path.read_text("utf-8")):
+                if path.parent.name != machine.agent and not any(lesson in row and writer in row for row in known):
+                    return False
         return True
 
     # --- memories and what waits for a person -------------------------------------------------------------------------

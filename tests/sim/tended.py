@@ -166,7 +166,8 @@ class Tended(Further):
         """What people wrote stands where they wrote it, once; what they took out, and what was observed, likewise."""
         pages, places = self.pages(machine), dict[bytes, set[str]]()
         for path, data in pages.items():
-            for token, times in Counter(_HAND.findall(data)).items():
+            rows = data.split(b"\n")  # a pointer names its page twice in a row
+            for token, times in Counter(token for row in rows for token in {*_HAND.findall(row)}).items():
                 places.setdefault(token, set()).add(_place(path))
                 assert times == 1, f"{token!r} stands {times} times in {path} of {machine.root.name}"
         known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), set())
@@ -215,7 +216,8 @@ class Tended(Further):
         token = self.rng.choice(sorted(known))
         for path, data in self.pages(machine).items():
             if token in data:
-                if any(f"/{each}/" in path for each in ("logs",)):
+                # The decision about a draft copied it, and is undone perhaps: to undo that copies it again.
+                if any(f"/{each}/" in path for each in ("logs", "skills")):
                     return False
                 rows = [each for each in data.split(b"\n") if token not in each]
                 others = {each for row in data.split(b"\n") if token in row for each in _HAND.findall(row)}
