@@ -240,7 +240,9 @@ class _Undoing:
                     self._left.append(f"{id_} is not here any more")
                 elif lesson.is_present is not is_present and self._may_change(lesson, is_counted=id_ in counted):
                     me = writer.name
-                    deltas.append(edits.restore(line, me, stamp) if is_present else edits.retire(line, me))
+                    # What a blocked writer added does not count here, and is no part of the run: others keep it.
+                    gone = edits.retire(line, me, lesson.live)
+                    deltas.append(edits.restore(line, me, stamp) if is_present else gone)
                     self._did.append(f"{id_} is {'back' if is_present else 'retired'}: {lesson.text}")
             writer.write(deltas)
         for agent in self._workspace.agents_here():

@@ -156,12 +156,13 @@ def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:
 # --- presence -------------------------------------------------------------------------------------------------------
 
 
-def retire(line: Line, me: str) -> Line:
-    """Return the observed remove of a lesson: it covers every add that is known here, and no other.
+def retire(line: Line, me: str, adds: Mapping[str, str] | None = None) -> Line:
+    """Return the observed remove of a lesson: it covers every add that is known here, or those given, and no other.
 
     It repeats removes by others: where their writer is blocked, the lesson is retired all the same.
     """
-    adds = {writer: column.add for writer, column in line.w.items() if column.add}
+    if adds is None:
+        adds = {writer: column.add for writer, column in line.w.items() if column.add}
     return _delta(line, me, Column(rem=orset.removal(adds, line.w.get(me, NOTHING).rem)))
 
 

@@ -669,6 +669,19 @@ def test_who_only_brought_a_lesson_back_does_not_vouch_for_its_words(bench):
     assert POISON[0] not in bench.run("velma", "start").stdout
 
 
+def test_to_undo_a_correction_takes_nothing_from_others_of_what_a_blocked_writer_stated(bench):
+    bench.join("tank")
+    bench.correct("tank", LESSON)
+    bench.sync("tank", "velma")
+    bench.run("velma", "block", "tank")
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.run("velma", "undo")
+    bench.sync("velma", "tank")
+    assert LESSON not in bench.seen("velma")
+    assert bench.seen("tank")[LESSON] == 1
+
+
 def test_who_writes_here_is_not_blocked_and_nobody_is_by_mistake(bench):
     bench.run("velma", "block", "velma", expect=1)
     bench.run("velma", "block", bench.replica("velma"), expect=1)
