@@ -589,6 +589,23 @@ def test_who_ends_while_another_process_holds_the_lock_does_not_wait_for_it(agen
     workspace.close()
 
 
+def test_what_arrives_while_the_database_cannot_be_read_is_taken_in_afterwards(agents: Callable, monkeypatch):
+    one, two = agents("tank"), agents("velma")
+    assert until(lambda: one.is_connected() and two.is_connected())
+    take, failed = two.live.bridge._take, []
+
+    def failing(*given: object) -> None:
+        if not failed:
+            failed.append(given)
+            raise DiskError("no room")
+        take(*given)
+
+    monkeypatch.setattr(two.live.bridge, "_take", failing)
+    one.correct()
+    assert until(lambda: failed and two.seen() == {LESSON: 1}, 30)
+    assert until(lambda: two.live.problem == "")
+
+
 def test_a_line_that_waits_for_the_lock_is_written_when_it_is_free(agents: Callable, monkeypatch: pytest.MonkeyPatch):
     one, two = agents("tank"), agents("velma")
     assert until(lambda: one.is_connected() and two.is_connected())

@@ -160,7 +160,9 @@ class Live:
                         # Before the answer, it could arrive ahead of updates that it depends on; the answer holds it.
                         if room in self._answered:
                             await self._send(room, wire.Message(wire.SYNC, wire.UPDATE, update).encode())
-                self.problem = ""
+                if self.problem:  # some of what was taken in, or offered, may have been lost on the way
+                    self.problem = ""
+                    await self._renew()
             except BusyError:  # a sync of a large clan holds the lock for long: no error
                 asyncio.get_running_loop().call_later(HEAL_S, self._wakeup.set)
             except FleetError as why:
