@@ -134,7 +134,7 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
                 expected.setdefault(section, {})[key] = value
             if tomllib.loads(after.removeprefix("\ufeff")) != expected:
                 raise ValueError(f"{' or '.join(values)} stands there in a form of its own")
-        except (ValueError, AttributeError) as why:
+        except (ValueError, AttributeError, RecursionError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
         draft.summary = f"set {', '.join(values)}"

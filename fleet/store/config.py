@@ -283,7 +283,7 @@ def load(path: Path) -> Config:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
         warning = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
         return _defaults(warning) if is_lost else _defaults()
-    except (ValueError, OSError) as why:
+    except (ValueError, OSError, RecursionError) as why:
         reason = "git left two versions in it: keep the team's" if "\n<<<<<<< " in text else why
         return _defaults(f"{path} cannot be read ({reason}); every setting has its default until it is mended")
     config = Config() if tables else _defaults()
@@ -365,7 +365,7 @@ def settings(path: Path) -> list[_Setting]:
     config = load(path)
     try:
         tables = tomllib.loads(_text(path))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         tables = {}
     return [
         _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in tables.get(section, ()))
@@ -400,7 +400,7 @@ def parsed(name: str, text: str) -> Any:
         raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
     section, key = _parts(name)
     candidates: list[Any] = [text]
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         candidates.insert(0, tomllib.loads(f"value = {text}")["value"])
     reasons = []
     for value in candidates:
@@ -452,7 +452,7 @@ def _comment(line: str) -> str:
 def _is_toml(text: str) -> bool:
     try:
         return bool(tomllib.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

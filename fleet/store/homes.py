@@ -112,7 +112,8 @@ class Homes:
         data = read_end(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")
-            place = value.strip()[1:].partition(value.strip()[:1])[0] if key.strip() == "home" else ""
+            quoted = value.strip() if key.strip() == "home" else ""
+            place = quoted[1:].partition(quoted[0])[0] if quoted else ""
             if place and not problem(place):
                 return place
         return ""

@@ -478,8 +478,15 @@ def test_a_hand_written_entry_that_came_back_from_a_backup_counts_once(tmp_path)
 
 @pytest.mark.parametrize(
     ("toml", "told"),
-    [("colour = true\n", "colour"), ("[share\n", "fleet.toml"), ("[promotion]\nown = 'many'\n", "own")],
-    ids=["an unknown key", "no TOML", "a value of the wrong kind"],
+    [
+        ("colour = true\n", "colour"),
+        ("[share\n", "fleet.toml"),
+        ("[promotion]\nown = 'many'\n", "own"),
+        ("[files]\nhome =\n", "fleet.toml"),
+        ("[files]\nhome\n", "fleet.toml"),
+        (f"x = {'[' * 5_000}{']' * 5_000}\n", "fleet.toml"),
+    ],
+    ids=["an unknown key", "no TOML", "a value of the wrong kind", "half a line", "a key alone", "nested too deeply"],
 )
 def test_a_broken_configuration_costs_no_correction(tmp_path, toml, told):
     bench = Bench(tmp_path)
