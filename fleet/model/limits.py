@@ -37,7 +37,7 @@ SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons ar
 WRITER_SESSIONS_MAX = 100  # sessions of one writer that count there
 BULK_MIN = 20  # removes and edits of others' lessons by one writer at once that need no person's answer
 BULK_SHARE = 0.1  # the same as a share of the known lessons, if that is more
-WITHHELD_MAX = 20_000  # lessons of one writer of which a part waits for an answer
+BROUGHT_MAX = 20_000  # columns of which it is noted in whose file they came
 
 LIVE_PORT = 8377
 

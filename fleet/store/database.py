@@ -377,7 +377,7 @@ class Local:
         if self._connection is None:
             if link := _link_on(self.path):
                 raise DiskError(f"{link} is a symbolic link; fleet writes to plain files only, and left it alone")
-            with self._explained():
+            with self.explained():
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
         return self._connection
 
@@ -393,9 +393,10 @@ class Local:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold the right to write while the block runs; all of it is kept, or nothing."""
         connection = self.connection()
-        connection.execute("BEGIN IMMEDIATE")
-        with _all_or_nothing(connection):
-            yield connection
+        with self.explained():
+            connection.execute("BEGIN IMMEDIATE")
+            with _all_or_nothing(connection):
+                yield connection
         self.written += 1
 
     def get(self, key: str) -> str:
@@ -421,7 +422,7 @@ class Local:
         if not self.exists:
             return []
         query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
-        with self._explained():
+        with self.explained():
             rows = self.connection().execute(query, (kind,)).fetchall()
         return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
 
@@ -480,17 +481,17 @@ class Local:
     def _read(self, query: str, *values: str | int) -> tuple[Any, ...] | None:
         if self._connection is None and not self.exists:
             return None
-        with self._explained():
+        with self.explained():
             row: tuple[Any, ...] | None = self.connection().execute(query, values).fetchone()
         return row
 
     def _write(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
-        with self._explained(), self.transaction() as connection:
+        with self.transaction() as connection:
             for statement, rows in statements:
                 connection.executemany(statement, rows)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """Turn an error of SQLite's in the block into one that tells a person what to do."""
         try:
             yield

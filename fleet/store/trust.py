@@ -110,7 +110,7 @@ class Trust:
 
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until a person decides."""
-        rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in list(parts)[: limits.WITHHELD_MAX]]
+        rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in parts]
         withheld_before = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
         self._change(withheld_before, rows)
 
@@ -137,7 +137,7 @@ class Trust:
     def note_brought(self, owners: Mapping[tuple[str, str], str], at: Stamp) -> None:
         """Note in whose files columns came. The first that is noted stays."""
         known = self.brought()
-        room = limits.WITHHELD_MAX - len(known)
+        room = limits.BROUGHT_MAX - len(known)
         rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in owners.items()]
         if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
             with self._state.transaction() as connection:  # no fold depends on it: nothing is decided
@@ -149,10 +149,13 @@ class Trust:
         if not self._state.exists:
             return []
         query = f"SELECT kind, name, id, value, at FROM trust WHERE kind IN ({', '.join('?' * len(kinds))})"  # noqa: S608
-        try:
-            return self._state.connection().execute(f"{query} ORDER BY kind, name, id", kinds).fetchall()
-        except sqlite3.OperationalError:  # read-only, and of an earlier version
-            return []
+        with self._state.explained():
+            try:
+                return self._state.connection().execute(f"{query} ORDER BY kind, name, id", kinds).fetchall()
+            except sqlite3.OperationalError as why:
+                if "no such table" not in str(why):
+                    raise  # to take it for no decision would let in whom a person blocked
+                return []  # read-only, and of an earlier version
 
     def _change(self, gone: Sequence[tuple[str, str, str]], rows: Sequence[tuple[str, ...]]) -> None:
         """Take rows out, by kind, name and id, and put others in: a decision, by which folds change."""

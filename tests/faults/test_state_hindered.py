@@ -2,12 +2,17 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from fleet.model.errors import BusyError, FleetError
+from fleet.model.line import NOTHING, Column
+from fleet.model.withheld import BULK, Held, Withheld
 from fleet.store.database import Local
+from fleet.store.trust import Trust
 from tests.cli.conftest import Stage
 from tests.faults.test_full_disk import fill, mounted
 from tests.faults.test_sync import Bench
@@ -139,3 +144,39 @@ def test_a_local_database_that_a_full_disk_left_empty_is_read_as_none(tmp_path: 
     assert state.get("sync_failed") == ""
     assert state.agreed("remote") == []
     assert path.stat().st_size == 0, "reading made no table"
+
+
+def test_who_is_blocked_stays_so_when_the_decisions_cannot_be_read_for_a_moment(tmp_path: Path, monkeypatch) -> None:
+    trust = Trust(Local(tmp_path / "local.db"))
+    trust.block("mallory", "", [], "2026-11-20T00:00:00.000Z-0000")
+    with monkeypatch.context() as broken:
+        broken.setattr(Local, "connection", lambda _: Failing())
+        with pytest.raises(FleetError, match="Lessons are safe"):
+            Trust(Local(tmp_path / "local.db")).blocked()
+    assert [each.name for each in trust.blocked()] == ["mallory"]
+
+
+class Failing:
+    """A connection whose disk fails."""
+
+    def execute(self, *_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_a_decision_while_another_process_holds_the_database_is_told_to_be_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "local.db"
+    Local(path).put(on="x")
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(BusyError, match="run the command again"):
+        Trust(Local(path, wait_s=0.05)).block("mallory", "", [], "2026-11-20T00:00:00.000Z-0000")
+    holder.close()
+
+
+def test_of_however_many_parts_none_counts_that_is_left_out(tmp_path: Path) -> None:
+    trust = Trust(Local(tmp_path / "local.db", durable=False))
+    add = "2026-11-20T00:00:00.000Z-0000"
+    part = Withheld(NOTHING, Column(rem={"tank.0000beef": add}))
+    by = "mallory.0000000f"
+    trust.withhold((Held(BULK, by, by, f"p-{n:016x}", part) for n in range(20_003)), add)
+    assert len(trust.asked()) == 20_003
