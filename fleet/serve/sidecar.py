@@ -489,9 +489,8 @@ async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callabl
     """
     from fleet.share.live.client import Live  # with the libraries of live sync
 
-    workspace = Workspace(root)
-    settings = access.Access(workspace).agreed()
-    workspace.close()
+    with closing(Workspace(root)) as workspace:
+        settings = access.Access(workspace).agreed()
     if settings is None:
         return
     live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived)

@@ -6,6 +6,7 @@ sign of life, and the end; elsewhere nothing happens.
 
 import hashlib
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -121,7 +122,7 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 
 def _hash(root: Path) -> str:
-    return hashlib.blake2b(str(root).encode(), digest_size=4).hexdigest()
+    return hashlib.blake2b(os.fsencode(root), digest_size=4).hexdigest()
 
 
 def _name(root: Path, agent: str) -> str:
@@ -129,8 +130,9 @@ def _name(root: Path, agent: str) -> str:
 
 
 def _check_words(root: Path, command: Sequence[str]) -> None:
-    if any(ord(char) < 32 or ord(char) == 127 for word in (*command, str(root)) for char in word):
-        raise UsageError(f"{str(root)!r} or the path to Python has a control mark in it; no service was made of that")
+    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", "".join([*command, str(root)])):
+        mark = "has a control mark in it, or is no UTF-8"
+        raise UsageError(f"{str(root)!r} or the path to Python {mark}; no service was made of that")
 
 
 def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:

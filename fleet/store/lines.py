@@ -50,7 +50,8 @@ class Kind(msgspec.Struct, frozen=True):
         """Return the kind of log that a path of the clan's tree belongs to."""
         for kind in KINDS:
             folder, _, name = path.rpartition("/")
-            if path == kind.edition or (folder == f"{kind.name}.d" and names.is_replica(name.removesuffix(".jsonl"))):
+            is_shard = folder == f"{kind.name}.d" and name.endswith(".jsonl")
+            if path == kind.edition or (is_shard and names.is_replica(name.removesuffix(".jsonl"))):
                 return kind
         return None
 

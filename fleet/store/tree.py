@@ -21,6 +21,7 @@ import msgspec
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, FleetError
 from fleet.store.files import Files
+from fleet.store.lines import KINDS, Kind
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ TREE_BYTES_MAX = 512 * 1024 * 1024
 
 _TREES_MAX = 8
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
-_FILES = frozenset({"patterns.jsonl", "discoveries.jsonl"}) | _NO_LINES
-_FOLDERS = frozenset({"patterns.d", "discoveries.d"})
 _NAMING = (b'"id":"', b'"id": "')
 _NAMING_BYTES_MAX = max(map(len, _NAMING))
 _PLAIN = "100644"
@@ -154,10 +153,7 @@ def _count(mark: bytes, last: bytes, block: bytes) -> int:
 
 def is_clan_path(path: str) -> bool:
     """Return whether a path is one that the clan's tree may hold. No other is ever read or written."""
-    folder, _, name = path.rpartition("/")
-    if not folder:
-        return name in _FILES
-    return folder in _FOLDERS and name.endswith(".jsonl") and names.is_replica(name.removesuffix(".jsonl"))
+    return path in _NO_LINES or Kind.of(path) is not None
 
 
 class GitTree:
@@ -170,7 +166,7 @@ class GitTree:
         listings: commit to what stands in its tree, for a remote that works in the same repository.
     """
 
-    places = (*sorted(_FILES), *(f"{folder}/" for folder in sorted(_FOLDERS)))
+    places = (*sorted(_NO_LINES), *(place for kind in KINDS for place in (kind.edition, f"{kind.name}.d/")))
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

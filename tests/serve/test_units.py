@@ -65,7 +65,7 @@ def test_no_path_means_anything_else_to_systemd():
     assert shlex.split(read.replace("$$", "$").replace("%%", "%")) == COMMAND
 
 
-@pytest.mark.parametrize("mark", ["\n[Service]\nExecStart=/bin/evil", "\r", "\x7f"])
+@pytest.mark.parametrize("mark", ["\n[Service]\nExecStart=/bin/evil", "\r", "\x7f", "\udcff"])
 def test_a_path_with_a_control_mark_makes_no_service(mark):
     with pytest.raises(UsageError):
         linux(command=[*COMMAND, mark])

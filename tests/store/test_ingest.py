@@ -11,7 +11,8 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.store import ingest
 from fleet.store.database import SCHEMA_NUMBER
-from fleet.store.lines import DISCOVERIES, PATTERNS
+from fleet.store.lines import DISCOVERIES, PATTERNS, Kind
+from fleet.store.tree import is_clan_path
 from fleet.store.workspace import Workspace, World
 from tests.memory_remote import MemoryTree
 
@@ -432,3 +433,10 @@ def test_a_tree_is_taken_in_at_one_look_at_the_line_files(here: Here, monkeypatc
     assert len(looked) == 1
     assert (here.root / "clan-learnings" / OTHER).exists()
     assert {each.text for each in here.workspace.patterns.best("sight", 9)} == {"Check the version first", "Use a lock"}
+
+
+@pytest.mark.parametrize("path", ["patterns.d/ada.0a1b2c3d", "patterns.d/ada.jsonl", "x/patterns.jsonl", "patterns.d"])
+def test_what_is_no_path_of_the_clans_is_of_no_kind(path: str) -> None:
+    assert Kind.of(path) is None
+    assert not is_clan_path(path)
+    assert Kind.of("patterns.d/ada.0a1b2c3d.jsonl") is PATTERNS
