@@ -186,7 +186,7 @@ class _Form:
 
     def __init__(self, line: int, title: str, when: str, category: str) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
-        self.story: list[str] = []  # before the fields
+        self.story: list[Block] = []  # before the fields
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
@@ -219,7 +219,8 @@ class _Form:
         text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
         text = text.rstrip(":： ") if rules else _with_title(text.rstrip(":： "), self.title)
         is_lesson = rules or rights or Passage(text).is_sentence()
-        return self._note(text, details, " ".join(wrongs[:1] or self.story)) if is_lesson and text.strip() else None
+        wrong = wrongs[:1] or [Passage(block.text).plain for block in self.story]
+        return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
 
     def _note(self, text: str, details: Sequence[str], wrong: str) -> Note:
         return Note(
@@ -309,15 +310,16 @@ class _Page:
         )
         for block in section.blocks:
             is_bold, is_field = _is_bold_lead(block), bool(_fields_of(block))
-            is_order = is_list and block.kind == "item" and not is_field and _is_binding(Passage(block.text).plain)
-            if block.kind == "table" or is_order:
+            is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
+            is_order = is_item and _is_binding(Passage(block.text).plain)
+            if block.kind == "table" or is_order or (not is_field and re.match(_WRONG_RIGHT, block.text)):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
             elif form.fields and not is_bold:
                 form.extend(block)
             elif not (is_bold or block.is_task or form.fields) and section.level > 1:
-                form.story.append(Passage(block.text).plain)
+                form.story.append(block)
             else:
                 rest.append(block)
         for each in as_fields:
@@ -347,6 +349,8 @@ class _Page:
         notes = list(form.notes())
         for note in notes:
             self._add(note)
+        for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
+            self._leave(block, _PROSE)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
             self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))

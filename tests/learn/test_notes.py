@@ -35,6 +35,21 @@ def test_nothing_is_dropped_without_a_word():
     assert {each.line for each in found if isinstance(each, SkippedPiece)} == {3, 6, 10, 11, 12}
 
 
+def test_what_stands_above_labelled_lines_is_taken_too_or_named():
+    page = (
+        "## Week 12\n\nA long week.\n\n- Never force-push to a shared branch\n\n"
+        "❌ git add . → ✅ git add the files you changed\n\n"
+        "Mistake: I deployed on a Friday\nFix: deploy from Monday to Thursday\n"
+    )
+    found = list(read_notes(page, "corrections.md"))
+    assert {each.text for each in found if isinstance(each, Note)} == {
+        "Week 12: deploy from Monday to Thursday",
+        "Never force-push to a shared branch",
+        "git add the files you changed",
+    }
+    assert [(each.line, each.text) for each in found if isinstance(each, SkippedPiece)] == [(3, "A long week.")]
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
