@@ -142,14 +142,14 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
 
 
 def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE) -> None:
-    """Add the items that wait elsewhere, and close those of ``entries`` that wait there no more."""
-    expected = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
-    open_ = {each.item.id: each for each in entries}
-    if new := [each for id_, each in expected.items() if id_ not in open_]:
+    """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more."""
+    owners, open_ = {agent, *(each.agent for each in entries)}, {each.item.id for each in entries}
+    ids = [{Item.id_of(owner, each.kind, each.key) for owner in owners} for each in items]
+    if new := [each for each, its in zip(items, ids, strict=True) if not its & open_]:
         Inbox(workspace, agent).put_all(new)
-    for id_, entry in open_.items():
-        if id_ not in expected:
-            Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
+    expected = set[str]().union(*ids)
+    for entry in (each for each in entries if each.item.id not in expected):
+        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])
 
 
 def _pair_item(pair: Pair) -> Item:
