@@ -285,10 +285,9 @@ def _body(entry: Entry, name: str) -> str:
 
 def _recorded(workspace: Workspace, act: Callable[[], _T], *kinds: str) -> tuple[_T, str]:
     """Return what an act returns, and the id of the run of one of these kinds that it left, "" for none."""
-    known = {run.id for run in Runs(workspace).listed()}  # by time another may be the last: a clock was set back
+    known = len(workspace.runs)
     result = act()
-    fresh = (run.id for run in Runs(workspace).listed() if run.kind in kinds and run.id not in known)
-    return result, next(fresh, "")
+    return result, next((run for run in reversed(workspace.runs[known:]) if run.split("-")[0] in kinds), "")
 
 
 def _run(

@@ -219,6 +219,7 @@ class Runs:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:
             self._files.remove(self._folder / name)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
+        self._workspace.runs.append(run.id)
         return run.id
 
     def _recorded(self) -> list[str]:
@@ -336,6 +337,7 @@ class Runs:
         if not re.fullmatch(_ID, run.id):
             raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
         self._files.replace(self._path(run.id, _PLAN), msgspec.json.encode(run))
+        self._workspace.runs.append(run.id)
         self._finish(run)
         return ()
 

@@ -70,6 +70,22 @@ def test_a_decision_names_its_own_run_though_the_clock_was_set_back_since_the_la
     assert {each.text for each in w.patterns.records() if each.is_present} == {"Never force a push"}
 
 
+def test_a_decision_names_its_own_run_though_another_process_logs_meanwhile(w, tmp_path, monkeypatch):
+    correct = learning.correct
+
+    def correct_twice(*given, **more):
+        logged, other = correct(*given, **more), Workspace(tmp_path, w.world)
+        correct(other, "velma", Correction("w", "r", "Never force a push"))
+        other.close()
+        return logged
+
+    monkeypatch.setattr(learning, "correct", correct_twice)
+    body = {"pattern": "Quote every path", "wrong": "w", "right": "r"}
+    decision = deciding.approve(w, "velma", put(w, "Quote every path", "candidate", key="quote", body=body).id)
+    undoing.undo(w, decision.run)
+    assert {each.text for each in w.patterns.records() if each.is_present} == {"Never force a push"}
+
+
 @pytest.mark.parametrize(
     "again",
     [
