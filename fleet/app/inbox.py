@@ -33,7 +33,7 @@ from fleet.store.lines import screened
 from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
-from fleet.text.similarity import ALIKE_MIN, near
+from fleet.text.similarity import ALIKE_MIN, Near, near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
@@ -492,7 +492,7 @@ def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str
     path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
     page = workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
     rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in enumerate(page.splitlines()) if row.strip()]
-    if (close := near(note, rows, 1)) and close[0].score >= ALIKE_MIN and not close[0].differs:
+    if Near.same(note, rows, ALIKE_MIN) is not None:
         return path, (), []
     row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page or page.endswith("\n") else "\n"
     after = f"{page}{gap}{row}\n".encode("utf-8", "surrogateescape")

@@ -144,6 +144,16 @@ def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_y
     assert "says so already" in w.run("w", "inbox", "approve", again, expect=1).stderr
 
 
+def test_an_observation_that_the_page_has_is_not_appended_though_one_that_differs_stands_before_it(w):
+    page = w.folder / "w/agents/velma/USER.md"
+    page.write_text("# Me\n\n- Prefers pytest 7 for unit tests\n- Prefers pytest 8 for unit tests\n")
+    text = "Prefers pytest 8 for unit tests"
+    assert (
+        "says so already"
+        in w.run("w", "inbox", "approve", put(w, "persona", text, body={"note": text}), expect=1).stderr
+    )
+
+
 def test_a_candidate_becomes_a_lesson_at_a_yes_unless_it_is_known_by_then(w):
     one = put(w, "candidate", LESSON, body={"pattern": LESSON, "wrong": "w", "right": "r"})
     two = put(w, "candidate", NEVER, body={"pattern": NEVER, "wrong": "w", "right": "r"})
