@@ -335,7 +335,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
 
 def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
-    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).edit(target, draft.encode())])
+    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).page(target).to(draft.encode())])
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
@@ -479,24 +479,23 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
 
     peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
     path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
-    page = workspace.files.read(workspace.root / path)
+    page = Runs(workspace).page(path)
     if peer:
-        after, rows = memory_md.UserModel(page).with_observed({peer: (note,)}, day)
-        return path, rows, [Runs(workspace).edit(path, after)]
-    noted = memory_md.Notes(page).with_more([note], day, entry.agent)
-    edits = [Runs(workspace).edit(path, noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
-    return path, noted.added, edits
+        after, rows = memory_md.UserModel(page.before or b"").with_observed({peer: (note,)}, day)
+        return path, rows, [page.to(after)]
+    noted = memory_md.Notes(page.before or b"").with_more([note], day, entry.agent)
+    return path, noted.added, [page.to(noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
 
 
 def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
-    page = workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
-    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in enumerate(page.splitlines()) if row.strip()]
+    page = Runs(workspace).page(path)
+    lines = enumerate(page.text.splitlines())
+    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in lines if row.strip()]
     if Near.same(note, rows, ALIKE_MIN) is not None:
         return path, (), []
-    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page or page.endswith("\n") else "\n"
-    after = f"{page}{gap}{row}\n".encode("utf-8", "surrogateescape")
-    return path, [row], [Runs(workspace).edit(path, after)]
+    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page.text or page.text.endswith("\n") else "\n"
+    return path, [row], [page.to(f"{page.text}{gap}{row}\n")]
 
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them

@@ -147,11 +147,8 @@ def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_y
 def test_an_observation_that_the_page_has_is_not_appended_though_one_that_differs_stands_before_it(w):
     page = w.folder / "w/agents/velma/USER.md"
     page.write_text("# Me\n\n- Prefers pytest 7 for unit tests\n- Prefers pytest 8 for unit tests\n")
-    text = "Prefers pytest 8 for unit tests"
-    assert (
-        "says so already"
-        in w.run("w", "inbox", "approve", put(w, "persona", text, body={"note": text}), expect=1).stderr
-    )
+    item = put(w, "persona", "Prefers pytest 8", body={"note": "Prefers pytest 8 for unit tests"})
+    assert "says so already" in w.run("w", "inbox", "approve", item, expect=1).stderr
 
 
 def test_a_candidate_becomes_a_lesson_at_a_yes_unless_it_is_known_by_then(w):

@@ -16,7 +16,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError
-from fleet.reflect import records
+from fleet.reflect import memory_md, records
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
@@ -208,6 +208,30 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path)
     undoing.undo(w, done.record.run)
     assert "my own line" in memory.read_text()
     assert "force-push" not in memory.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "method", "field"),
+    [
+        ("memory.md", memory_md.Notes, "with_more", "memory_notes"),
+        ("user-model.md", memory_md.UserModel, "with_observed", "user_model_updates"),
+        ("checks.md", memory_md.Checks, "with_check", "next_check_at"),
+    ],
+)
+def test_what_a_person_writes_while_a_page_is_planned_stays(w, talk, tmp_path, monkeypatch, name, page, method, field):
+    scripted(w, tmp_path, answer(**{field: SAID[field]}))
+    file, real, mine = w.home("velma") / name, getattr(page, method), "my own line\n"
+
+    def written_meanwhile(*given):
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(mine)
+        return real(*given)
+
+    monkeypatch.setattr(page, method, written_meanwhile)
+    session_end.reflect(w, "velma", talk.path)
+    assert file.read_text().startswith(mine)
+    assert file.read_text() != mine
 
 
 def test_notes_are_five_a_session_and_fifty_in_all_and_no_line_is_lost(w, tmp_path):

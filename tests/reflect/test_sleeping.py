@@ -195,7 +195,7 @@ def test_undo_leaves_what_another_process_did_during_the_sleep(workspace, wall, 
 
     def meanwhile(*given):
         phase = tidy(*given)
-        edit = theirs.edit("tank.md", b"what tank reflected on\n")
+        edit = theirs.page("tank.md").to(b"what tank reflected on\n")
         theirs.apply(theirs.fresh("reflect", "tank", Draft(edits=[edit])))
         return phase
 
