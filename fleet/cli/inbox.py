@@ -65,9 +65,9 @@ def _inbox(
 ) -> None:
     """Decide what needs your yes: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
-        of_kind = "" if kind == "every" else kind
+        of_kind, whose = "" if kind == "every" else kind, output.chosen.agent
         if not action:
-            _show(workspace, inbox.listing(workspace, of_kind, output.chosen.agent, count=0 if kind else 7))
+            _show(workspace, inbox.listing(workspace, of_kind, whose, count=0 if kind else 7))
             return
         if action not in (_APPROVE, _REJECT) or bool(ids) == bool(kind):
             raise UsageError(
@@ -75,7 +75,7 @@ def _inbox(
                 "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
         who = output.agent_in(workspace)
-        item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
+        item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, whose, count=0).entries]
         decide = inbox.approve if action == _APPROVE else inbox.reject
         decisions, failed = list[Decision](), list[FleetError]()
         for id_ in item_ids:
