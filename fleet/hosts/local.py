@@ -299,8 +299,8 @@ class Reflog:
         if 0 <= known < self._size:
             try:
                 with open(self._path, "rb") as file:
-                    file.seek(max(known, self._size - _REFLOG_READ_MAX))
-                    data = file.read(_REFLOG_READ_MAX)
+                    start = file.seek(max(known, self._size - _REFLOG_READ_MAX))
+                    data = file.read(self._size - start)  # what follows was written since, and is read next time
             except OSError:
                 return []
         self.pass_over()
