@@ -21,6 +21,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
+from fleet.store.replica import Register
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from fleet.text.signals import objections
@@ -634,6 +635,16 @@ def test_a_session_is_due_when_it_ended_or_was_quiet_for_so_long(w, talk, monkey
     LocalFolder(root).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
     monkeypatch.setenv("REFLECTION_DISABLED", "true")
     assert not session_end.reflect_due(w)
+
+
+def test_a_guests_session_waits_until_an_agent_is_named_and_is_that_agents_then(w, talk):
+    LocalFolder(str(w.root)).hear(talk.session, "claude-code", "guest", str(talk.path), has_ended=True)
+    assert not session_end.reflect_due(w)
+    register = w.replicas()
+    w.files.replace(w.replica_file, Register("velma", register.replicas).render())
+    [done] = session_end.reflect_due(w)
+    assert [each.record.run for each in Records(w, "velma").passes()] == [done.record.run]
+    assert not LocalFolder(str(w.root)).heard()
 
 
 def test_a_dry_run_writes_nothing(w, talk):
