@@ -2,7 +2,8 @@
 
 The files are the log, marks of when a hook fired, and notes of each session. None of it is a lesson: what cannot be
 written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
-``.fleet`` of its own. Standard library only, and little of it: this is imported on every tool call of every host.
+``.fleet`` of its own. Little of the standard library, and ``store.homes``: this is imported on every tool call
+of every host.
 """
 
 import json
@@ -11,6 +12,8 @@ import signal
 import stat
 import time
 from binascii import crc32
+
+from fleet.store import homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
@@ -39,7 +42,6 @@ _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
 _LOG = "log"
-_CONFIG = "fleet.toml"
 _CONFIG_BYTES_MAX = 1024 * 1024
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _REFLOG = "reflog"
@@ -63,19 +65,6 @@ class _Heard:
         self.at_ms, self.path = at_ms, path
 
 
-def _beginning(path: str, bytes_max: int, flags: int = 0) -> bytes:
-    """Return the beginning of a file. A pipe in its place is empty: to open it would wait for its other end.
-
-    Raises:
-        OSError: it cannot be read, or is a folder.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
-    try:
-        return os.read(handle, bytes_max)
-    finally:
-        os.close(handle)
-
-
 class LocalFolder:
     """A workspace's .fleet, as hooks read and write it."""
 
@@ -88,10 +77,7 @@ class LocalFolder:
 
     def read(self, *names: str, bytes_max: int) -> bytes:
         """Return the beginning of a file, b"" when it is not there or cannot be read."""
-        try:
-            return _beginning(self.path_of(*names), bytes_max, os.O_NOFOLLOW)
-        except OSError:
-            return b""
+        return homes.read(self.path_of(*names), bytes_max)
 
     def append(self, *names: str, data: bytes, bytes_max: int) -> bool:
         """Append to a file in one write; return whether that was done. A file of ``bytes_max`` takes no more."""
@@ -311,19 +297,14 @@ class Reflog:
 
 def _reflog_of(cwd: str) -> str:
     top = cwd
-    while top:
-        mark = os.path.join(top, ".git")
-        try:
-            link = os.fsdecode(_beginning(mark, _LINK_BYTES_MAX)).strip()
-        except IsADirectoryError:
-            return os.path.join(mark, "logs", "HEAD")
-        except OSError:
-            above = os.path.dirname(top)
-            top = above if above != top else ""
-            continue
-        own = os.path.join(top, link.removeprefix("gitdir: ")) if link.startswith("gitdir: ") else ""
-        return os.path.join(own, "logs", "HEAD") if own else ""
-    return ""
+    while top and not os.access(os.path.join(top, ".git"), os.R_OK):
+        above = os.path.dirname(top)
+        top = above if above != top else ""
+    mark = os.path.join(top, ".git") if top else ""
+    if os.path.isdir(mark):
+        return os.path.join(mark, "logs", "HEAD")
+    link = os.fsdecode(homes.read(mark, _LINK_BYTES_MAX, follows=True)).strip()
+    return os.path.join(top, link.removeprefix("gitdir: "), "logs", "HEAD") if link.startswith("gitdir: ") else ""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------
@@ -377,10 +358,7 @@ class Call:
         Parsing the file would cost more than all else in a hook. So this looks for a line that is no comment, and may
         return True too often.
         """
-        try:
-            lines = _beginning(os.path.join(self.root, _CONFIG), _CONFIG_BYTES_MAX).splitlines()
-        except OSError:
-            return False
+        lines = homes.read(os.path.join(self.root, homes.CONFIG), _CONFIG_BYTES_MAX, follows=True).splitlines()
         inside, name = False, section.encode()
         for line in map(bytes.strip, lines):
             if line.startswith(b"["):

@@ -12,7 +12,6 @@ Little of the standard library, and nothing else: a hook imports this.
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
-import stat
 import time
 import zlib
 from collections.abc import Sequence
@@ -167,24 +166,16 @@ class Ready:
         home = f"{homes.Homes(self._root).current()}/{agent}"
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
-            data = self._read(path, _BYTES_MAX)
+            data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
-        if checks := self._read(f"{home}/checks.md", _BYTES_MAX):  # one may be due by the next hour
+        checks = homes.read(os.path.join(self._root, home, "checks.md"), _BYTES_MAX, follows=True)
+        if checks:  # one may be due by the next hour
             sums["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return sums
 
     def _own(self, path: str, bytes_max: int) -> bytes:
         """Return the content of a file below ``.fleet``. No link is followed: a hostile repository may have one."""
-        return self._read(path, bytes_max, os.O_NOFOLLOW)
-
-    def _read(self, path: str, bytes_max: int, flags: int = 0) -> bytes:
-        try:
-            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
-            with open(handle, "rb") as file:
-                # A pipe never ends, nor does a device that a link leads to.
-                return file.read(bytes_max) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-        except OSError:
-            return b""
+        return homes.read(os.path.join(self._root, path), bytes_max)
 
     @staticmethod
     def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
