@@ -12,11 +12,13 @@ import signal
 import stat
 import time
 from binascii import crc32
+from contextlib import contextmanager
 
 from fleet.store import homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
+    from collections.abc import Iterator
     from types import FrameType
 
 AT_THE_END = "session-end-work"
@@ -367,25 +369,13 @@ class Call:
                 return True
         return False
 
-    def guarded(self, means: str) -> "_Guard":
-        """Return a context manager that logs errors and lets none pass: a fault in one part spares the others."""
-        return _Guard(self, means)
-
-
-class _Guard:
-    """Context manager that logs errors and lets none pass, but for a limit of time."""
-
-    def __init__(self, call: Call, means: str) -> None:
-        self._call, self._means = call, means
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, why: BaseException | None, trace: object) -> bool:
-        if not isinstance(why, Exception):
-            return False
-        self._call.log(f"{self._means}: {explained(why)}")
-        return True
+    @contextmanager
+    def guarded(self, means: str) -> "Iterator[None]":
+        """Log the errors of a block and let none pass but a limit of time: a fault in one part spares the others."""
+        try:
+            yield
+        except Exception as why:  # noqa: BLE001 - whatever it is
+            self.log(f"{means}: {explained(why)}")
 
 
 class Alarm:
