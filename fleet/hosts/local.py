@@ -81,11 +81,11 @@ class LocalFolder:
         """Return the beginning of a file, b"" when it is not there or cannot be read."""
         return homes.read(self.path_of(*names), bytes_max)
 
-    def append(self, *names: str, data: bytes, bytes_max: int) -> bool:
-        """Append to a file in one write; return whether that was done. A file of ``bytes_max`` takes no more."""
-        return self._write(names, data, os.O_APPEND, bytes_max)
+    def write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
+        """Write to a file at once; return whether that was done. A file of ``bytes_max`` takes no more.
 
-    def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
+        ``how``: ``O_APPEND`` or ``O_TRUNC``.
+        """
         try:
             self._make_folders(names[:-1])
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how
@@ -121,18 +121,18 @@ class LocalFolder:
         """Add a JSON line to a log. A full log is renamed to ``<name>.1``, over the one before."""
         # ASCII, with all else escaped: one line, and safe on a terminal.
         line = json.dumps(entry).encode() + b"\n"
-        if self.append(name, data=line, bytes_max=LOG_BYTES_MAX):
+        if self.write((name,), line, os.O_APPEND, LOG_BYTES_MAX):
             return
         try:
             if os.lstat(self.path_of(name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
                 os.rename(self.path_of(name), self.path_of(f"{name}.1"))
         except OSError:
             return
-        self.append(name, data=line, bytes_max=LOG_BYTES_MAX)
+        self.write((name,), line, os.O_APPEND, LOG_BYTES_MAX)
 
     def mark(self, *names: str, word: str) -> bool:
         """Replace a mark, a word and the time; return whether it could be written."""
-        return self._write(names, f"{word} {now_ms()}\n".encode(), os.O_TRUNC)
+        return self.write(names, f"{word} {now_ms()}\n".encode(), os.O_TRUNC)
 
     def marked_ms(self, *names: str) -> int:
         """Return the time of a mark, milliseconds since 1970; 0 where there is none."""
@@ -162,7 +162,7 @@ class LocalFolder:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
             line = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
-            self._write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
+            self.write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 
     def heard(self) -> list[_Heard]:
         """Return the sessions that hooks were called for and that are not forgotten, by name."""
@@ -230,7 +230,7 @@ class SessionNotes:
 
     def _append(self, at_ms: int, note: str) -> str:
         line = f"{at_ms} {os.urandom(4).hex()} {note}".encode("ascii", "replace").decode()
-        self._folder.append(_NOTES, self._name, data=f"{line}\n".encode(), bytes_max=_NOTES_BYTES_MAX)
+        self._folder.write((_NOTES, self._name), f"{line}\n".encode(), os.O_APPEND, _NOTES_BYTES_MAX)
         return line
 
 
