@@ -305,7 +305,7 @@ class _HostEvent:
         """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
         guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
-            due = self._due(guards.get(decision), ())
+            due = self._due(guards.get(decision, ()), ())
             if not due:
                 continue
             ids, lessons = [pattern for pattern, _ in due], [lesson for _, lesson in due]
@@ -319,17 +319,17 @@ class _HostEvent:
             return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 
-    def _due(self, rows: object, but: Sequence[str]) -> list[tuple[str, str]]:
+    def _due(self, rows: Sequence[Sequence[str]], but: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
 
-    def _rows(self) -> object:
+    def _rows(self) -> list[list[str]]:
         """Return the table of triggers, made anew where it is old."""
         if self._call.can_write and self._ready.is_table_old():
             with opened(self._call) as workspace:
                 self._make(workspace, None)
         return self._ready.rows()
 
-    def _lessons_for_step(self, rows: object) -> tuple[str, str]:
+    def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""
         shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
         due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
@@ -338,11 +338,11 @@ class _HostEvent:
         _note_shown(self._call, [pattern for pattern, _ in due])
         return _framed([row for _, row in due])
 
-    def _note_use(self, rows: object) -> None:
+    def _note_use(self, rows: list[list[str]]) -> None:
         """Note the use of a command that a lesson recommends, if this session was shown the lesson before."""
         command = self._payload.command
         shown_ids = self._known() if command else ()
-        for pattern, row in self._due([row for row in _valid_rows(rows) if row[0] in shown_ids], ()):
+        for pattern, row in self._due([row for row in rows if row[0] in shown_ids], ()):
             if _observing().recommends(row, command):
                 self._notes.add(f"{_use_of(command)} {pattern}")
 
@@ -377,7 +377,7 @@ class _HostEvent:
         for note in self._notes.all() if payload.has_ended else ():
             pattern = note.removeprefix(used)
             if pattern != note and self._notes.claim(f"used {pattern}"):
-                row = next((str(each[2]) for each in _valid_rows(self._ready.rows()) if each[0] == pattern), "")
+                row = next((each[2] for each in self._ready.rows() if each[0] == pattern), "")
                 _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
 
     def _note_end(self) -> Reply:
@@ -440,11 +440,6 @@ def _framed(rows: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
     return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
-
-
-def _valid_rows(rows: object) -> list[list[object]]:
-    """Return the valid rows of a table that was read from its file."""
-    return [row for row in rows if isinstance(row, list) and len(row) == 3] if isinstance(rows, list) else []
 
 
 def _use_of(command: str) -> str:
