@@ -124,9 +124,8 @@ def _has_work(call: Call, payload: Payload) -> bool:
             _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
         )
     if event == "Stop":
-        words = () if payload.is_stopping else call.notes.all()
         return (
-            any(word.startswith("flag ") for word in words)
+            (not payload.is_stopping and bool(call.notes.of("flag")))
             or _might_object(call, payload)
             or Ready(call.root, call.agent).is_stale()
         )
@@ -139,7 +138,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
         return False
     if Reflog(call.root, payload.cwd or call.root).has_grown():
         return True
-    return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.notes.all())
+    return Ready(call.root, call.agent).has_rows() and bool(call.notes.of("use"))
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

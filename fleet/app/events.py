@@ -147,8 +147,7 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        sinces = (note[6:] for note in session.all() if note.startswith("since "))
-        since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
+        since = next((int(word) for word in session.of("since") if word.lstrip("-").isdigit()), None)
         is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
@@ -226,7 +225,7 @@ class _HostEvent:
 
     def _news(self) -> str:
         """Return the lessons that were fetched at this session's start, once; "" for none, or none yet."""
-        if not any(note.startswith("came ") for note in self._notes.all()):
+        if not self._notes.of("came"):
             return ""
         start = self._ready.start()
         if start is None or not start.news or not self._notes.claim("news"):
@@ -331,7 +330,7 @@ class _HostEvent:
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""
-        shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
+        shown_ids = self._notes.of("lesson")
         due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
         if not due:
             return "", ""
@@ -373,10 +372,8 @@ class _HostEvent:
         call, payload = self._call, self._payload
         if Reflog(call.root, payload.cwd or call.root).has_grown():
             _observing().note_commits(call, payload.cwd)
-        used = f"{_use_of(payload.command)} "
-        for note in self._notes.all() if payload.has_ended else ():
-            pattern = note.removeprefix(used)
-            if pattern != note and self._notes.claim(f"used {pattern}"):
+        for pattern in self._notes.of(_use_of(payload.command)) if payload.has_ended else ():
+            if self._notes.claim(f"used {pattern}"):
                 row = next((each[2] for each in self._ready.rows() if each[0] == pattern), "")
                 _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
 
@@ -421,11 +418,8 @@ class _HostEvent:
 
     def _unstated(self) -> str:
         """Return a reminder of the corrections of this session that have no lesson yet, each once; "" for none."""
-        notes = self._notes.all()
-        asked = {note.split()[1] for note in notes if note.startswith("stop ")}
-        if all(note.split()[1] in asked for note in notes if note.startswith("flag ")):
-            return ""
-        return self._flagging().unstated()
+        asked = self._notes.of("stop")
+        return self._flagging().unstated() if any(each not in asked for each in self._notes.of("flag")) else ""
 
     def _session_end(self) -> Reply:
         _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer

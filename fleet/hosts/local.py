@@ -205,6 +205,10 @@ class SessionNotes:
         """Return the notes, oldest first."""
         return [note for _, note, _ in _noted(self._folder, self._name)]
 
+    def of(self, kind: str) -> list[str]:
+        """Return what follows the kind in the notes that begin with it, oldest first."""
+        return [note.removeprefix(f"{kind} ") for note in self.all() if note.startswith(f"{kind} ")]
+
     def add(self, note: str) -> None:
         """Add a note. A full file, or a disk that cannot be written, takes no more."""
         self._append(now_ms(), note)

@@ -82,8 +82,8 @@ class Transcript:
 
     def unread(self) -> _Part:
         """Return the part that was not read yet."""
-        noted = self._noted()
-        return _read(self._path, int(noted[-1].split()[1]) if noted else 0)
+        noted = self._notes.of("read")
+        return _read(self._path, int(noted[-1]) if noted else 0)
 
     def note(self, offset: int) -> None:
         """Note the offset of the next reading."""
@@ -91,12 +91,9 @@ class Transcript:
 
     def pass_over(self) -> None:
         """Begin at the end, where none of it was read yet."""
-        if not self._noted():
+        if not self._notes.of("read"):
             with suppress(OSError):
                 self.note(os.path.getsize(self._path))
-
-    def _noted(self) -> list[str]:
-        return [note for note in self._notes.all() if note.startswith("read ")]
 
 
 def folders(root: str, home: str) -> list[str]:
