@@ -77,7 +77,7 @@ class SessionStart:
 
     def text(self, session: str = "") -> str:
         """Return the text; in a named session, note that it was shown."""
-        start = self._ready.start() if self.is_ready() else None
+        start = self._cached()
         if start is None:
             start = self.make(may_tidy=True)
         if session:
@@ -87,8 +87,12 @@ class SessionStart:
 
     def is_ready(self) -> bool:
         """Return whether the cached text is up to date with all that was written."""
+        return self._cached() is not None
+
+    def _cached(self) -> Start | None:
+        """Return the cached text; None for none that is up to date."""
         generation = str(self._workspace.patterns.generation)
-        return self._ready.generation() == generation and self._ready.start() is not None
+        return self._ready.start() if self._ready.generation() == generation else None
 
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
