@@ -96,9 +96,10 @@ class Transcript:
                 self.note(os.path.getsize(self._path))
 
 
-def folders(root: str, home: str) -> list[str]:
+def folders(root: str) -> list[str]:
     """Return the folders in which the client keeps the transcripts of a project and of the folders below it."""
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
+    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     try:
         with os.scandir(os.path.join(home, "projects")) as entries:
             return sorted(each.path for each in entries if each.name == name or each.name.startswith(f"{name}-"))
