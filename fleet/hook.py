@@ -49,13 +49,12 @@ def main(argv: list[str]) -> int:
     """
     if os.environ.get("FLEET_DISABLED") == "1":
         return 0
-    words = argv[1:] if argv[:1] == ["hook"] else argv
-    if words[:1] in ([AT_THE_END], [AT_THE_START]):
-        return _run_alone(*words)
-    if not words or words[0].startswith("-"):
+    if argv[:1] in ([AT_THE_END], [AT_THE_START]):
+        return _run_alone(*argv)
+    if not argv or argv[0].startswith("-"):
         _write(1, _USAGE)
         return 0
-    code, out, err = _guarded(Call(words[0]))
+    code, out, err = _guarded(Call(argv[0]))
     _write(2, err)
     _write(1, f"{out}\n" if out else "")
     return code
