@@ -49,13 +49,12 @@ def main(argv: list[str]) -> int:
     """
     if os.environ.get("FLEET_DISABLED") == "1":
         return 0
-    words = argv[1:] if argv[:1] == ["hook"] else argv
-    if words[:1] in ([AT_THE_END], [AT_THE_START]):
-        return _run_alone(*words)
-    if not words or words[0].startswith("-"):
+    if argv[:1] in ([AT_THE_END], [AT_THE_START]):
+        return _run_alone(*argv)
+    if not argv or argv[0].startswith("-"):
         _write(1, _USAGE)
         return 0
-    code, out, err = _guarded(Call(words[0]))
+    code, out, err = _guarded(Call(argv[0]))
     _write(2, err)
     _write(1, f"{out}\n" if out else "")
     return code
@@ -124,9 +123,8 @@ def _has_work(call: Call, payload: Payload) -> bool:
             _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
         )
     if event == "Stop":
-        words = () if payload.is_stopping else call.notes.all()
         return (
-            any(word.startswith("flag ") for word in words)
+            (not payload.is_stopping and bool(call.notes.of("flag")))
             or _might_object(call, payload)
             or Ready(call.root, call.agent).is_stale()
         )
@@ -139,7 +137,7 @@ def _has_happened(call: Call, payload: Payload) -> bool:
         return False
     if Reflog(call.root, payload.cwd or call.root).has_grown():
         return True
-    return Ready(call.root, call.agent).has_rows() and any(word.startswith("use ") for word in call.notes.all())
+    return Ready(call.root, call.agent).has_rows() and bool(call.notes.of("use"))
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

@@ -158,7 +158,7 @@ class Fleet(Nothing):
             "prompt_id": "x",
             **more,
         }
-        out = hook(["hook", event], json.dumps(payload).encode())
+        out = hook([event], json.dumps(payload).encode())
         while self._left:
             hook(self._left.pop(0), b"")
         try:

@@ -141,7 +141,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
-        pad = Scratchpad(_File.of(workspace, auto_reflect.FILE).text)
+        pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
         logged = set()
@@ -155,7 +155,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         if not any(new.values()):
             return ""
         day = _day(now_ms)
-        log = DailyLog(day, _File.of(workspace, DailyLog(day).path).text)
+        log = DailyLog(day, Runs(workspace).page(DailyLog(day).path).text)
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
         block_text = log.appended_block(whose, new)
@@ -204,7 +204,7 @@ def suggest(workspace: Workspace, agent: str) -> _Suggestions:
     """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them."""
     if workspace.is_read_only:
         return _Suggestions(auto_reflect.SUGGEST)
-    page = _File.of(workspace, auto_reflect.FILE).text
+    page = Runs(workspace).page(auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
     compressed = _compress(workspace, agent)
     if mode == auto_reflect.OFF:
@@ -236,7 +236,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     clean = [each for each in statements if not each.has_secret]
     rules = [*pad.promoted_items(), *_texts_undone(workspace)]
     with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
-        rules += AgentsFile(_File.of(workspace, auto_reflect.AGENTS_FILE).text).rules()
+        rules += AgentsFile(Runs(workspace).page(auto_reflect.AGENTS_FILE).text).rules()
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
     suggested = [
@@ -286,7 +286,7 @@ def _session_name(key: str) -> str:
 
 def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
     def plan() -> Draft | None:
-        page = _File.of(workspace, auto_reflect.FILE)
+        page = Runs(workspace).page(auto_reflect.FILE)
         summary = f"{screening.counted(len(rows), 'row')} for {auto_reflect.READY}"
         return _draft(summary, [page.to(Scratchpad(page.text).with_rows(rows))])
 
@@ -314,7 +314,7 @@ def _key(row: Entry) -> str:
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
     """Return the rows under ``## Ready to Promote`` as items of the inbox."""
-    return [_item(each) for each in Scratchpad(_File.of(workspace, auto_reflect.FILE).text).ready()]
+    return [_item(each) for each in Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).ready()]
 
 
 def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrence | None = None) -> str:
@@ -329,7 +329,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
     summary = f"promoted {row.item!r} into {auto_reflect.AGENTS_FILE}"
 
     def plan() -> Draft | None:
-        rules, page = (_File.of(workspace, path) for path in (auto_reflect.AGENTS_FILE, auto_reflect.FILE))
+        rules, page = (Runs(workspace).page(path) for path in (auto_reflect.AGENTS_FILE, auto_reflect.FILE))
         text, section = AgentsFile(rules.text).with_rule(row)
         after = Scratchpad(page.text).with_promoted(day, row, section, f"{evidence}; fleet undo {run_id}")
         return _draft(summary, [rules.to(text), page.to(after)], run_id)
@@ -355,13 +355,13 @@ def _check_agents_file(workspace: Workspace) -> None:
 def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes: bool) -> str:
     """Promote the row of an inbox item, or take it out of the scratchpad; return the run, "" where it is gone."""
     category, item, detail = (str(body.get(name, "")) for name in ("category", "item", "detail"))
-    rows = Scratchpad(_File.of(workspace, auto_reflect.FILE).text).ready()
+    rows = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).ready()
     row = next((each for each in rows if each.item == item), Entry(category, item, detail))
     if is_yes:
         return _promote(workspace, agent, row)
 
     def plan() -> Draft | None:
-        page = _File.of(workspace, auto_reflect.FILE)
+        page = Runs(workspace).page(auto_reflect.FILE)
         return _draft(f"took {row.item!r} out of {auto_reflect.READY}", [page.to(Scratchpad(page.text).without(row))])
 
     return _apply(workspace, agent, plan)
@@ -372,14 +372,14 @@ def _compress(workspace: Workspace, agent: str) -> int:
     today, moved = workspace.wall()[:10], list[str]()
 
     def plan() -> Draft | None:
-        page = _File.of(workspace, auto_reflect.FILE)
+        page = Runs(workspace).page(auto_reflect.FILE)
         page_left, moved[:] = Scratchpad(page.text).compressed(today)
         days: dict[str, list[str]] = {}
         for line in moved:
             days.setdefault(Statement.observed(rows(line))[0].at[:10], []).append(line)
         edits = [page.to(page_left)] if moved else []
         for day, lines in sorted(days.items()):
-            log = _File.of(workspace, DailyLog(day).path)
+            log = Runs(workspace).page(DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
         return _draft(f"compressed {auto_reflect.FILE}", edits)
 
@@ -456,7 +456,7 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
         last = _lock(workspace).last_before(now_ms)
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
-    index = _File.of(workspace, consolidation.INDEX)
+    index = Runs(workspace).page(consolidation.INDEX)
     plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _texts_undone(workspace))
     return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
@@ -469,9 +469,7 @@ def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes
 
 def _edits(files: Mapping[str, str], before: Mapping[str, bytes]) -> tuple[Edit, ...]:
     """Return the edits of a plan. Each file must still have the bytes that it was planned with."""
-    return tuple(
-        Edit(path, before.get(path), text.encode("utf-8", "surrogateescape")) for path, text in sorted(files.items())
-    )
+    return tuple(Edit(path, before.get(path), None).to(text) for path, text in sorted(files.items()))
 
 
 def _absolute(text: str, stamp: str) -> str:
@@ -562,12 +560,12 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         edits, files[:] = _migration(workspace)
         if with_agents_md:
             _check_agents_file(workspace)
-            rules = _File.of(workspace, auto_reflect.AGENTS_FILE)
+            rules = Runs(workspace).page(auto_reflect.AGENTS_FILE)
             text = AgentsFile(rules.text).with_daily_logs()
             if rules.before is not None and text != rules.text:
                 edits.append(rules.to(text))
                 diff = _diff(workspace, {rules.path: text})
-        if edits and (lock := _File.of(workspace, consolidation.LOCK)).before is None:
+        if edits and (lock := Runs(workspace).page(consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
         return _draft("migrated", edits)
@@ -583,7 +581,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     """Return the edits of a migration, the backup of the old file first, and a line of report for each file."""
-    data = _File.of(workspace, auto_reflect.FILE).before or b""
+    data = Runs(workspace).page(auto_reflect.FILE).before or b""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as why:
@@ -591,7 +589,7 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
     data_by_path = {auto_reflect.FILE: data}
     for folder in (auto_reflect.LOGS, consolidation.FOLDER):
         data_by_path |= _pages(workspace, folder, 64 * auto_reflect.LOG_BYTES_MAX)
-    if (index := _File.of(workspace, consolidation.INDEX).before) is not None:
+    if (index := Runs(workspace).page(consolidation.INDEX).before) is not None:
         data_by_path[consolidation.INDEX] = index
     texts = {path: each.decode("utf-8", "surrogateescape") for path, each in data_by_path.items()}
     migration = Migration(text, texts, workspace.wall()[:10])
@@ -615,24 +613,6 @@ def _backup(workspace: Workspace, data: bytes) -> str:
 # --- common parts ------------------------------------------------------------------------------------------------
 
 
-class _File(NamedTuple):
-    """File with the bytes that a plan was made from."""
-
-    path: str
-    before: bytes | None
-
-    @classmethod
-    def of(cls, workspace: Workspace, path: str) -> "_File":
-        return cls(path, Runs(workspace).edit(path, b"").before)
-
-    @property
-    def text(self) -> str:
-        return (self.before or b"").decode("utf-8", "surrogateescape")
-
-    def to(self, text: str) -> Edit:
-        return Edit(self.path, self.before, text.encode("utf-8", "surrogateescape"))
-
-
 def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
     """Return the draft of a run that makes these edits; None where they change nothing."""
     changed = [each for each in edits if each.before != each.after]
@@ -642,7 +622,7 @@ def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
 def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:
     lines: list[str] = []
     for path, text in sorted(files.items()):
-        before = _File.of(workspace, path).text
+        before = Runs(workspace).page(path).text
         pair = (before.splitlines(), text.splitlines())
         lines += unified_diff(*pair, path if before else "/dev/null", path, lineterm="", n=2)
     return "\n".join(lines)

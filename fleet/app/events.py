@@ -147,8 +147,7 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        sinces = (note[6:] for note in session.all() if note.startswith("since "))
-        since = next((int(word) for word in sinces if word.lstrip("-").isdigit()), None)
+        since = next((int(word) for word in session.of("since") if word.lstrip("-").isdigit()), None)
         is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
@@ -226,7 +225,7 @@ class _HostEvent:
 
     def _news(self) -> str:
         """Return the lessons that were fetched at this session's start, once; "" for none, or none yet."""
-        if not any(note.startswith("came ") for note in self._notes.all()):
+        if not self._notes.of("came"):
             return ""
         start = self._ready.start()
         if start is None or not start.news or not self._notes.claim("news"):
@@ -305,7 +304,7 @@ class _HostEvent:
         """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
         guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
-            due = self._due(guards.get(decision), ())
+            due = self._due(guards.get(decision, ()), ())
             if not due:
                 continue
             ids, lessons = [pattern for pattern, _ in due], [lesson for _, lesson in due]
@@ -319,30 +318,30 @@ class _HostEvent:
             return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 
-    def _due(self, rows: object, but: Sequence[str]) -> list[tuple[str, str]]:
+    def _due(self, rows: Sequence[Sequence[str]], but: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
 
-    def _rows(self) -> object:
+    def _rows(self) -> list[list[str]]:
         """Return the table of triggers, made anew where it is old."""
         if self._call.can_write and self._ready.is_table_old():
             with opened(self._call) as workspace:
                 self._make(workspace, None)
         return self._ready.rows()
 
-    def _lessons_for_step(self, rows: object) -> tuple[str, str]:
+    def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""
-        shown_ids = [note.split()[1] for note in self._notes.all() if note.startswith("lesson ")]
+        shown_ids = self._notes.of("lesson")
         due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
         if not due:
             return "", ""
         _note_shown(self._call, [pattern for pattern, _ in due])
         return _framed([row for _, row in due])
 
-    def _note_use(self, rows: object) -> None:
+    def _note_use(self, rows: list[list[str]]) -> None:
         """Note the use of a command that a lesson recommends, if this session was shown the lesson before."""
         command = self._payload.command
         shown_ids = self._known() if command else ()
-        for pattern, row in self._due([row for row in _valid_rows(rows) if row[0] in shown_ids], ()):
+        for pattern, row in self._due([row for row in rows if row[0] in shown_ids], ()):
             if _observing().recommends(row, command):
                 self._notes.add(f"{_use_of(command)} {pattern}")
 
@@ -373,11 +372,9 @@ class _HostEvent:
         call, payload = self._call, self._payload
         if Reflog(call.root, payload.cwd or call.root).has_grown():
             _observing().note_commits(call, payload.cwd)
-        used = f"{_use_of(payload.command)} "
-        for note in self._notes.all() if payload.has_ended else ():
-            pattern = note.removeprefix(used)
-            if pattern != note and self._notes.claim(f"used {pattern}"):
-                row = next((str(each[2]) for each in _valid_rows(self._ready.rows()) if each[0] == pattern), "")
+        for pattern in self._notes.of(_use_of(payload.command)) if payload.has_ended else ():
+            if self._notes.claim(f"used {pattern}"):
+                row = next((each[2] for each in self._ready.rows() if each[0] == pattern), "")
                 _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
 
     def _note_end(self) -> Reply:
@@ -421,11 +418,8 @@ class _HostEvent:
 
     def _unstated(self) -> str:
         """Return a reminder of the corrections of this session that have no lesson yet, each once; "" for none."""
-        notes = self._notes.all()
-        asked = {note.split()[1] for note in notes if note.startswith("stop ")}
-        if all(note.split()[1] in asked for note in notes if note.startswith("flag ")):
-            return ""
-        return self._flagging().unstated()
+        asked = self._notes.of("stop")
+        return self._flagging().unstated() if any(each not in asked for each in self._notes.of("flag")) else ""
 
     def _session_end(self) -> Reply:
         _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
@@ -440,11 +434,6 @@ def _framed(rows: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
     return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
-
-
-def _valid_rows(rows: object) -> list[list[object]]:
-    """Return the valid rows of a table that was read from its file."""
-    return [row for row in rows if isinstance(row, list) and len(row) == 3] if isinstance(rows, list) else []
 
 
 def _use_of(command: str) -> str:

@@ -194,7 +194,7 @@ class Flagging:
                 self._count(payload, printed)
             return _CommandEnd(is_ok, Reply())
         family = command.family
-        red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()} "
+        red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()}"
         if is_ok:
             return _CommandEnd(True, Reply(self._ask_for_cause(payload, red)))
         if not self._count(payload, printed):
@@ -205,7 +205,7 @@ class Flagging:
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
             return _CommandEnd(False, Reply())
-        self._notes.add(f"{red}{done.id}")
+        self._notes.add(f"{red} {done.id}")
         return _CommandEnd(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
 
     def _count(self, payload: Payload, printed: str) -> bool:
@@ -219,9 +219,7 @@ class Flagging:
         return True
 
     def _ask_for_cause(self, payload: Payload, red: str) -> str:
-        known = self._notes.all()
-        failed = [word.split()[2] for word in known if word.startswith(red)]
-        asked = {word.split()[1] for word in known if word.startswith("green ")}
+        failed, asked = self._notes.of(red), self._notes.of("green")
         new = [entry for entry in dict.fromkeys(failed) if entry not in asked and self._notes.claim(f"green {entry}")]
         if not new:
             return ""

@@ -33,7 +33,7 @@ from fleet.store.lines import screened
 from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
-from fleet.text.similarity import ALIKE_MIN, near
+from fleet.text.similarity import ALIKE_MIN, Near, near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
@@ -142,14 +142,14 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
 
 
 def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE) -> None:
-    """Add the items that wait elsewhere, and close those of ``entries`` that wait there no more."""
-    expected = {inbox.Item.id_of(agent, each.kind, each.key): each for each in items}
-    open_ = {each.item.id: each for each in entries}
-    if new := [each for id_, each in expected.items() if id_ not in open_]:
+    """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more."""
+    owners, open_ = {agent, *(each.agent for each in entries)}, {each.item.id for each in entries}
+    ids = [{Item.id_of(owner, each.kind, each.key) for owner in owners} for each in items]
+    if new := [each for each, its in zip(items, ids, strict=True) if not its & open_]:
         Inbox(workspace, agent).put_all(new)
-    for id_, entry in open_.items():
-        if id_ not in expected:
-            Inbox(workspace, entry.agent).decide([Decision(id=id_, outcome="elsewhere", why=why)])
+    expected = set[str]().union(*ids)
+    for entry in (each for each in entries if each.item.id not in expected):
+        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])
 
 
 def _pair_item(pair: Pair) -> Item:
@@ -285,10 +285,9 @@ def _body(entry: Entry, name: str) -> str:
 
 def _recorded(workspace: Workspace, act: Callable[[], _T], *kinds: str) -> tuple[_T, str]:
     """Return what an act returns, and the id of the run of one of these kinds that it left, "" for none."""
-    known = {run.id for run in Runs(workspace).listed()}  # by time another may be the last: a clock was set back
+    known = len(workspace.runs)
     result = act()
-    fresh = (run.id for run in Runs(workspace).listed() if run.kind in kinds and run.id not in known)
-    return result, next(fresh, "")
+    return result, next((run for run in reversed(workspace.runs[known:]) if run.split("-")[0] in kinds), "")
 
 
 def _run(
@@ -336,7 +335,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
 
 def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
-    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).edit(target, draft.encode())])
+    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).page(target).to(draft.encode())])
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
@@ -480,24 +479,23 @@ def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], 
 
     peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
     path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
-    page = workspace.files.read(workspace.root / path)
+    page = Runs(workspace).page(path)
     if peer:
-        after, rows = memory_md.UserModel(page).with_observed({peer: (note,)}, day)
-        return path, rows, [Runs(workspace).edit(path, after)]
-    noted = memory_md.Notes(page).with_more([note], day, entry.agent)
-    edits = [Runs(workspace).edit(path, noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
-    return path, noted.added, edits
+        after, rows = memory_md.UserModel(page.before or b"").with_observed({peer: (note,)}, day)
+        return path, rows, [page.to(after)]
+    noted = memory_md.Notes(page.before or b"").with_more([note], day, entry.agent)
+    return path, noted.added, [page.to(noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
 
 
 def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
     path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
-    page = workspace.files.read(workspace.root / path).decode("utf-8", "surrogateescape")
-    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in enumerate(page.splitlines()) if row.strip()]
-    if (close := near(note, rows, 1)) and close[0].score >= ALIKE_MIN and not close[0].differs:
+    page = Runs(workspace).page(path)
+    lines = enumerate(page.text.splitlines())
+    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in lines if row.strip()]
+    if Near.same(note, rows, ALIKE_MIN) is not None:
         return path, (), []
-    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page or page.endswith("\n") else "\n"
-    after = f"{page}{gap}{row}\n".encode("utf-8", "surrogateescape")
-    return path, [row], [Runs(workspace).edit(path, after)]
+    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page.text or page.text.endswith("\n") else "\n"
+    return path, [row], [page.to(f"{page.text}{gap}{row}\n")]
 
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them

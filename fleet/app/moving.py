@@ -132,8 +132,8 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     facts = tidying.remembered(workspace)
     ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
     new = {number: proposal for number, proposal in ranked.items() if proposal.id.encode() not in logged}
-    old_names = [(str(number), proposal.id) for number, proposal in ranked.items() if number not in new]
-    return _Proposals(new, frozenset(name for names in old_names for name in names), len(read), troubles)
+    old = ranked.keys() - new.keys()
+    return _Proposals(new, frozenset({*map(str, old), *(ranked[number].id for number in old)}), len(read), troubles)
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:

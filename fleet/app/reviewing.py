@@ -37,6 +37,8 @@ TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
 _SEPARATOR = ":"
+_Folds = dict[str, tuple[Pattern, Pattern]]
+"""Lessons of records under two policies, by id: before a block, or its end, and after."""
 
 
 # --- blocking -------------------------------------------------------------------------------------------------------
@@ -96,14 +98,15 @@ def block(
     valid = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
     valid = {each: line for each, line in valid.items() if not line.is_empty()}
     after = before._replace(blocked={**before.blocked, name: since_stamp}, earlier=valid)
-    changes = _changes(workspace, name, since_stamp, records, before, after)
+    folds = _folds(records, before, after)
+    changes = _changes(workspace, name, since_stamp, folds)
     if not records and not changes.discoveries:
         raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
-    leaving, kept = _in_memories(workspace, records, before, after)
+    leaving, kept = _in_memories(workspace, folds)
     if dry_run:
         return changes._replace(left=leaving, kept=kept)
     workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
-    alone = [line.id for line in records if fold(line, before).is_present and not fold(line, after).is_present]
+    alone = [each for each, (old, new) in folds.items() if old.is_present and not new.is_present]
     retired = _retire(workspace, agent, alone) if retire else ()
     _release_entries(workspace, leaving)
     _refresh_derived(workspace)
@@ -118,7 +121,7 @@ def unblock(workspace: Workspace, name: str) -> Changes:
         raise NoError(f"{name[:60]} is not blocked here; nothing was changed. Blocked writers: {listed}")
     after = workspace.policy()
     before = after._replace(blocked={other: at for other, at in after.blocked.items() if other != name})
-    changes = _changes(workspace, name, blocks[name].since, list(_records_of(workspace, name)), before, after)
+    changes = _changes(workspace, name, blocks[name].since, _folds(_records_of(workspace, name), before, after))
     workspace.trust.unblock(name)
     reflecting.promote_all(workspace)
     _refresh_derived(workspace)
@@ -154,30 +157,28 @@ def _as_of(workspace: Workspace, stamp: str, name: str) -> dict[str, Line]:
     return by_id
 
 
-def _changes(
-    workspace: Workspace, name: str, since: str, records: Iterable[Line], before: Policy, after: Policy
-) -> Changes:
+def _folds(records: Iterable[Line], before: Policy, after: Policy) -> _Folds:
+    return {line.id: (fold(line, before), fold(line, after)) for line in records}
+
+
+def _changes(workspace: Workspace, name: str, since: str, folds: _Folds) -> Changes:
     gone: dict[str, str] = {}
     other: list[str] = []
-    for line in records:
-        old, new = fold(line, before), fold(line, after)
+    for id_, (old, new) in folds.items():
         if old.is_listed and not new.is_listed:
-            gone[line.id] = readable(old.text)
+            gone[id_] = readable(old.text)
         elif (old.fields, old.totals, old.parts, old.is_listed) != (new.fields, new.totals, new.parts, new.is_listed):
-            other.append(line.id)
+            other.append(id_)
     return Changes(name, since, gone, other, workspace.discoveries.count_by(name, since))
 
 
-def _in_memories(
-    workspace: Workspace, records: Iterable[Line], before: Policy, after: Policy
-) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:
+def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:
     """Return the entries that a block removes from the memories here, and those that a person had approved."""
-    touched = {line.id: (fold(line, before), fold(line, after)) for line in records}
     left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
         rows = AgentMemory(workspace, agent).rows()
         for id_, row in rows.items():
-            if id_ in touched and reflecting.loses_ground(workspace, agent, *touched[id_]):
+            if id_ in folds and reflecting.loses_ground(workspace, agent, *folds[id_]):
                 (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, id_, row))
     return tuple(left), tuple(kept)
 

@@ -355,20 +355,24 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 
 
 def reflect_due(workspace: Workspace, *, only: str = "") -> list[ReflectResult]:
-    """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other."""
+    """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other.
+
+    A guest's wait until an agent is named, and are the default agent's then, as the guest's log is.
+    """
     settings = Choice(workspace).settings
     if settings.off or workspace.is_read_only:
         return []
     root, results = os.fspath(workspace.root), list[ReflectResult]()
     named = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
     for session in named or LocalFolder(root).due(settings.idle_min * 60_000):
-        if workspace.is_guest(session.agent):
+        is_guest = workspace.is_guest(session.agent)
+        if not (agent := workspace.replicas().default_agent if is_guest else session.agent):
             continue
         try:
             if not Path(session.path).is_file():
                 LocalFolder(root).forget_heard(session.session)
                 continue
-            result = reflect(workspace, session.agent, Path(session.path))
+            result = reflect(workspace, agent, Path(session.path))
             if not result.is_deferred:
                 LocalFolder(root).forget_heard(session.session)
             results.append(result)

@@ -443,11 +443,9 @@ class Membership:
         """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return the author.
 
         Raises:
-            UsageError: the name is malformed, or git knows no name and address here.
+            UsageError: the name is malformed.
         """
         identity = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
-        if named == "git" and not identity:
-            raise UsageError("git knows no user.name and user.email here: `git config` sets both")
         if identity and not Author(identity=identity).is_named:
             raise UsageError(f"{identity[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)

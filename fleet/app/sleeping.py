@@ -33,7 +33,7 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
 KIND = "sleep"
-PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "publish"})
+PARTS = frozenset({tidying.KIND, consolidating.KIND, consolidating.REFLECTED, "correct", "publish"})
 """Kinds of the runs that phases leave."""
 _HOLDER = "sleeping"
 """Key in ``local.db`` of a sentence about the last sleep that began: its id, its agent, and when."""
@@ -108,14 +108,10 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str 
         draft, phases = Draft(Runs(workspace).name(KIND)), list[Phase]()
         began = f"{draft.run} of {agent} is at work here since {workspace.wall()[:16]}Z"
         workspace.state.put(**{_HOLDER: began})
-        before = {each.id for each in Runs(workspace).listed()}
         for name, act in chosen.items():
-            phase = _run_phase(name, act, workspace, agent, dry_run=False)
-            if phase.changed or phase.error:
-                listed = Runs(workspace).listed()
-                new = [each.id for each in reversed(listed) if each.kind in PARTS and each.id not in before]
-                phase, before = msgspec.structs.replace(phase, runs=(*phase.runs, *new)), {each.id for each in listed}
-            phases.append(phase)
+            known, phase = len(workspace.runs), _run_phase(name, act, workspace, agent, dry_run=False)
+            left = tuple(each for each in workspace.runs[known:] if each.split("-")[0] in PARTS)
+            phases.append(msgspec.structs.replace(phase, runs=left))
         draft.summary = _summary(phases)
         draft.fields = [Field(part, PART, None, part) for each in phases for part in each.runs]
         if draft.fields:
@@ -255,7 +251,6 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if dry_run:
         left = ("a dry run does not show which lessons would enter a memory",)
         return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
-    before = {each.id for each in Runs(workspace).listed()} if mutations else set()
     for mutation, text in zip(mutations, texts, strict=True):
         source = f"mutation {mutation.code} ({mutation.name}) {mutation.id}"
         learning.correct(workspace, agent, Correction(mutation.failed, mutation.switch, text, source=source))
@@ -264,10 +259,8 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
     lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
-    mine = Runs(workspace).listed() if mutations else ()
-    run_ids = tuple(each.id for each in mine if each.id not in before and each.kind == "correct")
     what = f"{counted(len(mutations), 'mutation')} logged, {draft.summary}"
-    return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines), runs=run_ids)
+    return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines))
 
 
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them

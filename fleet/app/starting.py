@@ -64,6 +64,9 @@ _CHECK_S = 7 * 86_400
 _TIDY_S = 2.0
 """Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
 
+_Triggered = tuple[Pattern, str]
+"""Lesson and its trigger, given or derived from its words."""
+
 
 class SessionStart:
     """Text that an agent reads when its session starts."""
@@ -77,7 +80,7 @@ class SessionStart:
 
     def text(self, session: str = "") -> str:
         """Return the text; in a named session, note that it was shown."""
-        start = self._ready.start() if self.is_ready() else None
+        start = self._cached()
         if start is None:
             start = self.make(may_tidy=True)
         if session:
@@ -87,8 +90,12 @@ class SessionStart:
 
     def is_ready(self) -> bool:
         """Return whether the cached text is up to date with all that was written."""
+        return self._cached() is not None
+
+    def _cached(self) -> Start | None:
+        """Return the cached text; None for none that is up to date."""
         generation = str(self._workspace.patterns.generation)
-        return self._ready.generation() == generation and self._ready.start() is not None
+        return self._ready.start() if self._ready.generation() == generation else None
 
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
@@ -117,7 +124,7 @@ class SessionStart:
         return start
 
     def _texts(
-        self, delimiter: str, stores: Sequence[Patterns], table: Sequence[Pattern], since: int, session: str
+        self, delimiter: str, stores: Sequence[Patterns], table: Sequence[_Triggered], since: int, session: str
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
@@ -141,7 +148,7 @@ class SessionStart:
         entries = workspace.discoveries.newest(workspace.config.recall.discoveries)
         new_ids = workspace.discoveries.changed(since)
         short = workspace.discoveries.short([each.id for each in entries])
-        short |= finding.short(stores, [each.id for each in (*news, *lessons, *table)])
+        short |= finding.short(stores, [each.id for each in (*news, *lessons, *(each for each, _ in table))])
         render = partial(
             session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short
         )
@@ -172,7 +179,7 @@ class SessionStart:
         new = [each for each in arrived if each.id not in kept_out and each.is_listed]
         return [group.lesson for group in compared.grouped(new, self._workspace.patterns.lesson)]
 
-    def _standing(self, stores: Sequence[Patterns], table: Sequence[Pattern]) -> list[Pattern]:
+    def _standing(self, stores: Sequence[Patterns], table: Sequence[_Triggered]) -> list[Pattern]:
         """Return the lessons of every start: the three best that are relevant now, then the published ones.
 
         A private lesson is among them however often it was seen: it is the agent's own.
@@ -180,19 +187,16 @@ class SessionStart:
         clan, *private = stores
         relevant = set(self._relevant(table))
         at_rest = housekeeping.resting(self._workspace, self._agent)
-        near = [each for each in table if each.id in relevant and each.is_listed][: triggers.SHOWN_MAX]
+        near = [each for each, _ in table if each.id in relevant and each.is_listed][: triggers.SHOWN_MAX]
         published = [
             *clan.best("published", LESSONS_MAX),
             *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),
         ]
         return list({each.id: each for each in (*near, *ranked(published, "evidence"))}.values())
 
-    def _relevant(self, table: Sequence[Pattern]) -> list[str]:
+    def _relevant(self, table: Sequence[_Triggered]) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
-        rows = [
-            [each.id, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong")), ""]
-            for each in table
-        ]
+        rows = [[each.id, trigger, ""] for each, trigger in table]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
         files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
@@ -248,8 +252,8 @@ class SessionStart:
         return lines
 
 
-def _triggered(stores: Sequence[Patterns]) -> list[Pattern]:
-    """Return the lessons that have a trigger: those logged here and those of others in turns.
+def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
+    """Return the lessons that have a trigger, each with it: those logged here and those of others in turns.
 
     So a flood of others' lessons crowds out none that was logged here. Of both, those with a trigger of their own come
     before those whose words name a step, and then the best-evidenced.
@@ -258,13 +262,13 @@ def _triggered(stores: Sequence[Patterns]) -> list[Pattern]:
     for is_own in (True, False):
         lessons = [each for source in stores for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
         halves.append(sorted(ranked(lessons, "evidence"), key=lambda each: not each.trigger))
-    return [each for pair in zip_longest(*halves) for each in pair if each]
+    mixed = (each for pair in zip_longest(*halves) for each in pair if each)
+    return [(each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in mixed]
 
 
-def _trigger_table(patterns: Iterable[Pattern], rows: Renderer) -> list[list[str]]:
+def _trigger_table(table: Iterable[_Triggered], rows: Renderer) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show."""
-    steps = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in patterns)
-    fit = ((each, trigger) for each, trigger in steps if triggers.parse(trigger))
+    fit = ((each, trigger) for each, trigger in table if triggers.parse(trigger))
     return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
 
 

@@ -432,8 +432,7 @@ def remembered(workspace: Workspace) -> list[Proposal]:
 
 def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield each page's name without its ending, and its text."""
-    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(Path.home() / ".claude")
-    for folder in (Path(each) / "memory" for each in transcripts.folders(os.fspath(workspace.root), home)):
+    for folder in (Path(each) / "memory" for each in transcripts.folders(os.fspath(workspace.root))):
         for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
             if not path.is_symlink() and path.is_file():
                 with path.open("rb") as file:

@@ -4,7 +4,6 @@ In order: lessons, memory notes, a skill draft, observations of the persona, the
 statement that the session does not support waits in the inbox. What was written for a session is not written again.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -94,7 +93,7 @@ class Writing:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
         self._reflection = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
-        self._page = self._read(corrections_md.FILE_NAME).decode("utf-8", "replace")
+        self._page = (self._file(corrections_md.FILE_NAME).before or b"").decode("utf-8", "replace")
         self._day = workspace.wall()[:10]
 
     def plan(self) -> Plan:
@@ -135,8 +134,9 @@ class Writing:
         """Return the path of a file of the agent's, relative to the workspace."""
         return self._workspace.own_path(self._agent, *names)
 
-    def _read(self, name: str) -> bytes:
-        return self._workspace.files.read(self._workspace.root / self._home(name))
+    def _file(self, *names: str) -> Edit:
+        """Return a file of the agent's as it is now."""
+        return Runs(self._workspace).page(self._home(*names))
 
     def _item(self, kind: str, title: str, **fields: object) -> Item:
         fields = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **fields}
@@ -313,7 +313,8 @@ class Writing:
         notes = self._reflection.memory_notes
         reasons = {note: "" if self._is_trusted else self._support.of_note(note) for note in notes}
         supported = [note for note, why in reasons.items() if not why]
-        noted = memory_md.Notes(self._read(memory_md.FILE_NAME)).with_more(supported, self._day, self._agent)
+        memory = self._file(memory_md.FILE_NAME)
+        noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent)
         others, most = [note for note, why in reasons.items() if why], memory_md.NOTES_A_SESSION_MAX
         room = most - len(noted.added)
         for note in others[:room]:
@@ -321,7 +322,7 @@ class Writing:
             part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         if noted.added:
-            part.edits.append(_edit(self._workspace, self._home(memory_md.FILE_NAME), noted.page))
+            part.edits.append(_unlinked(self._workspace, memory.to(noted.page)))
         part.edits += archive_edits(self._workspace, self._agent, noted.archived)
         return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*noted.skipped, *beyond))
 
@@ -333,30 +334,30 @@ class Writing:
         body, slug = (reflection.skill_body or "").strip(), reflection.skill_slug
         if len(body) < _SKILL_CHARS_MIN:
             return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
-        draft, target = self._home("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
+        file, target = self._file("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
         current = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
         summary = screening.one_line(reflection.skill_description or slug)
         text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(summary).decode()}\n---\n\n{body}\n"
         if current:
             text = f"{current.rstrip()}\n\n## From a session\n\n{body}\n"
-        is_there = os.path.lexists(workspace.root / draft)
-        skipped = Written(name="skill", skipped=(f"{draft} is there already, and is never overwritten",))
-        if is_there and workspace.files.read(workspace.root / draft) != text.encode():
+        edit = file.to(text)
+        skipped = Written(name="skill", skipped=(f"{edit.path} is there already, and is never overwritten",))
+        if edit.before not in (None, edit.after):
             return skipped
         item = self._item(
             "skill",
             f"{'add to the skill' if current else 'a new skill'} {slug}: {summary}",
-            key=draft,
+            key=edit.path,
             evidence=(summary, *filter(None, [reflection.what_worked])),
             weight=2.0,
-            body={"draft": draft, "target": target, **({"before": screened(current)} if current else {})},
+            body={"draft": edit.path, "target": target, **({"before": screened(current)} if current else {})},
             until=(datetime.fromisoformat(self._day) + timedelta(days=SKILL_DAYS)).date().isoformat(),
         )
         part.items.append(item)
-        if is_there:  # a pass that a crash ended may have left it without its place in the inbox
+        if edit.before is not None:  # a pass that a crash ended may have left it without its place in the inbox
             return skipped
-        part.edits.append(_edit(self._workspace, draft, text.encode()))
-        return Written(name="skill", ids=(draft,), count=1)
+        part.edits.append(_unlinked(workspace, edit))
+        return Written(name="skill", ids=(edit.path,), count=1)
 
     def plan_persona(self, part: Plan) -> Written:
         """Plan the observations of the agent itself, which wait for a person."""
@@ -378,9 +379,10 @@ class Writing:
                 else:
                     supported.append(note)
             part.updates |= {peer: tuple(supported)} if supported else {}
-        after, added = memory_md.UserModel(self._read(memory_md.USER_MODEL)).with_observed(part.updates, self._day)
+        model = self._file(memory_md.USER_MODEL)
+        after, added = memory_md.UserModel(model.before or b"").with_observed(part.updates, self._day)
         if added:
-            part.edits.append(_edit(self._workspace, self._home(memory_md.USER_MODEL), after))
+            part.edits.append(_unlinked(self._workspace, model.to(after)))
         else:
             part.updates = {}
         return Written(name="user-model", ids=tuple(added), count=len(added))
@@ -393,11 +395,12 @@ class Writing:
         now = datetime.fromisoformat(self._workspace.wall()[:19]).replace(tzinfo=UTC)
         if not now < datetime.fromisoformat(due) < now + timedelta(days=_CHECK_DAYS_MAX):
             return Written(name="next-check", skipped=(f"{due} is past, or more than a year away",))
-        before = self._read(memory_md.CHECKS)
-        after = memory_md.Checks(before).with_check(due, f"look at what session {self._session.id[:36]} left")
-        if after == before:
+        checks = self._file(memory_md.CHECKS)
+        page, what = checks.before or b"", f"look at what session {self._session.id[:36]} left"
+        after = memory_md.Checks(page).with_check(due, what)
+        if after == page:
             return Written(name="next-check")
-        part.edits.append(_edit(self._workspace, self._home(memory_md.CHECKS), after))
+        part.edits.append(_unlinked(self._workspace, checks.to(after)))
         return Written(name="next-check", ids=(due,), count=1)
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
@@ -440,16 +443,16 @@ _FILES = {
 def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list[Edit]:
     """Return the edit that puts rows of a memory into the day's archive; none without rows."""
     day = workspace.wall()[:10]
-    path = workspace.own_path(agent, f"archive-{day}.md")
-    before = workspace.files.read(workspace.root / path)
-    return [_edit(workspace, path, memory_md.archive(before, rows, agent, day))] if rows else []
+    archive = Runs(workspace).page(workspace.own_path(agent, f"archive-{day}.md"))
+    after = memory_md.archive(archive.before or b"", rows, agent, day)
+    return [_unlinked(workspace, archive.to(after))] if rows else []
 
 
-def _edit(workspace: Workspace, path: str, after: bytes) -> Edit:
-    """Return an edit of a file; raise DiskError where it, or one of its folders, is a link."""
-    if workspace.files.is_linked(workspace.root / path):
-        raise DiskError(f"{path} is a link, or lies behind one; it was left alone")
-    return Runs(workspace).edit(path, after)
+def _unlinked(workspace: Workspace, edit: Edit) -> Edit:
+    """Return an edit; raise DiskError where its file, or one of the folders, is a link."""
+    if workspace.files.is_linked(workspace.root / edit.path):
+        raise DiskError(f"{edit.path} is a link, or lies behind one; it was left alone")
+    return edit
 
 
 def _writer_of(item: Item) -> str:

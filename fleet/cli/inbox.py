@@ -23,6 +23,7 @@ from fleet.text.screening import counted, one_line
 app = output.commands()
 
 _APPROVE, _REJECT = "approve", "reject"
+_DECIDE = {_APPROVE: inbox.approve, _REJECT: inbox.reject}
 _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
@@ -41,7 +42,7 @@ def _inbox(
         argument(
             "[approve|reject]",
             "Without it: ask about each item that waits.",
-            autocompletion=lambda: [_APPROVE, _REJECT],
+            autocompletion=lambda: [*_DECIDE],
         ),
     ] = "",
     ids: Annotated[
@@ -65,22 +66,21 @@ def _inbox(
 ) -> None:
     """Decide what needs your yes: skills, promotions, pairs, observations. Each is shown with evidence and diff."""
     with output.opened() as workspace:
-        of_kind = "" if kind == "every" else kind
+        of_kind, whose = "" if kind == "every" else kind, output.chosen.agent
         if not action:
-            _show(workspace, inbox.listing(workspace, of_kind, output.chosen.agent, count=0 if kind else 7))
+            _show(workspace, inbox.listing(workspace, of_kind, whose, count=0 if kind else 7))
             return
-        if action not in (_APPROVE, _REJECT) or bool(ids) == bool(kind):
+        if action not in _DECIDE or bool(ids) == bool(kind):
             raise UsageError(
                 "name the items: `fleet inbox approve ID`, `fleet inbox reject ID --why ...`, or one of them with "
                 "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
         who = output.agent_in(workspace)
-        item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, count=0).entries]
-        decide = inbox.approve if action == _APPROVE else inbox.reject
+        item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, whose, count=0).entries]
         decisions, failed = list[Decision](), list[FleetError]()
         for id_ in item_ids:
             try:
-                decisions.append(decide(workspace, who, id_, answer or why))
+                decisions.append(_DECIDE[action](workspace, who, id_, answer or why))
             except FleetError as error:
                 if ids and len(ids) == 1:
                     raise
@@ -178,8 +178,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         elif pressed in keys:
             action, answer = keys[pressed]
             try:
-                decide = inbox.approve if action == _APPROVE else inbox.reject
-                decisions.append((index, decide(workspace, agent, entry.item.id, answer)))
+                decisions.append((index, _DECIDE[action](workspace, agent, entry.item.id, answer)))
                 output.echo(f"  {decisions[-1][1].did}")
             except FleetError as error:  # the item is outdated, or was changed just now
                 output.echo(f"  {error}")

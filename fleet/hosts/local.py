@@ -2,7 +2,8 @@
 
 The files are the log, marks of when a hook fired, and notes of each session. None of it is a lesson: what cannot be
 written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
-``.fleet`` of its own. Standard library only, and little of it: this is imported on every tool call of every host.
+``.fleet`` of its own. Little of the standard library, and ``store.homes``: this is imported on every tool call
+of every host.
 """
 
 import json
@@ -11,9 +12,13 @@ import signal
 import stat
 import time
 from binascii import crc32
+from contextlib import contextmanager
+
+from fleet.store import homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
+    from collections.abc import Iterator
     from types import FrameType
 
 AT_THE_END = "session-end-work"
@@ -39,7 +44,6 @@ _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
 _LOG = "log"
-_CONFIG = "fleet.toml"
 _CONFIG_BYTES_MAX = 1024 * 1024
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _REFLOG = "reflog"
@@ -63,19 +67,6 @@ class _Heard:
         self.at_ms, self.path = at_ms, path
 
 
-def _beginning(path: str, bytes_max: int, flags: int = 0) -> bytes:
-    """Return the beginning of a file. A pipe in its place is empty: to open it would wait for its other end.
-
-    Raises:
-        OSError: it cannot be read, or is a folder.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
-    try:
-        return os.read(handle, bytes_max)
-    finally:
-        os.close(handle)
-
-
 class LocalFolder:
     """A workspace's .fleet, as hooks read and write it."""
 
@@ -88,16 +79,13 @@ class LocalFolder:
 
     def read(self, *names: str, bytes_max: int) -> bytes:
         """Return the beginning of a file, b"" when it is not there or cannot be read."""
-        try:
-            return _beginning(self.path_of(*names), bytes_max, os.O_NOFOLLOW)
-        except OSError:
-            return b""
+        return homes.read(self.path_of(*names), bytes_max)
 
-    def append(self, *names: str, data: bytes, bytes_max: int) -> bool:
-        """Append to a file in one write; return whether that was done. A file of ``bytes_max`` takes no more."""
-        return self._write(names, data, os.O_APPEND, bytes_max)
+    def write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
+        """Write to a file at once; return whether that was done. A file of ``bytes_max`` takes no more.
 
-    def _write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
+        ``how``: ``O_APPEND`` or ``O_TRUNC``.
+        """
         try:
             self._make_folders(names[:-1])
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | how
@@ -133,18 +121,18 @@ class LocalFolder:
         """Add a JSON line to a log. A full log is renamed to ``<name>.1``, over the one before."""
         # ASCII, with all else escaped: one line, and safe on a terminal.
         line = json.dumps(entry).encode() + b"\n"
-        if self.append(name, data=line, bytes_max=LOG_BYTES_MAX):
+        if self.write((name,), line, os.O_APPEND, LOG_BYTES_MAX):
             return
         try:
             if os.lstat(self.path_of(name)).st_size >= LOG_BYTES_MAX:  # else somebody else has just moved it
                 os.rename(self.path_of(name), self.path_of(f"{name}.1"))
         except OSError:
             return
-        self.append(name, data=line, bytes_max=LOG_BYTES_MAX)
+        self.write((name,), line, os.O_APPEND, LOG_BYTES_MAX)
 
     def mark(self, *names: str, word: str) -> bool:
         """Replace a mark, a word and the time; return whether it could be written."""
-        return self._write(names, f"{word} {now_ms()}\n".encode(), os.O_TRUNC)
+        return self.write(names, f"{word} {now_ms()}\n".encode(), os.O_TRUNC)
 
     def marked_ms(self, *names: str) -> int:
         """Return the time of a mark, milliseconds since 1970; 0 where there is none."""
@@ -174,7 +162,7 @@ class LocalFolder:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
             line = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
-            self._write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
+            self.write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 
     def heard(self) -> list[_Heard]:
         """Return the sessions that hooks were called for and that are not forgotten, by name."""
@@ -217,6 +205,10 @@ class SessionNotes:
         """Return the notes, oldest first."""
         return [note for _, note, _ in _noted(self._folder, self._name)]
 
+    def of(self, kind: str) -> list[str]:
+        """Return what follows the kind in the notes that begin with it, oldest first."""
+        return [note.removeprefix(f"{kind} ") for note in self.all() if note.startswith(f"{kind} ")]
+
     def add(self, note: str) -> None:
         """Add a note. A full file, or a disk that cannot be written, takes no more."""
         self._append(now_ms(), note)
@@ -242,7 +234,7 @@ class SessionNotes:
 
     def _append(self, at_ms: int, note: str) -> str:
         line = f"{at_ms} {os.urandom(4).hex()} {note}".encode("ascii", "replace").decode()
-        self._folder.append(_NOTES, self._name, data=f"{line}\n".encode(), bytes_max=_NOTES_BYTES_MAX)
+        self._folder.write((_NOTES, self._name), f"{line}\n".encode(), os.O_APPEND, _NOTES_BYTES_MAX)
         return line
 
 
@@ -299,8 +291,8 @@ class Reflog:
         if 0 <= known < self._size:
             try:
                 with open(self._path, "rb") as file:
-                    file.seek(max(known, self._size - _REFLOG_READ_MAX))
-                    data = file.read(_REFLOG_READ_MAX)
+                    start = file.seek(max(known, self._size - _REFLOG_READ_MAX))
+                    data = file.read(self._size - start)  # what follows was written since, and is read next time
             except OSError:
                 return []
         self.pass_over()
@@ -311,19 +303,14 @@ class Reflog:
 
 def _reflog_of(cwd: str) -> str:
     top = cwd
-    while top:
-        mark = os.path.join(top, ".git")
-        try:
-            link = os.fsdecode(_beginning(mark, _LINK_BYTES_MAX)).strip()
-        except IsADirectoryError:
-            return os.path.join(mark, "logs", "HEAD")
-        except OSError:
-            above = os.path.dirname(top)
-            top = above if above != top else ""
-            continue
-        own = os.path.join(top, link.removeprefix("gitdir: ")) if link.startswith("gitdir: ") else ""
-        return os.path.join(own, "logs", "HEAD") if own else ""
-    return ""
+    while top and not os.access(os.path.join(top, ".git"), os.R_OK):
+        above = os.path.dirname(top)
+        top = above if above != top else ""
+    mark = os.path.join(top, ".git") if top else ""
+    if os.path.isdir(mark):
+        return os.path.join(mark, "logs", "HEAD")
+    link = os.fsdecode(homes.read(mark, _LINK_BYTES_MAX, follows=True)).strip()
+    return os.path.join(top, link.removeprefix("gitdir: "), "logs", "HEAD") if link.startswith("gitdir: ") else ""
 
 
 # --- one call -------------------------------------------------------------------------------------------------------
@@ -377,10 +364,7 @@ class Call:
         Parsing the file would cost more than all else in a hook. So this looks for a line that is no comment, and may
         return True too often.
         """
-        try:
-            lines = _beginning(os.path.join(self.root, _CONFIG), _CONFIG_BYTES_MAX).splitlines()
-        except OSError:
-            return False
+        lines = homes.read(os.path.join(self.root, homes.CONFIG), _CONFIG_BYTES_MAX, follows=True).splitlines()
         inside, name = False, section.encode()
         for line in map(bytes.strip, lines):
             if line.startswith(b"["):
@@ -389,25 +373,13 @@ class Call:
                 return True
         return False
 
-    def guarded(self, means: str) -> "_Guard":
-        """Return a context manager that logs errors and lets none pass: a fault in one part spares the others."""
-        return _Guard(self, means)
-
-
-class _Guard:
-    """Context manager that logs errors and lets none pass, but for a limit of time."""
-
-    def __init__(self, call: Call, means: str) -> None:
-        self._call, self._means = call, means
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, why: BaseException | None, trace: object) -> bool:
-        if not isinstance(why, Exception):
-            return False
-        self._call.log(f"{self._means}: {explained(why)}")
-        return True
+    @contextmanager
+    def guarded(self, means: str) -> "Iterator[None]":
+        """Log the errors of a block and let none pass but a limit of time: a fault in one part spares the others."""
+        try:
+            yield
+        except Exception as why:  # noqa: BLE001 - whatever it is
+            self.log(f"{means}: {explained(why)}")
 
 
 class Alarm:

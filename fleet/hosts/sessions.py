@@ -65,8 +65,7 @@ def stored(root: str) -> list[Path]:
     Codex and Copilot keep those of all projects together: theirs are included where their first line names the project.
     """
     home = Path.home()
-    claude = os.environ.get("CLAUDE_CONFIG_DIR") or os.fspath(home / ".claude")
-    paths = [each for folder in transcripts.folders(root, claude) for each in sorted(Path(folder).glob("*.jsonl"))]
+    paths = [each for folder in transcripts.folders(root) for each in sorted(Path(folder).glob("*.jsonl"))]
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
     shared = [
         *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),

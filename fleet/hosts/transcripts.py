@@ -82,8 +82,8 @@ class Transcript:
 
     def unread(self) -> _Part:
         """Return the part that was not read yet."""
-        noted = self._noted()
-        return _read(self._path, int(noted[-1].split()[1]) if noted else 0)
+        noted = self._notes.of("read")
+        return _read(self._path, int(noted[-1]) if noted else 0)
 
     def note(self, offset: int) -> None:
         """Note the offset of the next reading."""
@@ -91,17 +91,15 @@ class Transcript:
 
     def pass_over(self) -> None:
         """Begin at the end, where none of it was read yet."""
-        if not self._noted():
+        if not self._notes.of("read"):
             with suppress(OSError):
                 self.note(os.path.getsize(self._path))
 
-    def _noted(self) -> list[str]:
-        return [note for note in self._notes.all() if note.startswith("read ")]
 
-
-def folders(root: str, home: str) -> list[str]:
+def folders(root: str) -> list[str]:
     """Return the folders in which the client keeps the transcripts of a project and of the folders below it."""
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
+    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
     try:
         with os.scandir(os.path.join(home, "projects")) as entries:
             return sorted(each.path for each in entries if each.name == name or each.name.startswith(f"{name}-"))

@@ -391,7 +391,7 @@ def _declarations(root: Root, agent: str) -> dict[str, Event]:
         paths = []
     declarations: dict[str, Event] = {}
     for path in (os.path.join(home, "JOURNAL.md"), *paths):
-        data = homes.read_end(path, _JOURNAL_BYTES_MAX)
+        data = homes.read(path, _JOURNAL_BYTES_MAX, from_end=True)
         if b"MUTATION:" in data:
             for fields in _blocks_in(data.decode("utf-8", "replace"))[-_BLOCKS_MAX:]:
                 declarations[_hash(_words_of(fields))[:8]] = fields
@@ -448,7 +448,7 @@ def _file(agent: str) -> str:
 
 def _read(root: Root, agent: str) -> bytes:
     """Return the file's bytes, b"" when there is none, or a link or a device."""
-    return homes.read_end(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
+    return homes.read(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
 
 
 def _parsed(data: bytes) -> _State:

@@ -12,7 +12,6 @@ Little of the standard library, and nothing else: a hook imports this.
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
-import stat
 import time
 import zlib
 from collections.abc import Sequence
@@ -128,33 +127,30 @@ class Ready:
         made_at = self.generation()
         return bool(made_at) and not self._own(self.triggers_file, 80).startswith(self.rendered_rows([], made_at)[:-3])
 
-    def rows(self) -> object:
-        """Return the trigger table, whatever its generation; an empty list when there is none."""
-        return self._table(self.triggers_file)
+    def rows(self) -> list[list[str]]:
+        """Return the rows of the trigger table, ``[id, trigger, row]``, whatever its generation."""
+        return self._table(self.triggers_file, 3)
 
     def has_guards(self) -> bool:
         """Return whether the table of guards has any."""
-        return bool(self._table(GUARDS_FILE))
+        return bool(self._table(GUARDS_FILE, 5))
 
     def guards(self, today: str) -> dict[str, list[list[str]]]:
-        """Return the rows of the guards that are valid on a day, in the form of triggers, by decision.
-
-        Any other content of the file is ignored.
-        """
+        """Return the rows of the guards that are valid on a day, in the form of triggers, by decision."""
         guards: dict[str, list[list[str]]] = {}
-        rows = self._table(GUARDS_FILE)
-        for row in rows if isinstance(rows, list) else ():
-            is_row = isinstance(row, list) and len(row) == 5 and all(isinstance(part, str) for part in row)
-            if is_row and (not row[4] or row[4] >= today):
+        for row in self._table(GUARDS_FILE, 5):
+            if not row[4] or row[4] >= today:
                 guards.setdefault(row[3], []).append(row[:3])
         return guards
 
-    def _table(self, path: str) -> object:
-        """Return the JSON behind the first line of a file."""
+    def _table(self, path: str, width: int) -> list[list[str]]:
+        """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
         try:
-            return json.loads(self._own(path, _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
+            table = json.loads(self._own(path, _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
         except (ValueError, RecursionError):
             return []
+        rows = [row for row in table if isinstance(row, list)] if isinstance(table, list) else []
+        return [row for row in rows if len(row) == width and all(isinstance(part, str) for part in row)]
 
     def generation(self) -> str:
         """Return the generation of the records at the last refresh."""
@@ -167,24 +163,16 @@ class Ready:
         home = f"{homes.Homes(self._root).current()}/{agent}"
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
-            data = self._read(path, _BYTES_MAX)
+            data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
-        if checks := self._read(f"{home}/checks.md", _BYTES_MAX):  # one may be due by the next hour
+        checks = homes.read(os.path.join(self._root, home, "checks.md"), _BYTES_MAX, follows=True)
+        if checks:  # one may be due by the next hour
             sums["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return sums
 
     def _own(self, path: str, bytes_max: int) -> bytes:
         """Return the content of a file below ``.fleet``. No link is followed: a hostile repository may have one."""
-        return self._read(path, bytes_max, os.O_NOFOLLOW)
-
-    def _read(self, path: str, bytes_max: int, flags: int = 0) -> bytes:
-        try:
-            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
-            with open(handle, "rb") as file:
-                # A pipe never ends, nor does a device that a link leads to.
-                return file.read(bytes_max) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-        except OSError:
-            return b""
+        return homes.read(os.path.join(self._root, path), bytes_max)
 
     @staticmethod
     def rendered_rows(table: list[list[str]], made_at: str) -> bytes:

@@ -59,20 +59,21 @@ def check(trigger: str, done: str) -> None:
         )
 
 
-def due(rows: object, shown: Sequence[str], tool: str, command: str, path: str) -> list[tuple[str, str]]:
+def due(
+    rows: Sequence[Sequence[str]], shown: Sequence[str], tool: str, command: str, path: str
+) -> list[tuple[str, str]]:
     """Return id and row of at most three lessons about a call that the session has not seen.
 
     A trigger shows two a session, those with the best evidence: a frequent command must not bring them all.
 
-    ``rows``: the content of the file of a table, not validated.
+    ``rows``: those of a table, ``[id, trigger, row]``.
     ``shown``: ids that this session has seen before a call.
     """
-    entries = [entry for entry in rows if _is_entry(entry)] if isinstance(rows, list) else []
-    commands = _commands(command) if entries and command else []
+    commands = _commands(command) if rows and command else []
     called, path = tool.lower(), path[-SUBJECT_CHARS_MAX:]
-    triggers = [trigger for pattern_id, trigger, _ in entries if pattern_id in shown]
+    triggers = [trigger for pattern_id, trigger, _ in rows if pattern_id in shown]
     matches: list[tuple[str, str]] = []
-    for pattern_id, trigger, row in entries:
+    for pattern_id, trigger, row in rows:
         if pattern_id in shown or triggers.count(trigger) >= _OF_TRIGGER_MAX:
             continue
         if _fits(parse(trigger), called, commands, path):
@@ -81,10 +82,6 @@ def due(rows: object, shown: Sequence[str], tool: str, command: str, path: str) 
             if len(matches) == SHOWN_MAX:
                 break
     return matches
-
-
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, list) and len(entry) == 3 and all(isinstance(part, str) for part in entry)
 
 
 def framed(rows: Iterable[str], delimiter: str) -> str:

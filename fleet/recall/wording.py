@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -73,14 +74,12 @@ class Renderer:
     def __init__(self, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}) -> None:
         self._members = members
         self._short = short
-        self._names: dict[str, str] = {}  # a few agents wrote all of a page
+        self.named = cache(self._named)  # a few agents wrote all of a page
 
-    def named(self, agent: str) -> str:
+    def _named(self, agent: str) -> str:
         """Return an agent's name behind its emoji, when that is known and short enough to be one."""
-        if agent not in self._names:
-            mark = readable(self._members.get(agent))
-            self._names[agent] = f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
-        return self._names[agent]
+        mark = readable(self._members.get(agent))
+        return f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
 
     def author(self, replica: str) -> str:
         """Return the name of a replica's agent, with its emoji; "" where it is unknown."""
@@ -176,13 +175,7 @@ class Pages:
 
     def __init__(self, members: Mapping[str, str] = {}) -> None:
         self._rows = Renderer(members)
-        self._escaped_names: dict[str, str] = {}
-
-    def _named(self, agent: str) -> str:
-        """Return an agent's name, escaped. A few agents wrote all of a page."""
-        if agent not in self._escaped_names:
-            self._escaped_names[agent] = markdown_escape(self._rows.named(agent))
-        return self._escaped_names[agent]
+        self._named = cache(lambda agent: markdown_escape(self._rows.named(agent)))
 
     def lessons(
         self,
@@ -265,7 +258,7 @@ class Pages:
 
     def _discovery(self, entry: Discovery) -> str:
         """Return a discovery as a list item of one line, without any structure of its own."""
-        author = self._named(entry.by.rpartition(".")[0])
+        author = self._named(names.agent_of(entry.by))
         where, problem = _escaped(entry.context), _escaped(entry.problem)
         parts = [
             " · ".join(filter(None, [day(entry.at), author, _escaped(entry.type)])),
@@ -369,9 +362,8 @@ def _words(value: object) -> list[str]:
     A code span is one word, however long: behind a break inside, a word of it might begin a list or a heading, and
     within code no escape helps.
     """
-    shown = markdown_escape(inert(screened(value)))
-    escaped = _CODE.sub(lambda match: match[0].replace(" ", _BLANK) if match[1] else match[0], shown)
-    return [word.replace(_BLANK, " ") for word in escaped.split()]
+    shown = _CODE.sub(lambda match: match[0].replace(" ", _BLANK) if match[1] else match[0], _escaped(value))
+    return [word.replace(_BLANK, " ") for word in shown.split()]
 
 
 def _wrapped(words: list[str], first: str) -> list[str]:

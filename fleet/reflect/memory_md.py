@@ -19,7 +19,7 @@ from fleet.store import homes
 from fleet.text import screening
 from fleet.text.markdown import Page, Row, rows
 from fleet.text.screening import for_terminal, inert, markdown_escape, readable, redact, screen
-from fleet.text.similarity import near
+from fleet.text.similarity import Near
 
 FILE_NAME = homes.MEMORY
 OPENING = "<!-- fleet:hot: `fleet promote` and `fleet demote` keep these lines; your own text goes outside -->"
@@ -300,8 +300,8 @@ def _same(note: str, rows: Sequence[str]) -> str:
     exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
-    close = near(note, list(texts.items()), 1)
-    return close[0].id.strip() if close and close[0].score >= _SAME_MIN and not close[0].differs else ""
+    close = Near.same(note, list(texts.items()), _SAME_MIN)
+    return close.id.strip() if close is not None else ""
 
 
 def _noted(page: Page) -> list[Row]:

@@ -157,7 +157,7 @@ class Records:
         for record in self.read():
             if record.line == DEFERRED:
                 pending.setdefault(record.session, record)
-            elif record.line == RAN:
+            elif record.line == RAN and record.kind == "reflection":
                 pending.pop(record.session, None)
         return list(pending.values())
 

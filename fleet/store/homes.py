@@ -90,7 +90,8 @@ class Homes:
 
     def known(self) -> list[str]:
         """Return the places of the homes on this machine in the order of use, the present one last."""
-        lines = read_end(os.path.join(self._root, FILE), _BYTES_MAX).decode("utf-8", "replace").splitlines()
+        data = read(os.path.join(self._root, FILE), _BYTES_MAX, from_end=True)
+        lines = data.decode("utf-8", "replace").splitlines()
         return [line for line in lines if not problem(line)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
@@ -109,7 +110,7 @@ class Homes:
 
     def _in_settings(self) -> str:
         """Return the place in ``fleet.toml``, if it is written as fleet writes it, else ""."""
-        data = read_end(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
+        data = read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")
             quoted = value.strip() if key.strip() == "home" else ""
@@ -143,17 +144,21 @@ def ignores_at_the_root() -> tuple[str, ...]:
     )
 
 
-def read_end(path: str, bytes_max: int) -> bytes:
-    """Return the last bytes of a plain file; b"" for no file, and for a link or a device."""
+def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = False) -> bytes:
+    """Return the first or last bytes of a plain file; b"" for any other, and for a link that is not to be followed.
+
+    A pipe in its place would wait for its other end, and a device that a link leads to may never end.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW))
     except OSError:
         return b""
     try:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            return b""
-        return os.pread(handle, bytes_max, max(status.st_size - bytes_max, 0))
+        start = max(status.st_size - bytes_max, 0) if from_end else 0
+        return os.pread(handle, bytes_max, start) if stat.S_ISREG(status.st_mode) else b""
+    except OSError:
+        return b""
     finally:
         os.close(handle)
 
@@ -218,4 +223,4 @@ def _in_main_checkout(start: str) -> str:
 
 def _text(path: str) -> str:
     """Return the text of one of git's small files; "" for a folder or an unreadable file."""
-    return os.fsdecode(read_end(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")
+    return os.fsdecode(read(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")

@@ -54,6 +54,16 @@ class Edit(msgspec.Struct, frozen=True):
     before: bytes | None
     after: bytes | None
 
+    @property
+    def text(self) -> str:
+        """The text before the run; "" for no file."""
+        return (self.before or b"").decode("utf-8", "surrogateescape")
+
+    def to(self, after: str | bytes) -> "Edit":
+        """Return the edit of this file, as it was read, that makes it so."""
+        data = after.encode("utf-8", "surrogateescape") if isinstance(after, str) else after
+        return Edit(self.path, self.before, data)
+
 
 class Field(msgspec.Struct, frozen=True):
     """One field of a lesson before and after a run, as JSON values."""
@@ -132,9 +142,9 @@ class Runs:
             retired=tuple(draft.retired),
         )
 
-    def edit(self, path: str, after: bytes) -> Edit:
-        """Return the edit from a file's present bytes to these."""
-        return Edit(path, self._read(path), after)
+    def page(self, path: str) -> Edit:
+        """Return a file as it is now: an edit that changes nothing, for a page to be made ``to`` another."""
+        return Edit(path, before := self._read(path), before)
 
     def apply(self, run: Run) -> tuple[str, ...]:
         """Apply a run; return the paths of files that changed since it was planned, in which case nothing was written.
@@ -219,6 +229,7 @@ class Runs:
         for name in self._recorded()[:-COMMANDS_KEPT_MAX]:
             self._files.remove(self._folder / name)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
+        self._workspace.runs.append(run.id)
         return run.id
 
     def _recorded(self) -> list[str]:
@@ -336,6 +347,7 @@ class Runs:
         if not re.fullmatch(_ID, run.id):
             raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
         self._files.replace(self._path(run.id, _PLAN), msgspec.json.encode(run))
+        self._workspace.runs.append(run.id)
         self._finish(run)
         return ()
 

@@ -71,6 +71,7 @@ class Workspace:
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
         has_changed: True once a command changed something that a retry would change again.
+        runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
         db: the database of the clan's lines.
         state: the local database, which only this machine has.
     """
@@ -88,6 +89,7 @@ class Workspace:
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
         self.has_changed = False
+        self.runs: list[str] = []
         if register := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
                 self.files.replace(root / homes.FILE, register)

@@ -138,6 +138,12 @@ class Near(msgspec.Struct, frozen=True):
     score: float
     differs: tuple[str, ...]
 
+    @classmethod
+    def same(cls, text: str, candidates: Sequence[tuple[str, str]], least: float) -> "Near | None":
+        """Return the nearest of the candidates that score so much and differ in nothing; None for none."""
+        ranked = near(text, candidates, len(candidates) or 1)
+        return next((each for each in ranked if each.score >= least and not each.differs), None)
+
 
 DIFFERENCES = ("number", "version", "name", "negation", "opposite", "order")
 

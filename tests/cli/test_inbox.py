@@ -19,9 +19,9 @@ ALWAYS = "Always use tabs in a Makefile"
 DRAFT = "---\nname: lint\ndescription: Lint before a push\n---\n\nRun the linter, then the tests.\n"
 
 
-def put(stage, kind: str, title: str, **more) -> str:
+def put(stage, kind: str, title: str, agent: str = "velma", **more) -> str:
     workspace = Workspace(stage.folder / "w")
-    done = Inbox(workspace, "velma").put(Item(kind=kind, title=title, **more))
+    done = Inbox(workspace, agent).put(Item(kind=kind, title=title, **more))
     workspace.close()
     return done.id
 
@@ -144,6 +144,13 @@ def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_y
     assert "says so already" in w.run("w", "inbox", "approve", again, expect=1).stderr
 
 
+def test_an_observation_that_the_page_has_is_not_appended_though_one_that_differs_stands_before_it(w):
+    page = w.folder / "w/agents/velma/USER.md"
+    page.write_text("# Me\n\n- Prefers pytest 7 for unit tests\n- Prefers pytest 8 for unit tests\n")
+    item = put(w, "persona", "Prefers pytest 8", body={"note": "Prefers pytest 8 for unit tests"})
+    assert "says so already" in w.run("w", "inbox", "approve", item, expect=1).stderr
+
+
 def test_a_candidate_becomes_a_lesson_at_a_yes_unless_it_is_known_by_then(w):
     one = put(w, "candidate", LESSON, body={"pattern": LESSON, "wrong": "w", "right": "r"})
     two = put(w, "candidate", NEVER, body={"pattern": NEVER, "wrong": "w", "right": "r"})
@@ -263,6 +270,14 @@ def test_a_kind_is_decided_all_at_once_and_another_kind_waits_on(w):
     assert len(decide(w, "reject", "--all", "persona", "--why", "no")["decided"]) == 2
     assert [each["id"] for each in waiting(w)] == [skill]
     assert not decide(w, "approve", "--all", "persona")["decided"]
+
+
+def test_of_the_items_of_a_kind_those_of_an_agent_that_is_named_are_decided_alone(w):
+    w.run("w", "init", "--agent", "tank")
+    mine, theirs = (put(w, "persona", "Works at night", each, body={"note": "At night"}) for each in ("velma", "tank"))
+    assert [each["id"] for each in decide(w, "reject", "--all", "every", "--agent", "tank")["decided"]] == [theirs]
+    assert [each["id"] for each in waiting(w)] == [mine]
+    assert [each["id"] for each in decide(w, "reject", "--all", "persona")["decided"]] == [mine]
 
 
 def test_what_cannot_be_done_is_named_and_the_rest_of_its_kind_is_done(w):

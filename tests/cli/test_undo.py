@@ -538,8 +538,8 @@ def reflect(folder: Path, pattern: str) -> str:
             at=workspace.wall(),
             summary="reflected on s1",
             edits=(
-                Runs(workspace).edit(memory, known_bytes + b"- 2026-05-09: a note\n"),
-                Runs(workspace).edit(draft, b"---\nname: lint\n---\nRun the linter.\n"),
+                Runs(workspace).page(memory).to(known_bytes + b"- 2026-05-09: a note\n"),
+                Runs(workspace).page(draft).to(b"---\nname: lint\n---\nRun the linter.\n"),
             ),
             lessons=(pattern,),
         ),

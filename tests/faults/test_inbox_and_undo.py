@@ -97,7 +97,7 @@ def reflect(root: Path, pattern: str) -> str:
     """Do what a reflection does: a note, a lesson, something that waits, a record."""
     workspace = Workspace(root)
     run = Runs(workspace).name("reflection")
-    edit = Runs(workspace).edit(MEMORY, (root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
+    edit = Runs(workspace).page(MEMORY).to((root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
     at = workspace.wall()
     Runs(workspace).apply(Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
     Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers", run=run))

@@ -61,6 +61,18 @@ def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkey
     assert local.SessionNotes(root, "lively").all() == ["flag c-1", "flag c-1"]
 
 
+def test_a_commit_is_new_once_though_it_was_made_while_the_reflog_was_read(tmp_path):
+    log, found = tmp_path / ".git/logs/HEAD", []
+    log.parent.mkdir(parents=True)
+    log.touch()
+    for number in range(3):
+        reflog = local.Reflog(str(tmp_path), str(tmp_path))
+        with log.open("a") as file:
+            file.write(f"0 1 A <a@x> 1 +0000\tcommit: number {number}\n")
+        found += reflog.commits()
+    assert found == [("commit", "number 0"), ("commit", "number 1")]
+
+
 def test_a_hostile_sessions_id_names_no_file_elsewhere(tmp_path):
     for session in ("../../etc/passwd", "", "a" * 500, "\u202e"):
         told = local.SessionNotes(str(tmp_path), session)

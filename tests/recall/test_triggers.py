@@ -1,10 +1,13 @@
 """Triggers of lessons: what they mean, what they fit, and that nobody's trigger can cost time."""
 
+import json
+
 import pytest
 
 from fleet.app.starting import _trigger_table
 from fleet.model.pattern import Pattern
 from fleet.recall import triggers
+from fleet.recall.ready import GUARDS_FILE, Ready
 from fleet.recall.triggers import due, framed, parse
 from fleet.recall.wording import Renderer
 from tests.pace import within
@@ -147,8 +150,15 @@ def test_at_most_three_are_due_none_that_was_shown_and_two_of_one_trigger_in_all
 
 
 @pytest.mark.parametrize("rows", [None, 7, "x", {}, [1], [[]], [["a", "Bash"]], [["a", 1, "b"]], [{"a": 1}]])
-def test_anything_may_stand_in_the_file(rows):
-    assert due(rows, [], "Bash", "ls", "") == []
+def test_anything_may_stand_in_the_file(tmp_path, rows):
+    ready = Ready(str(tmp_path), "velma")
+    for path in (tmp_path / ready.triggers_file, tmp_path / GUARDS_FILE):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{{}}\n{json.dumps(rows)}\n")
+    assert ready.rows() == []
+    assert not ready.has_rows()
+    assert not ready.has_guards()
+    assert ready.guards("2026-01-01") == {}
 
 
 def lesson(number: int, text: str = "Pull first", *, seen: int = 1, **more: object) -> Pattern:
@@ -157,7 +167,8 @@ def lesson(number: int, text: str = "Pull first", *, seen: int = 1, **more: obje
 
 def test_rows_are_screened_one_line_and_capped():
     secret = "ghp_" + "a1B2" * 9
-    [row] = _trigger_table([lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)], Renderer())
+    hostile = lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)
+    [row] = _trigger_table([(hostile, hostile.trigger)], Renderer())
     assert secret not in row[2]
     assert "\x1b" not in row[2]
     assert "\n" not in row[2]

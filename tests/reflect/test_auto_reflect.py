@@ -772,6 +772,20 @@ def test_a_yes_in_the_inbox_moves_the_row_and_a_no_takes_it_out(project):
     assert [row[1] for row in project.rows()] == ["my own row"]
 
 
+def test_a_row_waits_once_with_its_evidence_in_the_inbox_of_the_agent_that_suggested_it(project):
+    for number in range(3):
+        project.observe("fix", GOTCHA, f"s{number}", agent="slash")
+        project.close(f"s{number}", agent="slash")
+        project.now_ms += DAY
+    project.write(".agents.local.md", project.page.replace("| Gotcha |", "| Pattern | by hand | x |\n| Gotcha |", 1))
+    waiting = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    rows = {each["title"].rpartition(": ")[2]: each for each in waiting if "AGENTS.md" in each["title"]}
+    assert {title: each["agent"] for title, each in rows.items()} == {GOTCHA: "slash", "by hand": "tank"}
+    assert (len(rows[GOTCHA]["evidence"]), rows[GOTCHA]["weight"]) == (3, 3.0)
+    project.write(".agents.local.md", "".join(row for row in project.page.splitlines(True) if GOTCHA not in row))
+    assert list(inbox_ids(project).values()) == ["Pattern for AGENTS.md: by hand"]
+
+
 def test_no_sign_but_a_line_feed_ends_a_line():
     waiting = auto_reflect.Entry("Gotcha", "x", "y")
     page = Scratchpad("# Scratchpad\n\nform\x0cfeed \u2028 \x85\n\n## Ready to Promote\n").with_rows([waiting])

@@ -5,11 +5,13 @@ import pytest
 from fleet.app import inbox as deciding
 from fleet.app import learning, undoing
 from fleet.learn.corrections_md import Correction
-from fleet.reflect import inbox
+from fleet.model.errors import NoError
+from fleet.reflect import inbox, memory_md
 from fleet.reflect.inbox import Decision, Inbox, Inboxes, Item
 from fleet.store import config
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
+from fleet.text.similarity import Near
 
 DAY = 86_400_000
 NOW = 1_795_219_200_000  # 2026-11-21T00:00:00Z
@@ -68,6 +70,45 @@ def test_a_decision_names_its_own_run_though_the_clock_was_set_back_since_the_la
     assert decision.run not in ("", earlier)
     undoing.undo(w, decision.run)
     assert {each.text for each in w.patterns.records() if each.is_present} == {"Never force a push"}
+
+
+def test_a_decision_names_its_own_run_though_another_process_logs_meanwhile(w, tmp_path, monkeypatch):
+    correct = learning.correct
+
+    def correct_twice(*given, **more):
+        logged, other = correct(*given, **more), Workspace(tmp_path, w.world)
+        correct(other, "velma", Correction("w", "r", "Never force a push"))
+        other.close()
+        return logged
+
+    monkeypatch.setattr(learning, "correct", correct_twice)
+    body = {"pattern": "Quote every path", "wrong": "w", "right": "r"}
+    decision = deciding.approve(w, "velma", put(w, "Quote every path", "candidate", key="quote", body=body).id)
+    undoing.undo(w, decision.run)
+    assert {each.text for each in w.patterns.records() if each.is_present} == {"Never force a push"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "page", "method", "body"),
+    [
+        ("candidate", "memory.md", memory_md.Notes, "with_more", {"what": "note"}),
+        ("candidate", "user-model.md", memory_md.UserModel, "with_observed", {"what": "person", "peer": "dev1"}),
+        ("persona", "USER.md", Near, "same", {}),
+    ],
+)
+def test_what_a_person_writes_while_a_note_is_taken_in_stays(w, monkeypatch, kind, name, page, method, body):
+    item, file = put(w, "Quote every path", kind, body={"note": "Quote every path", **body}), w.home("velma") / name
+    real, times = getattr(page, method), iter(range(9))
+
+    def written_meanwhile(*given):
+        if next(times) == 1:  # the first is the check
+            file.write_text("my own line\n")
+        return real(*given)
+
+    monkeypatch.setattr(page, method, written_meanwhile)
+    with pytest.raises(NoError, match="was changed just now; nothing was done"):
+        deciding.approve(w, "velma", item.id)
+    assert file.read_text() == "my own line\n"
 
 
 @pytest.mark.parametrize(

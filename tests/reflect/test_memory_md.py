@@ -39,6 +39,14 @@ def test_a_new_memory_is_golden():
     )
 
 
+def test_an_observation_is_known_though_one_that_differs_stands_before_it():
+    page = (
+        b"# User model\n\n## ann\n\n- 2026-01-01: Prefers pytest 7 for unit tests\n- 2026-01-02: Unit tests: pytest 8\n"
+    )
+    page += b"- 2026-01-03: Prefers pytest 8 for unit tests\n"
+    assert UserModel(page).with_observed({"ann": ("Prefers pytest 8, for unit tests",)}, "2026-02-02") == (page, [])
+
+
 def test_a_block_goes_before_the_notes_of_a_memory_that_has_none():
     mine = b"# Memory\n\n## Notes\n\n- mine\n"
     made = Memory.parse(mine).with_lesson(row(0), "velma").render()

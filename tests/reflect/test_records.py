@@ -103,6 +103,12 @@ def test_a_session_that_was_deferred_waits_until_it_was_reflected_on(w):
     assert [each.session for each in Records(w, "velma").deferred()] == ["s2"]
 
 
+def test_a_deferred_session_waits_on_though_a_consolidation_ran_at_its_end(w):
+    Records(w, "velma").append(Record(run="r1", line="deferred", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").append(Record(run="r2", kind="consolidation", session="s1"))
+    assert [each.session for each in Records(w, "velma").deferred()] == ["s1"]
+
+
 def test_success_is_never_claimed_for_nothing(w):
     notes = Written(name="notes", count=2)
     assert Record(run="r", writers=(notes,)).summary() == "saved 2 notes"

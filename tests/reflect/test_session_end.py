@@ -16,11 +16,12 @@ from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError
-from fleet.reflect import records
+from fleet.reflect import memory_md, records
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
+from fleet.store.replica import Register
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from fleet.text.signals import objections
@@ -208,6 +209,30 @@ def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path)
     undoing.undo(w, done.record.run)
     assert "my own line" in memory.read_text()
     assert "force-push" not in memory.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "method", "field"),
+    [
+        ("memory.md", memory_md.Notes, "with_more", "memory_notes"),
+        ("user-model.md", memory_md.UserModel, "with_observed", "user_model_updates"),
+        ("checks.md", memory_md.Checks, "with_check", "next_check_at"),
+    ],
+)
+def test_what_a_person_writes_while_a_page_is_planned_stays(w, talk, tmp_path, monkeypatch, name, page, method, field):
+    scripted(w, tmp_path, answer(**{field: SAID[field]}))
+    file, real, mine = w.home("velma") / name, getattr(page, method), "my own line\n"
+
+    def written_meanwhile(*given):
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(mine)
+        return real(*given)
+
+    monkeypatch.setattr(page, method, written_meanwhile)
+    session_end.reflect(w, "velma", talk.path)
+    assert file.read_text().startswith(mine)
+    assert file.read_text() != mine
 
 
 def test_notes_are_five_a_session_and_fifty_in_all_and_no_line_is_lost(w, tmp_path):
@@ -610,6 +635,16 @@ def test_a_session_is_due_when_it_ended_or_was_quiet_for_so_long(w, talk, monkey
     LocalFolder(root).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
     monkeypatch.setenv("REFLECTION_DISABLED", "true")
     assert not session_end.reflect_due(w)
+
+
+def test_a_guests_session_waits_until_an_agent_is_named_and_is_that_agents_then(w, talk):
+    LocalFolder(str(w.root)).hear(talk.session, "claude-code", "guest", str(talk.path), has_ended=True)
+    assert not session_end.reflect_due(w)
+    register = w.replicas()
+    w.files.replace(w.replica_file, Register("velma", register.replicas).render())
+    [done] = session_end.reflect_due(w)
+    assert [each.record.run for each in Records(w, "velma").passes()] == [done.record.run]
+    assert not LocalFolder(str(w.root)).heard()
 
 
 def test_a_dry_run_writes_nothing(w, talk):

@@ -16,7 +16,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
-from fleet.store.runs import Runs
+from fleet.store.runs import Draft, Runs
 from fleet.store.workspace import Workspace, World
 from tests.cli.conftest import Stage
 from tests.pace import within
@@ -187,6 +187,24 @@ def test_undo_of_every_run_in_reverse_gives_back_the_first_days_files_byte_for_b
         undoing.undo(workspace, run)
     assert pages(workspace) == before
     assert texts(workspace) == said
+
+
+def test_undo_leaves_what_another_process_did_during_the_sleep(workspace, wall, monkeypatch):
+    notes(workspace)
+    tidy, (mine, theirs) = sleeping.PHASES["tidy"], (Runs(each) for each in (workspace, opened(workspace.root, wall)))
+
+    def meanwhile(*given):
+        phase = tidy(*given)
+        edit = theirs.page("tank.md").to(b"what tank reflected on\n")
+        theirs.apply(theirs.fresh("reflect", "tank", Draft(edits=[edit])))
+        return phase
+
+    monkeypatch.setitem(sleeping.PHASES, "tidy", meanwhile)
+    slept = sleeping.sleep(workspace, "velma")
+    parts = {field.id for field in mine.find(slept.run).fields}
+    assert parts == {each.id for each in mine.listed() if each.agent == "velma" and each.id != slept.run} != set()
+    undoing.undo(workspace, slept.run)
+    assert (workspace.root / "tank.md").read_bytes() == b"what tank reflected on\n"
 
 
 def test_an_undo_can_be_undone(workspace):

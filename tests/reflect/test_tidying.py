@@ -318,7 +318,7 @@ def write_memory(workspace, before: bytes, after: bytes) -> None:
     path = workspace.home("velma") / "memory.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(before)
-    edits = (Runs(workspace).edit("agents/velma/memory.md", after),)
+    edits = (Runs(workspace).page("agents/velma/memory.md").to(after),)
     run = Run(id="reflection-20260101-aaaaaa", kind="reflection", agent="velma", at=workspace.wall(), edits=edits)
     Runs(workspace).apply(run)
 

@@ -75,7 +75,7 @@ def _said(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 def simulated() -> Iterator[None]:
     """Let power fail at a transaction, too, and purge ask no remote; a few files are parsed thousands of times."""
     loads, share, was_on = tomllib.loads, moving._compact_remote, gc.isenabled()
-    tomllib.loads, moving._compact_remote = _parsed, lambda *_, **__: (False, "it is simulated")
+    tomllib.loads, moving._compact_remote = _parsed, lambda *_, **__: "it is simulated"
     Database.transaction = _powered_transaction
     gc.disable()
     try:

@@ -41,7 +41,7 @@ def _workspace(root: Path, **more: Any) -> Workspace:
 
 
 def _run(workspace: Workspace, **files: bytes) -> Run:
-    edits = tuple(Runs(workspace).edit(f"{stem}.md", after) for stem, after in files.items())
+    edits = tuple(Runs(workspace).page(f"{stem}.md").to(after) for stem, after in files.items())
     return Run(id=Runs(workspace).name("sleep"), kind="sleep", agent="velma", at=workspace.wall(), edits=edits)
 
 
