@@ -213,18 +213,20 @@ class Tended(Further):
         if not known or machine.apart is not None or _is_cut_short(machine):
             return False
         self._put_in_place(machine)
-        token = self.rng.choice(sorted(known))
-        for path, data in self.pages(machine).items():
-            if token in data:
-                # The decision about a draft copied it, and is undone perhaps: to undo that copies it again.
-                if any(f"/{each}/" in path for each in ("logs", "skills")):
-                    return False
-                rows = [each for each in data.split(b"\n") if token not in each]
-                others = {each for row in data.split(b"\n") if token in row for each in _HAND.findall(row)}
-                (machine.root / path).write_bytes(b"\n".join(rows))
-                for each in others:
-                    known.pop(each, None)
-                    self.struck[id(machine)].add(each)
+        token, others = self.rng.choice(sorted(known)), set[bytes]()
+        pages = {path: data for path, data in self.pages(machine).items() if token in data}
+        # The decision about a draft copied it, and is undone perhaps: to undo that copies it again.
+        if any("/logs/" in path or "/skills/" in path for path in pages):
+            return False
+        for path, data in pages.items():
+            rows = data.split(b"\n")
+            others |= {each for row in rows if token in row for each in _HAND.findall(row)}
+            (machine.root / path).write_bytes(b"\n".join(row for row in rows if token not in row))
+        left = b"\n".join(self.pages(machine).values())
+        for each in others:
+            known.pop(each, None)
+            if each not in left:  # a pointer quotes several rows of its page
+                self.struck[id(machine)].add(each)
         return True
 
     def turn_directive(self, machine: Machine) -> bool:
