@@ -45,7 +45,6 @@ class Record(NamedTuple):
     Attributes:
         session: the session in which the mistake was made; may be empty.
         extra: further pairs, also those that a later version writes.
-        line: number of its line in the page, from 1; not written.
     """
 
     id: str
@@ -54,7 +53,6 @@ class Record(NamedTuple):
     at: str
     session: str
     extra: tuple[tuple[str, str], ...] = ()
-    line: int = 0
 
     @property
     def part(self) -> str:
@@ -83,7 +81,7 @@ class Record(NamedTuple):
             while (position := page.find(needle, position)) >= 0:
                 start, end = page.rfind(b"<!--", 0, position), page.find(b"-->", position)
                 piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
-                record = _read_record(piece.decode("utf-8", "replace"), 0)
+                record = _read_record(piece.decode("utf-8", "replace"))
                 if record is not None and record.pattern == pattern:
                     matches.append((position, record))
                 position += len(needle)
@@ -98,7 +96,7 @@ class Record(NamedTuple):
         pairs = [("replica", self.replica), ("at", self.at), ("session", self.session), *self.extra]
         quoted = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
         text = f" fleet {self.id} {self.pattern} {quoted} "
-        if _read_record(text, self.line) != self:
+        if _read_record(text) != self:
             raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
         return f"<!--{text}-->"
 
@@ -281,7 +279,7 @@ class Log(NamedTuple):
             for comment in row.comments:
                 if blocks and comment.lstrip().startswith("fleet "):
                     blocks[-1].has_gap = True
-                record = _read_record(comment, row.number)
+                record = _read_record(comment)
                 if record is None:
                     _read_mark(comment, marks)
                     continue
@@ -491,7 +489,7 @@ _QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
 _UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
 
 
-def _read_record(comment: str, line: int) -> Record | None:
+def _read_record(comment: str) -> Record | None:
     """Return the inside of a comment as a record; None for any other comment, and for a broken record."""
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
@@ -502,7 +500,7 @@ def _read_record(comment: str, line: int) -> Record | None:
     if not names.is_replica(replica) or not clock.is_stamp(at):
         return None
     extra = tuple((key, value) for key, value in pairs if key not in {"replica", "at", "session"})
-    return Record(words[1], words[2], replica, at, values.get("session", ""), extra, line)
+    return Record(words[1], words[2], replica, at, values.get("session", ""), extra)
 
 
 _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*"

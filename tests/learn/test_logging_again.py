@@ -151,7 +151,7 @@ def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, 
         text = record.render()
     except ValueError:
         return
-    assert _read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record
+    assert _read_record(text.removeprefix("<!--").removesuffix("-->")) == record
 
 
 # Other processes, and crashes
