@@ -464,7 +464,7 @@ def _parsed(data: bytes) -> _State:
             if streak.tries:
                 state.streaks[streak.session, streak.family] = streak
         state.declared, state.won = (_mutations(document.get(name, ())) for name in ("declared", "won"))
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
         return _State()
     return state
 

@@ -401,6 +401,18 @@ def test_no_path_is_built_from_what_is_no_name(desk, name):
         AttemptLog(desk.root, name).note_failure(SESSION, "ls")
 
 
+@pytest.mark.parametrize("count", ["1e999", "-1e999", "NaN", '"many"', "null", "[]"])
+def test_a_file_with_a_count_that_is_no_number_stops_nothing(desk, count):
+    desk.fail(times=3)
+    [path] = (desk.root / ".fleet" / "attempts").glob("*.json")
+    page = path.read_text()
+    path.write_text(page.replace('"count":3', f'"count":{count}'))
+    assert path.read_text() != page
+    assert not desk.stopped()
+    desk.fail(times=3)
+    assert desk.stopped()
+
+
 def test_what_is_kept_has_a_limit_and_the_newest_stays(desk, monkeypatch):
     monkeypatch.setattr(attempts, "STREAKS_KEPT_MAX", 4)
     monkeypatch.setattr(attempts, "TRIES_KEPT_MAX", 5)

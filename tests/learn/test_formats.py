@@ -340,6 +340,8 @@ def test_a_time_is_read_however_it_is_said(said):
         float("nan"),
         float("inf"),
         10**18,
+        pytest.param(10**400, id="10**400"),
+        pytest.param(-(10**400), id="-(10**400)"),
         True,
         None,
         [],

@@ -177,6 +177,7 @@ def test_every_known_lock_is_read(text, last, taken):
         '{"last_consolidated_at": "soon"}',
         "[" * 100_000,
         '{"last_consolidated_at": true}',
+        f'{{"last_consolidated_at": 1{"0" * 400}}}',
         '{"lastConsolidatedAt": 1774952228616, "lockedBy": "another", "lockedAt": 1774952228616}',
     ],
 )

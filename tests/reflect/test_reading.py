@@ -144,12 +144,22 @@ def test_of_an_answer_that_breaks_off_what_was_said_until_then_is_read(cut):
     assert found.reflection.what_worked in (None, 'a } brace, and "quotes"')
 
 
-@pytest.mark.parametrize("line", [True, False, "7", -1, 10**400, 1.5, None])
+HUGE = pytest.param(10**400, id="10**400")
+
+
+@pytest.mark.parametrize("line", [True, False, "7", -1, HUGE, 1.5, None])
 def test_a_line_of_an_answer_that_is_no_number_is_an_unknown_one(line):
     found = parse(json.dumps({"outcome": "success", "lessons": [{"text": "Pin the version", "line": line}]}))
     assert found.reflection is not None
     assert repr(found.reflection.lessons[0].line) == "0"
     assert msgspec.convert(msgspec.to_builtins(found.reflection), Reflection) == found.reflection
+
+
+@pytest.mark.parametrize("at", [HUGE, True, [], "soon", float("inf")])
+def test_a_next_check_at_no_time_is_none(at):
+    found = parse(json.dumps({"outcome": "success", "next_check_at": at}))
+    assert found.reflection is not None
+    assert found.reflection.next_check_at is None
 
 
 @pytest.mark.parametrize("tokens", [True, "7", -1])
