@@ -11,7 +11,7 @@ import pytest
 
 from fleet.hosts import sessions
 from fleet.reflect import digest, memory_md, rules
-from fleet.reflect.reflection import Reflection, ask, parse
+from fleet.reflect.reflection import Lesson, Reflection, ask, parse
 from fleet.store.config import Reflect
 from fleet.text.prompts import Session
 from tests.pace import is_within, within
@@ -168,6 +168,19 @@ def test_a_count_of_tokens_that_is_no_number_is_none(tokens, tmp_path):
     (tmp_path / "out").write_text(out)
     answer = ask("command", Reflect(command=("cat", str(tmp_path / "out"))), "", "mark")
     assert repr((answer.tokens_in, answer.tokens_out)) == "(0, 9)"
+
+
+def test_a_failure_after_which_no_command_of_its_family_worked_supports_nothing(tmp_path):
+    talk = Talk(tmp_path / "t.jsonl").says("run the tests")
+    talk.runs("pytest -q", "E  KeyError: the region is missing", ok=False).runs("pytest -q", "1 passed")
+    talk.runs("pytest -q", "E  OSError: the socket is closed already", ok=False)
+    support = digest.Support(sessions.read(talk.path).events)
+    mended = Lesson(text="Set the region, or pytest ends with a KeyError", by="failure", quote="the region is missing")
+    failing = Lesson(
+        text="A socket that is closed already fails pytest", by="failure", quote="socket is closed already"
+    )
+    assert not support.of(mended)
+    assert support.of(failing) == "no command failed with what it quotes and worked later"
 
 
 def as_read(talk: Talk) -> Session:
