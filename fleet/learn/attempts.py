@@ -423,8 +423,7 @@ def _blocks_in(page: str) -> list[Event]:
         if fields and label:
             fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
     complete = [each for each in blocks if all(each.get(field) for field in _LABELS.values())]
-    limit = _WORDS_CHARS_MAX
-    return [{name: fitting(text[:limit], limit) for name, text in block.items()} for block in complete]
+    return [{name: fitting(text, _WORDS_CHARS_MAX) for name, text in block.items()} for block in complete]
 
 
 # The file
