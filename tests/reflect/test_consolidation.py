@@ -592,6 +592,21 @@ def test_a_persons_words_in_a_topic_stay(project):
     assert [line for line in text.splitlines() if line not in after.splitlines()] == ["updated: 2026-03-16"]
 
 
+def test_the_day_of_a_topic_moves_behind_a_byte_order_mark_which_stays(project):
+    recurring(project)
+    project.consolidate()
+    (path,) = topic_files(project)
+    text = project.read(path)
+    (project.folder / path).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    project.now_ms += DAY
+    log(project, 0, {"id": "new", "Patterns Learned": ["the orders table needs an index"]})
+    project.consolidate(force=True)
+    after = (project.folder / path).read_bytes().decode()
+    assert after.startswith("\ufeff---\n")
+    assert "\ufeff" not in after[1:]
+    assert [line for line in text.splitlines() if line not in after[1:].splitlines()] == ["updated: 2026-03-16"]
+
+
 @pytest.mark.parametrize("what", ["binary", "huge", "broken", "link", "folder", "unreadable", "empty"])
 def test_a_topic_file_of_any_kind_stays_as_it_is(project, what):
     path = project.folder / ".agents/topics/other.md"
