@@ -92,6 +92,18 @@ class Words:
         terms = dict.fromkeys([*alone, *pairs, *(run[:_SYMBOLS_MAX] + after for run, after in symbols)])
         return [_quoted(term) for term in terms][:TERMS_MAX]
 
+    @staticmethod
+    def stems(words: Iterable[str]) -> dict[str, str]:
+        """Return the stem of each word in the full-text index."""
+        unique = list(dict.fromkeys(words))
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {CONTENTLESS})")
+            connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
+            connection.executemany("INSERT INTO word (rowid, text) VALUES (?, ?)", enumerate(unique))
+            rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
+            stems = {unique[doc]: str(stem) for doc, stem in rows}
+        return {word: stems.get(word, word) for word in unique}
+
 
 def is_stop(word: str) -> bool:
     """Return whether a word is a stop word: in most lessons, or without a meaning of its own."""
@@ -217,7 +229,7 @@ class ParsedText:
         """Parse texts, all at once, since one query returns all their stems."""
         lexemes = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
         words = {lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")}
-        stems = _stems(words | _words("negative_verbs"))
+        stems = Words.stems(words | _words("negative_verbs"))
         return [_parsed(pieces, stems) for pieces in lexemes]
 
     def score(self, other: "ParsedText", least: float = 0.0) -> float:
@@ -315,22 +327,10 @@ def _poles() -> dict[str, set[tuple[int, int]]]:
         for sign, pole in enumerate(pair)
         for word in pole
     ]
-    stems, poles = _stems(word for word, *_ in sides), dict[str, set[tuple[int, int]]]()
+    stems, poles = Words.stems(word for word, *_ in sides), dict[str, set[tuple[int, int]]]()
     for word, axis, sign in sides:
         poles.setdefault(stems[word], set()).add((axis, sign))
     return poles
-
-
-def _stems(words: Iterable[str]) -> dict[str, str]:
-    """Return the stem of each word in the full-text index."""
-    unique = sorted(set(words))
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {CONTENTLESS})")
-        connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
-        connection.executemany("INSERT INTO word (rowid, text) VALUES (?, ?)", enumerate(unique))
-        rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
-        stems = {unique[doc]: str(stem) for doc, stem in rows}
-    return {word: stems.get(word, word) for word in unique}
 
 
 _LEXEME = r"""
