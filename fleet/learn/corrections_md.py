@@ -19,6 +19,7 @@ from functools import cache
 from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from crdt import clock
 from fleet.model import names
@@ -485,8 +486,6 @@ def is_placeholder(text: str) -> bool:
 
 _TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
 _CORRECTION_ID = re.compile(r"c-[0-9a-f]{16}", re.ASCII)
-_QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
-_UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
 
 
 def _read_record(comment: str) -> Record | None:
@@ -494,7 +493,7 @@ def _read_record(comment: str) -> Record | None:
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
         return None
-    pairs = [(match["key"], _unquote(match["value"])) for word in words[3:] if (match := _TOKEN.fullmatch(word))]
+    pairs = [(match["key"], unquote(match["value"])) for word in words[3:] if (match := _TOKEN.fullmatch(word))]
     values = dict(reversed(pairs))  # the first of two equal keys counts
     replica, at = values.get("replica", ""), values.get("at", "")
     if not names.is_replica(replica) or not clock.is_stamp(at):
@@ -524,11 +523,7 @@ _PLAIN_SESSION = r"(?a)[A-Za-z0-9_.:@/-]{1,80}"
 
 def _quote(text: str) -> str:
     """Percent-encode what could end a word or the comment, as host session ids may hold anything."""
-    return _UNQUOTED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")), text)
-
-
-def _unquote(text: str) -> str:
-    return _QUOTED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+    return quote(text, safe=":@/+", errors="replace")
 
 
 _STARTS = {"pattern": "Learned from", "right": "Right way for", "trigger": "Trigger for"}
