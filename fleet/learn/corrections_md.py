@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
@@ -695,9 +695,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     return _Block(row.number, level, "", undated.strip(), statement=_read_statement(text))
 
 
-@cache
-def _label_form() -> re.Pattern[str]:
-    return re.compile(_LABEL)  # asked of every line: what `re` keeps costs a look-up each time
+_label_form = cache(partial(re.compile, _LABEL))  # asked of every line: what `re` keeps costs a look-up each time
 
 
 def _label(line: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice, pairwise
 from types import MappingProxyType
 
@@ -295,10 +295,7 @@ class ParsedText:
         return list(_relations(self.words, self.stems))
 
 
-@cache
-def _lists() -> dict[str, list[str]]:
-    """Return the rows of each list in ``data/words.txt``."""
-    return sections("words.txt")
+_lists = cache(partial(sections, "words.txt"))
 
 
 @cache
@@ -352,9 +349,8 @@ _CHOOSING = frozenset(
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
 
 
-@cache  # compiled with the first text: it takes 5 ms, and most commands compare none
-def _lexeme() -> re.Pattern[str]:
-    return re.compile(_LEXEME, re.VERBOSE)
+# Compiled with the first text: it takes 5 ms, and most commands compare none.
+_lexeme = cache(partial(re.compile, _LEXEME, re.VERBOSE))
 
 
 def _lexemes(text: str) -> Iterator[tuple[str, str]]:
