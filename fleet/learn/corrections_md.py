@@ -70,6 +70,14 @@ class Record(NamedTuple):
                 newest[record.id] = record
         return list(newest.values())
 
+    @staticmethod
+    def by_lesson(records: "Iterable[Record]") -> "defaultdict[tuple[str, str], list[Record]]":
+        """Return the records by pattern and replica, each list in their order."""
+        grouped: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in records:
+            grouped[record.pattern, record.replica].append(record)
+        return grouped
+
     @classmethod
     def search(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
         """Return the records of some patterns, in file order, without parsing the page.
