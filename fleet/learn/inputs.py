@@ -27,7 +27,7 @@ class Text(NamedTuple):
             RefusedError: it is longer than a field may be.
         """
         text = _UNREAD.sub(lambda found: found[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
-        screened = screening.screen(text, home=str(Path.home())) if text else screening.ScreenedText("", (), 0)
+        screened = screening.screen(text, home=str(Path.home())) if text else screening.ScreenedText("", ())
         clean = screened.text.strip() if lines else screening.one_line(screened.text)
         # A character takes at most four bytes: only long texts need to be encoded to know.
         if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:

@@ -31,8 +31,6 @@ class ScreenedText(NamedTuple):  # no dataclass: a hook that logs a failure has 
     text: str
     secrets: tuple[str, ...]
     """The kinds found, sorted, each once; never the values."""
-    stripped: int
-    """Number of removed code points; the ``\\r`` of ``\\r\\n`` is not counted."""
 
 
 def screen(text: str, *, home: str | None = None) -> ScreenedText:
@@ -44,12 +42,9 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
     ``strip_controls``.
     """
     if is_harmless(text):
-        return ScreenedText(text, (), 0)
-    lines = text.replace("\r\n", "\n")
-    clean = strip_controls(re.sub(_CSI, "", lines))
-    stripped = len(lines) - len(clean)
-    clean, kinds = _redacted(clean, home)
-    return ScreenedText(clean, tuple(sorted(kinds)), stripped)
+        return ScreenedText(text, ())
+    clean, kinds = _redacted(strip_controls(re.sub(_CSI, "", text.replace("\r\n", "\n"))), home)
+    return ScreenedText(clean, tuple(sorted(kinds)))
 
 
 def is_harmless(text: str) -> bool:
