@@ -1,7 +1,6 @@
 """Validation of the words that people and agents give: cleaned, screened for secrets, held to the limits."""
 
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
 from fleet.model.names import normalise
-from fleet.text import screening
+from fleet.text import screening, tables
 
 
 class Text(NamedTuple):
@@ -88,8 +87,7 @@ _ED_CHARS_MIN = 5
 @cache
 def _phrases() -> dict[str, Any]:
     """Return the content of ``data/telling.toml``, words as sets of them."""
-    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
-        raw = tomllib.load(file)
+    raw = tables(str(Path(__file__).with_name("data") / "telling.toml"))
     return {name: frozenset(value.split()) if isinstance(value, str) else value for name, value in raw.items()}
 
 
