@@ -105,8 +105,5 @@ def _reports_deed_unspaced(text: str) -> bool:
     phrases, text = _phrases(), text.strip()
     if not text.startswith(tuple(phrases["tellers_unspaced"])):
         return False
-    return _has_any(text, phrases["over_unspaced"]) and not _has_any(text, phrases["rules_unspaced"])
-
-
-def _has_any(text: str, words: Iterable[str]) -> bool:
-    return any(word in text for word in words)
+    is_over, is_rule = (any(word in text for word in phrases[f"{name}_unspaced"]) for name in ("over", "rules"))
+    return is_over and not is_rule
