@@ -48,7 +48,7 @@ def main() -> None:
         records = []
         for each in items:
             said = (
-                f"{each.text} {each.correct} {dict(each.extra).get('wrong', '')}"
+                f"{each.text} {each.correct} {json.loads(each.identity)[4]}"
                 if isinstance(each, Lesson)
                 else f"{each.problem} {each.solution} {each.context}"
             )

@@ -8,9 +8,8 @@ import os
 import shutil
 import subprocess
 import time
-import tomllib
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from shutil import which
 from sqlite3 import Error
@@ -33,6 +32,7 @@ from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.ingest import clan_sources
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
+from fleet.text import tables
 from fleet.text.screening import counted
 
 _LEVELS = ("ok", "note", "warning", "error")
@@ -151,14 +151,12 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
     return max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok"), found
 
 
-@cache
-def _texts() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("data").joinpath("findings.toml").read_text("utf-8"))
+_texts = cache(partial(tables, str(Path(__file__).with_name("data") / "findings.toml")))
 
 
 def _trouble(kind: str, what: str, **fields: str | bool) -> _Finding:
     """Return a finding with the texts of its kind in the data file, but for some fields."""
-    return _Finding(**{"check": kind, "what": what, **_texts()[kind], **fields})  # type: ignore[arg-type]
+    return _Finding(**{"check": kind, "what": what, **_texts()[kind], **fields})
 
 
 def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:

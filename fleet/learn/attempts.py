@@ -163,16 +163,37 @@ class AttemptLog:
 
     def settings(self) -> Attempts:
         """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
-        return _settings(self._root)
+        from pathlib import Path
+
+        from fleet.store import config
+
+        loaded = config.load(Path(self._root) / config.FILE_NAME)
+        return config.Attempts(off=True) if loaded.problems else loaded.attempts
 
     def verdict(self, session: str, command: str, cwd: str = "") -> BlockedCommand | None:
         """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may."""
         try:
-            data = _read(self._root, self._agent)
-            blocked = _block(self._root, session, command, cwd, data)
+            blocked = self._block(session, command, cwd)
             return None if blocked is None or self._is_declared_by_hand(session, blocked) else blocked
         except (OSError, ValueError):
             return None
+
+    def _block(self, session: str, command: str, cwd: str) -> BlockedCommand | None:
+        key, data = _key(command, cwd), _read(self._root, self._agent)
+        if key.encode() not in data:  # most commands: nothing need be decoded
+            return None
+        ran = _parsed_command(command)
+        streak = _parsed(data).streaks.get((session, ran.family))
+        tried = streak.tries.get(key) if streak is not None else None
+        if streak is None or tried is None or tried.is_open or streak.count < 2:
+            return None
+        settings = self.settings()
+        if settings.off or settings.limit < 2 or streak.count < settings.limit:
+            return None
+        if ran.waits and not ran.is_build(settings.builds):
+            return None
+        has_changed = changes.Changes(self._root).any_since(cwd, tried.at_ns)
+        return None if has_changed else BlockedCommand(streak, tried, settings.names)
 
     def _is_declared_by_hand(self, session: str, blocked: BlockedCommand) -> bool:
         """Note a declaration that was written into a journal since the last failure; return whether there was one."""
@@ -346,36 +367,10 @@ class AttemptLog:
             ) from why
 
 
-def _block(root: Root, session: str, command: str, cwd: str, data: bytes) -> BlockedCommand | None:
-    key = _key(command, cwd)
-    if key.encode() not in data:  # most commands: nothing need be decoded
-        return None
-    ran = _parsed_command(command)
-    streak = _parsed(data).streaks.get((session, ran.family))
-    tried = streak.tries.get(key) if streak is not None else None
-    if streak is None or tried is None or tried.is_open or streak.count < 2:
-        return None
-    settings = _settings(root)
-    if settings.off or settings.limit < 2 or streak.count < settings.limit:
-        return None
-    if ran.waits and not ran.is_build(settings.builds):
-        return None
-    return None if changes.Changes(root).any_since(cwd, tried.at_ns) else BlockedCommand(streak, tried, settings.names)
-
-
 def _parsed_command(command: str) -> Command:
     from fleet.text.shell import Command  # most hooks ask about nothing that failed
 
     return Command(command)
-
-
-def _settings(root: Root) -> Attempts:
-    from pathlib import Path
-
-    from fleet.store import config
-
-    loaded = config.load(Path(root) / config.FILE_NAME)
-    return config.Attempts(off=True) if loaded.problems else loaded.attempts
 
 
 # Declarations by hand
@@ -423,8 +418,7 @@ def _blocks_in(page: str) -> list[Event]:
         if fields and label:
             fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
     complete = [each for each in blocks if all(each.get(field) for field in _LABELS.values())]
-    limit = _WORDS_CHARS_MAX
-    return [{name: fitting(text[:limit], limit) for name, text in block.items()} for block in complete]
+    return [{name: fitting(text, _WORDS_CHARS_MAX) for name, text in block.items()} for block in complete]
 
 
 # The file
@@ -464,7 +458,7 @@ def _parsed(data: bytes) -> _State:
             if streak.tries:
                 state.streaks[streak.session, streak.family] = streak
         state.declared, state.won = (_mutations(document.get(name, ())) for name in ("declared", "won"))
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, OverflowError):
         return _State()
     return state
 

@@ -15,10 +15,11 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import count, pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from crdt import clock
 from fleet.model import names
@@ -45,7 +46,6 @@ class Record(NamedTuple):
     Attributes:
         session: the session in which the mistake was made; may be empty.
         extra: further pairs, also those that a later version writes.
-        line: number of its line in the page, from 1; not written.
     """
 
     id: str
@@ -54,7 +54,6 @@ class Record(NamedTuple):
     at: str
     session: str
     extra: tuple[tuple[str, str], ...] = ()
-    line: int = 0
 
     @property
     def part(self) -> str:
@@ -71,6 +70,14 @@ class Record(NamedTuple):
                 newest[record.id] = record
         return list(newest.values())
 
+    @staticmethod
+    def by_lesson(records: "Iterable[Record]") -> "defaultdict[tuple[str, str], list[Record]]":
+        """Return the records by pattern and replica, each list in their order."""
+        grouped: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        for record in records:
+            grouped[record.pattern, record.replica].append(record)
+        return grouped
+
     @classmethod
     def search(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
         """Return the records of some patterns, in file order, without parsing the page.
@@ -83,7 +90,7 @@ class Record(NamedTuple):
             while (position := page.find(needle, position)) >= 0:
                 start, end = page.rfind(b"<!--", 0, position), page.find(b"-->", position)
                 piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
-                record = _read_record(piece.decode("utf-8", "replace"), 0)
+                record = _read_record(piece.decode("utf-8", "replace"))
                 if record is not None and record.pattern == pattern:
                     matches.append((position, record))
                 position += len(needle)
@@ -98,7 +105,7 @@ class Record(NamedTuple):
         pairs = [("replica", self.replica), ("at", self.at), ("session", self.session), *self.extra]
         quoted = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
         text = f" fleet {self.id} {self.pattern} {quoted} "
-        if _read_record(text, self.line) != self:
+        if _read_record(text) != self:
             raise ValueError(f"no record that would read back: {text.strip()[:200]!r}")
         return f"<!--{text}-->"
 
@@ -281,7 +288,7 @@ class Log(NamedTuple):
             for comment in row.comments:
                 if blocks and comment.lstrip().startswith("fleet "):
                     blocks[-1].has_gap = True
-                record = _read_record(comment, row.number)
+                record = _read_record(comment)
                 if record is None:
                     _read_mark(comment, marks)
                     continue
@@ -487,22 +494,20 @@ def is_placeholder(text: str) -> bool:
 
 _TOKEN = re.compile(r"(?P<key>[a-z][a-z0-9_-]{0,31})=(?P<value>\S*)", re.ASCII)
 _CORRECTION_ID = re.compile(r"c-[0-9a-f]{16}", re.ASCII)
-_QUOTED = re.compile(r"(?:%[0-9a-fA-F]{2})+")
-_UNQUOTED = re.compile(r"[^A-Za-z0-9._:@/+-]")
 
 
-def _read_record(comment: str, line: int) -> Record | None:
+def _read_record(comment: str) -> Record | None:
     """Return the inside of a comment as a record; None for any other comment, and for a broken record."""
     words = comment.split()
     if len(words) < 4 or words[0] != "fleet" or not _CORRECTION_ID.fullmatch(words[1]) or not names.is_id(words[2]):
         return None
-    pairs = [(match["key"], _unquote(match["value"])) for word in words[3:] if (match := _TOKEN.fullmatch(word))]
+    pairs = [(match["key"], unquote(match["value"])) for word in words[3:] if (match := _TOKEN.fullmatch(word))]
     values = dict(reversed(pairs))  # the first of two equal keys counts
     replica, at = values.get("replica", ""), values.get("at", "")
     if not names.is_replica(replica) or not clock.is_stamp(at):
         return None
     extra = tuple((key, value) for key, value in pairs if key not in {"replica", "at", "session"})
-    return Record(words[1], words[2], replica, at, values.get("session", ""), extra, line)
+    return Record(words[1], words[2], replica, at, values.get("session", ""), extra)
 
 
 _MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*"
@@ -526,11 +531,7 @@ _PLAIN_SESSION = r"(?a)[A-Za-z0-9_.:@/-]{1,80}"
 
 def _quote(text: str) -> str:
     """Percent-encode what could end a word or the comment, as host session ids may hold anything."""
-    return _UNQUOTED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace")), text)
-
-
-def _unquote(text: str) -> str:
-    return _QUOTED.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+    return quote(text, safe=":@/+", errors="replace")
 
 
 _STARTS = {"pattern": "Learned from", "right": "Right way for", "trigger": "Trigger for"}
@@ -702,9 +703,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     return _Block(row.number, level, "", undated.strip(), statement=_read_statement(text))
 
 
-@cache
-def _label_form() -> re.Pattern[str]:
-    return re.compile(_LABEL)  # asked of every line: what `re` keeps costs a look-up each time
+_label_form = cache(partial(re.compile, _LABEL))  # asked of every line: what `re` keeps costs a look-up each time
 
 
 def _label(line: str) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ does not come back by itself.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -346,21 +346,20 @@ class _Backlog:
         ``Writer.write`` puts those of private lessons into the private file.
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
-        slots: dict[tuple[str, str], list[Record]] = defaultdict(list)
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
-        for record in Record.latest(self._read.log.records):
-            slots[record.pattern, record.replica].append(record)
-        sessions = self._sessions_before({pattern for pattern, _ in slots})
+        slots = Record.by_lesson(Record.latest(self._read.log.records))
+        counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))
         deltas = []
         for (pattern, replica), records in slots.items():
             mine = self._workspace.private(self._writer.agent, pattern)
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
             fresh = [each for each in records if each.at > line.counted_up_to(replica)]
-            earlier_sessions = sessions[pattern, replica] | {each.session for each in records if each not in fresh}
+            earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
             if not fresh:
                 delta = self._lost_words(line, records)
             else:
-                delta = self._raise_column(line, replica, fresh, earlier_sessions, is_private=mine is not None)
+                sessions = {each.session for each in earlier}
+                delta = self._raise_column(line, replica, fresh, sessions, is_private=mine is not None)
             if self._read.log.marks:
                 numbers = self._undo_numbers(records, is_private=mine is not None)
                 delta = lines.join(delta, edits.undo(line, replica, numbers))
@@ -392,12 +391,6 @@ class _Backlog:
             counts = {name: line.undo_count(record.replica, name, key) for name in ("relapsed", "seen")}
             if odd := {name: {key: number + 1} for name, number in counts.items() if number % 2}:
                 yield edits.undo(line, record.replica, odd)
-
-    def _sessions_before(self, patterns: Collection[str]) -> dict[tuple[str, str], set[str]]:
-        sessions: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for record in corrections_md.Record.search(self._read.counted, patterns):
-            sessions[record.pattern, record.replica].add(record.session)
-        return sessions
 
     def _raise_column(
         self, line: Line, replica: str, fresh: Sequence[Record], earlier_sessions: set[str], *, is_private: bool

@@ -31,8 +31,7 @@ class Lesson(msgspec.Struct, frozen=True):
         tags: at most ``limits.TAGS_MAX``.
         at_ms: its time in milliseconds since 1970; None if unknown.
         seen: occurrences, 1 to 1,000,000.
-        extra: other fields, sorted by key: id, status, domain, ``wrong``, ...; ``record`` and ``replica`` for an entry
-            of ``corrections.md`` that a fleet has already counted.
+        replica: by which a fleet has already counted it, as an entry of ``corrections.md``; "" for any other record.
         identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
             white space are one record.
         line: number of its first line in the file, from 1.
@@ -47,8 +46,7 @@ class Lesson(msgspec.Struct, frozen=True):
     agent: str = ""
     at_ms: int | None = None
     seen: int = 1
-    source: str = ""
-    extra: tuple[tuple[str, str], ...] = ()
+    replica: str = ""
     line: int = 0
 
 
@@ -104,7 +102,6 @@ _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
 _COUNTS = ("occurrences", "count", "seen")
-_EXTRAS = ("clan", "domain", "harness", "id", "path", "platform", "status", "uuid")
 _GONE = frozenset({"retracted", "superseded"})
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
@@ -305,21 +302,18 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     return _lesson_of(
         (text, _checked("correct", correct), title, wrong),
         _time(record),
-        {name: _word(record, name) for name in _EXTRAS},
         category=next((kind for kind in kinds if kind), ""),
         tags=_tags(record.get("tags") or metadata.get("tags") or record.get("categories")),
         agent=_word(record, "agent"),
         seen=_seen(record),
-        source=_word(record, "source"),
     )
 
 
-def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, extra: Mapping[str, str], **fields: Any) -> Lesson:
+def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, **fields: Any) -> Lesson:
     """Return a lesson of a text, the right way, a title and what went wrong."""
     text, correct, title, wrong = texts
-    fields_beside = tuple(sorted((name, value) for name, value in {**extra, "wrong": wrong}.items() if value))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
-    return Lesson(text, correct, title, identity, at_ms=at_ms, extra=fields_beside, **fields)
+    return Lesson(text, correct, title, identity, at_ms=at_ms, **fields)
 
 
 def _text_in(record: Mapping[str, Any], *names: str) -> str:
@@ -460,10 +454,8 @@ def _from_note(note: Note) -> Lesson:
     return _lesson_of(
         (text, correct, title, wrong),
         dates.to_ms(note.when),
-        {},
         category=note.category,
         tags=note.tags[: limits.TAGS_MAX],
-        source=note.source,
         line=note.line,
     )
 
@@ -480,11 +472,10 @@ def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     return _lesson_of(
         (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),
         dates.to_ms(entry.when),
-        {"record": record.id, "replica": record.replica} if record else {},
         category=_checked("category", entry.category),
         tags=entry.tags[: limits.TAGS_MAX],
         agent=names.agent_of(record.replica) if record else "",
-        source=_checked("source", entry.source),
+        replica=record.replica if record else "",
         line=entry.line,
     )
 

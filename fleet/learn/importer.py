@@ -291,9 +291,8 @@ class _Import:
 
     def _is_counted(self, item: Lesson, pattern: str) -> bool:
         """Return whether a correction of another fleet log is counted here, under the replica that logged it."""
-        replica = dict(item.extra).get("replica", "")
-        counted = self._workspace.patterns.get(pattern) if replica else None
-        return counted is not None and counted.own("seen", replica) > 0
+        counted = self._workspace.patterns.get(pattern) if item.replica else None
+        return counted is not None and counted.own("seen", item.replica) > 0
 
     def _take_finding(self, item: Finding) -> None:
         screened = {name: _clean(getattr(item.entry, name)) for name in ("context", "problem", "solution")}

@@ -1,7 +1,6 @@
 """Validation of the words that people and agents give: cleaned, screened for secrets, held to the limits."""
 
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
 from fleet.model.names import normalise
-from fleet.text import screening
+from fleet.text import screening, tables
 
 
 class Text(NamedTuple):
@@ -27,7 +26,7 @@ class Text(NamedTuple):
             RefusedError: it is longer than a field may be.
         """
         text = _UNREAD.sub(lambda found: found[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
-        screened = screening.screen(text, home=str(Path.home())) if text else screening.ScreenedText("", (), 0)
+        screened = screening.screen(text, home=str(Path.home())) if text else screening.ScreenedText("", ())
         clean = screened.text.strip() if lines else screening.one_line(screened.text)
         # A character takes at most four bytes: only long texts need to be encoded to know.
         if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:
@@ -88,8 +87,7 @@ _ED_CHARS_MIN = 5
 @cache
 def _phrases() -> dict[str, Any]:
     """Return the content of ``data/telling.toml``, words as sets of them."""
-    with Path(__file__).with_name("data").joinpath("telling.toml").open("rb") as file:
-        raw = tomllib.load(file)
+    raw = tables(str(Path(__file__).with_name("data") / "telling.toml"))
     return {name: frozenset(value.split()) if isinstance(value, str) else value for name, value in raw.items()}
 
 
@@ -107,8 +105,5 @@ def _reports_deed_unspaced(text: str) -> bool:
     phrases, text = _phrases(), text.strip()
     if not text.startswith(tuple(phrases["tellers_unspaced"])):
         return False
-    return _has_any(text, phrases["over_unspaced"]) and not _has_any(text, phrases["rules_unspaced"])
-
-
-def _has_any(text: str, words: Iterable[str]) -> bool:
-    return any(word in text for word in words)
+    is_over, is_rule = (any(word in text for word in phrases[f"{name}_unspaced"]) for name in ("over", "rules"))
+    return is_over and not is_rule

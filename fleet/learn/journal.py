@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import textwrap
-import tomllib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -21,7 +20,7 @@ from fleet.learn.inputs import Text
 from fleet.model.errors import NoError, UsageError
 from fleet.store import git, homes
 from fleet.store.workspace import Workspace
-from fleet.text import markdown, screening
+from fleet.text import markdown, screening, tables
 from fleet.text.screening import for_terminal, one_line, redact
 
 FILE_NAME = "JOURNAL.md"
@@ -96,8 +95,8 @@ class _Strategy(NamedTuple):
     example: str
 
 
-_DATA = Path(__file__).with_name("data").joinpath("mutations.toml")
-STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tomllib.loads(_DATA.read_text("utf-8")).items())
+_DATA = str(Path(__file__).with_name("data") / "mutations.toml")
+STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tables(_DATA).items())
 CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 

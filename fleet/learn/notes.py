@@ -49,7 +49,6 @@ class Note(NamedTuple):
     category: str = ""
     tags: tuple[str, ...] = ()
     when: str = ""
-    source: str = ""
 
 
 class SkippedPiece(NamedTuple):
@@ -233,7 +232,6 @@ class _Form:
             self._first_value("category") or self.category,
             tuple(tag for part in re.split(r"[,，、;]", self._first_value("tags")) if (tag := part.strip(" #`[]\"'"))),
             self._first_value("when") or self.when,
-            self._first_value("source"),
         )
 
     def _values(self, role: str) -> list[str]:

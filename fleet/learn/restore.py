@@ -399,9 +399,9 @@ def _give_up_parted_names(workspace: Workspace, source: Path) -> None:
         if top != backup.HOMES or name != corrections_md.FILE_NAME or member.refused or not is_ours:
             continue
         here, there = CountedLog(workspace, agent).read_log().records, Log.parse(member.data).records
-        known, latest = _by_lesson(here), _by_lesson(Record.latest(here))
+        known, latest = Record.by_lesson(here), Record.by_lesson(Record.latest(here))
         parted: dict[str, dict[str, str]] = defaultdict(dict)
-        for (pattern, replica_name), records in _by_lesson(there).items():
+        for (pattern, replica_name), records in Record.by_lesson(there).items():
             theirs, ours = _stamps(records), _stamps(known[pattern, replica_name])
             if replica_name in mine and theirs - ours and _stamps(latest[pattern, replica_name]) - theirs:
                 parted[replica_name][pattern] = max(theirs & ours, default="")
@@ -431,7 +431,7 @@ def _foreign_adds(
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
-    logged = cache(lambda agent: _by_lesson(CountedLog(workspace, agent).read_log().records))
+    logged = cache(lambda agent: Record.by_lesson(CountedLog(workspace, agent).read_log().records))
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
         issued = [name for name in mine if line.add_of(name)]
@@ -469,13 +469,6 @@ def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, record
     is_news = fetched > add_before and fetched not in in_shard and fetched not in records
     # Without a record of ours that was not fetched nothing can be lost: one stray line renames nobody.
     return is_news and any(stamp > add_before for stamp in records)
-
-
-def _by_lesson(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    by_lesson: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in records:
-        by_lesson[record.pattern, record.replica].append(record)
-    return by_lesson
 
 
 def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]:

@@ -68,7 +68,6 @@ class Flag(NamedTuple):
         confidence: strong, medium, weak, or a number as text.
         signal_class: correction, frustration, knowledge, failure, ...
         agent: the agent that objected, of kind ``agent``.
-        secrets: kinds of secrets that were removed already.
         sameness: text that a repeat has in common with it; "": the quote.
         trigger: its lesson's trigger: the command that was refused, or failed.
     """
@@ -80,24 +79,22 @@ class Flag(NamedTuple):
     confidence: str = "strong"
     signal_class: str = "correction"
     agent: str = ""
-    secrets: tuple[str, ...] = ()
     sameness: str = ""
     trigger: str = ""
 
     @classmethod
     def of_failure(cls, command: str, exit_code: int | None, last_lines: str, sameness: str = "") -> Flag:
         """Return the signal of a failed command: the command, how it ended, and the last lines of its output."""
-        shown, in_command = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
+        shown = _capped(command, limits.SIGNAL_COMMAND_CHARS_MAX)
         ended = "failed" if exit_code is None else f"exit code {exit_code}"
         first = _first_line(shown, limits.SIGNAL_TITLE_CHARS_MAX - len(ended) - 2)
         head = f"{ended}: {shown}"
-        lines, in_lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
+        lines = _last_lines(last_lines, limits.SIGNAL_QUOTE_CHARS_MAX - len(head) - 1)
         return cls(
             kind="failure",
             quote=f"{head}\n{lines}".strip(),
             title=f"{first}: {ended}",
             signal_class="failure",
-            secrets=tuple(sorted({*in_command, *in_lines})),
             sameness=sameness,
         )
 
@@ -108,12 +105,10 @@ class _SignalResult(NamedTuple):
     Attributes:
         id: id of the entry, or of the one that it repeats.
         is_new: False for a repeat: nothing was written.
-        secrets: kinds of secrets that were removed.
     """
 
     id: str
     is_new: bool
-    secrets: tuple[str, ...] = ()
 
 
 class Waiting(NamedTuple):
@@ -162,7 +157,7 @@ class Signals:
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )
-        title, wrong, source, secrets = _screen_flag(signal)
+        title, wrong, source = _screen_flag(signal)
         word = corrections_md.session_word(session) if session else ""
         sameness = names.normalise(signal.sameness or _words(wrong)).encode("utf-8", "surrogatepass")
         identity = (str(signal.kind), word, blake2b(sameness, digest_size=6).hexdigest())
@@ -174,10 +169,10 @@ class Signals:
             now = self._workspace.wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
-            trigger, label = _screen(signal.trigger).text, _label(signal.kind)
+            trigger, label = _screen(signal.trigger), _label(signal.kind)
             correction = Correction(wrong, title=title, source=source, trigger=trigger)
             entry = self._log(page, Draft(correction, when, class_, label), _Mark("", now, *identity))
-        return _SignalResult(entry, is_new=True, secrets=secrets)
+        return _SignalResult(entry, is_new=True)
 
     def ask_again(self, entry: str) -> str:
         """Log an entry again whose lesson was stated and undone, so that it waits for another lesson.
@@ -330,35 +325,34 @@ def _words(text: str) -> str:
     return " ".join(word for word in words if word.strip("-–—"))
 
 
-def _screen_flag(signal: Flag) -> tuple[str, str, str, tuple[str, ...]]:
-    """Return title, quote and source, screened, and the kinds of secrets that were removed."""
-    quote, in_quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
-    title, in_title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
-    detail, in_source = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
+def _screen_flag(signal: Flag) -> tuple[str, str, str]:
+    """Return title, quote and source, screened."""
+    quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
+    title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
+    detail = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
     kind = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
     source = ": ".join(filter(None, [f"auto-detected ({kind})", screening.one_line(detail)]))
     title = screening.one_line(title) or _first_line(quote) or "a signal without words"
-    return title, quote, source, tuple(sorted({*in_quote, *in_title, *in_source, *signal.secrets}))
+    return title, quote, source
 
 
-def _capped(text: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
+def _capped(text: str, chars_max: int) -> str:
     """Return a text screened and cut, in this order: half of a secret is not recognised. A cut ends in an ellipsis."""
     window = text[: limits.SIGNAL_WINDOW_CHARS]
     if len(window) < len(text):
         window = " ".join(window.rsplit(None, 1)[:-1]) or window  # its last word may be the half of a secret
-    screened = _screen(window)
-    clean = "\n".join(line.rstrip() for line in screened.text.split("\n")).strip()
+    clean = "\n".join(line.rstrip() for line in _screen(window).split("\n")).strip()
     if len(clean) > chars_max or len(text) > len(window):
         clean = clean[: chars_max - 1].rstrip() + "…"
-    return clean, screened.secrets
+    return clean
 
 
-def _screen(text: str) -> screening.ScreenedText:
-    return screening.screen(text, home=str(Path.home()))
+def _screen(text: str) -> str:
+    return screening.screen(text, home=str(Path.home())).text
 
 
-def _last_lines(output: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
-    """Return the last lines of a command's output, screened, as many as fit; and the kinds of their secrets."""
+def _last_lines(output: str, chars_max: int) -> str:
+    """Return the last lines of a command's output, screened, as many as fit."""
     window = output[-limits.SIGNAL_WINDOW_CHARS :]
     earlier = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
     if "PRIVATE KEY" in earlier:
@@ -367,8 +361,8 @@ def _last_lines(output: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
     if is_cut:  # the first word or line has lost its beginning, and with it maybe a secret's
         window = window.partition("\n")[2] or window.partition(" ")[2] or window
     # Of a progress bar, the last state.
-    screened = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
-    lines = [line.rstrip() for line in screened.text.split("\n") if line.strip()]
+    clean = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
+    lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
     kept: list[str] = []
     for line in reversed(lines[-limits.SIGNAL_LINES_MAX :]):
         short = _cut_line(line, is_torn=is_cut and len(lines) == 1)
@@ -376,7 +370,7 @@ def _last_lines(output: str, chars_max: int) -> tuple[str, tuple[str, ...]]:
         if chars_max < 0:
             break
         kept.append(short)
-    return "\n".join(reversed(kept)), screened.secrets
+    return "\n".join(reversed(kept))
 
 
 def _cut_line(line: str, *, is_torn: bool) -> str:

@@ -137,11 +137,13 @@ def alike(
         among = _partners([stems[name] for name in names])
     both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *forced})}
     exact = {both[pair] for pair in forced}
-    unknown = [
-        pair for pair, two in both.items() if last.close.get(two) is None and (two in exact or two not in last.close)
-    ]
-    wordings |= _parsed_at(texts, {index for pair in unknown for index in pair} - wordings.keys())
-    new = {both[a, b]: _closeness(wordings[a], wordings[b], 0.0 if both[a, b] in exact else least) for a, b in unknown}
+    unknown = {
+        two: pair
+        for pair, two in both.items()
+        if last.close.get(two) is None and (two in exact or two not in last.close)
+    }
+    wordings |= _parsed_at(texts, {index for pair in unknown.values() for index in pair} - wordings.keys())
+    new = {two: _closeness(wordings[a], wordings[b], 0.0 if two in exact else least) for two, (a, b) in unknown.items()}
     last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
     pairs = ((pair, last.close[two]) for pair, two in both.items())
     return [(*pair, close) for pair, close in pairs if close and (close.score >= least or pair in forced)]

@@ -248,11 +248,12 @@ class Topic(NamedTuple):
         new = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not new:
             return text
-        page = Page.parse(text, level_max=6).with_section("History")
+        mark = "\ufeff" if text.startswith("\ufeff") else ""
+        page = Page.parse(text.removeprefix(mark), level_max=6).with_section("History")
         rows = [_merged_row(day, session) for session, day in new.items()]
         text, day = page.inserted(page.named("History")[-1], rows), max(new.values())
         front = Page.front_matter(text)
-        return re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
+        return mark + re.sub(_UPDATED, lambda match: match[1] + max(match[2], day), front, count=1) + text[len(front) :]
 
 
 def _sessions(page: Page) -> list[str]:

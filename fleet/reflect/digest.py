@@ -193,9 +193,7 @@ class Support:
         failed = [(call, result) for call, result in ran if not result.is_ok]
         of_failures = {id(result) for _, result in failed}
         read += [each.text for each in events if each.kind == "result" and id(each) not in of_failures]
-        mended = _mended(ran)
-        failures = ((shell.Command(call.about).family, f"{call.about}\n{result.text}") for call, result in failed)
-        self._mended = [text for family, text in failures if family in mended]
+        self._mended = list(_mended(ran))
         self._said = "\n".join(typed)
         self._said_flat = _flat(self._said)
         self._known = {*_stems(self._said), *_stems("\n".join(done))}
@@ -274,16 +272,15 @@ def runs(events: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
             yield calls[event.id], event
 
 
-def _mended(ran: Iterable[tuple[Event, Event]]) -> set[str]:
-    """Return the families of commands that failed and succeeded later."""
-    failing, mended = set[str](), set[str]()
+def _mended(ran: Iterable[tuple[Event, Event]]) -> Iterator[str]:
+    """Yield the commands that failed, each with its output, once one of their family succeeds."""
+    failing: dict[str, list[str]] = {}
     for call, result in ran:
         family = shell.Command(call.about).family
-        if not result.is_ok:
-            failing.add(family)
-        elif family in failing:
-            mended.add(family)
-    return mended
+        if result.is_ok:
+            yield from failing.pop(family, ())
+        else:
+            failing.setdefault(family, []).append(f"{call.about}\n{result.text}")
 
 
 def _windows(text: str) -> Iterator[set[str]]:

@@ -14,6 +14,7 @@ merged span is the share before it unknown.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crdt import clock
@@ -52,18 +53,13 @@ class Exposures:
     def __init__(self, state: "Local") -> None:
         self._state = state
 
-    def note(self, agent: str, session: str, ids: Iterable[str], now_ms: int) -> bool:
-        """Note that these lessons were shown to an agent; return whether that was written."""
+    def note(self, agent: str, session: str, ids: Iterable[str], now_ms: int) -> None:
+        """Note that these lessons were shown to an agent, unless the database refuses: nobody waits for it."""
         named = session[:_SESSION_CHARS_MAX]
         rows = [(agent, each, named, now_ms, now_ms, 1) for each in ids if each.startswith("p-") and names.is_id(each)]
-        if not rows or not agent:
-            return False
-        try:
-            with self._state.transaction() as connection:
+        if rows and agent:
+            with suppress(sqlite3.Error, FleetError), self._state.transaction() as connection:
                 connection.executemany(_INSERT, rows)
-        except (sqlite3.Error, FleetError):
-            return False
-        return True
 
     def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
         """Return the exposure of each lesson to these agents here, by pattern.
@@ -89,9 +85,9 @@ class Exposures:
         rows = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
         return int(rows[0][0] or 0) if rows else 0
 
-    def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> bool:
+    def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> None:
         """Note that a search of an agent found these lessons: an access, but no showing."""
-        return self.note(f"{agent}{_SEARCHES}", "", ids, now_ms)
+        self.note(f"{agent}{_SEARCHES}", "", ids, now_ms)
 
     def accesses(self, agent: str) -> dict[str, tuple[int, int]]:
         """Return the number of accesses of each lesson by this agent here, and the last one (ms since 1970)."""

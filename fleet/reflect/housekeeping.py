@@ -5,18 +5,13 @@ the older is consolidated into it. Of two unimportant notes that contradict each
 unimportant note that was never accessed is archived. Nothing is deleted and no text is lost: a note that is
 consolidated or archived has another *stage*, which is private and can be set back.
 
-The plan reads no file and no clock. Notes are compared with those that share their rarest words (``_likely_pairs``),
-never all with all.
+The plan reads no file and no clock. Notes are compared with those that share most of their words, never all with all.
 """
 
-import heapq
 import math
 import re
-import sqlite3
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import NamedTuple
@@ -25,12 +20,11 @@ import msgspec
 
 from crdt import clock
 from fleet.model.pattern import Pattern
-from fleet.reflect.clusters import PARTNERS_MAX, Closeness, alike
+from fleet.reflect.clusters import Closeness, alike
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import dates
 from fleet.text.screening import counted, shortened
-from fleet.text.similarity import CHARS_MAX, CONTENTLESS, Words
 
 COORDINATED_HOURS_MIN = 24
 """Time between coordinated passes: the cadence of the host's own housekeeping."""
@@ -52,8 +46,6 @@ _DECAY_AN_HOUR = 0.01
 _GAIN = 0.05
 _HOUR_MS = 3_600_000
 _SAID_CHARS = 80
-_BESIDE = 12
-"""Number of texts before and behind one in the postings of a word that ``_likely_pairs`` counts."""
 _HEADING = r"(?im)^#{1,6}[ \t]+organization[ \t]+report[ \t]*#*[ \t]*\r?$"
 _KEY = r"(?i)\b(consolidated|removed|re[-_ ]?indexed)\b[*_`]{0,3}[ \t]{0,8}[:=][*_` \t]{0,8}([0-9]{1,9})(?![\w.])"
 
@@ -336,8 +328,7 @@ class _Pass:
         """Return the notes that are close, those of the newest first."""
         notes = list(self.notes.values())
         texts = [each.text for each in notes]
-        likely = (each for each in _likely_pairs(texts) if notes[each[0]].group == notes[each[1]].group)
-        close = alike(tuple(texts), among=tuple(likely))
+        close = [each for each in alike(texts) if notes[each[0]].group == notes[each[1]].group]
         by_meaning = cosines(texts, [each[:2] for each in close]) if cosines is not None else {}
         place = {each.id: index for index, each in enumerate(notes)}
         pairs = []
@@ -394,36 +385,3 @@ class _Pass:
             if age > archive_hours and matters < ARCHIVE_BELOW:
                 why = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
                 self._rest(ARCHIVE, note, Stage.ARCHIVED, why)
-
-
-def _likely_pairs(texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the pairs among many texts that may be near duplicates, as (smaller index, larger), in order.
-
-    The postings come from a full-text index. Each text is paired with its neighbours in the postings of the rarer half
-    of its words, at most ``PARTNERS_MAX``, where they have half of their words in common. The cost is that of the
-    index, whatever the texts are.
-    """
-    postings: dict[str, list[int]] = {}
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE lesson USING fts5 (text, {CONTENTLESS})")
-        connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (lesson, instance)")
-        rows = ((index, Words(text[:CHARS_MAX]).indexed()) for index, text in enumerate(texts))
-        connection.executemany("INSERT INTO lesson (rowid, text) VALUES (?, ?)", rows)
-        for word, index in connection.execute("SELECT DISTINCT term, doc FROM word ORDER BY term, doc"):
-            postings.setdefault(word, []).append(index)
-    words: list[list[str]] = [[] for _ in texts]
-    for word in sorted(postings, key=lambda word: (len(postings[word]), word)):
-        for index in postings[word]:
-            words[index].append(word)
-    pairs: set[tuple[int, int]] = set()
-    for index, own in enumerate(words):
-        shared: Counter[int] = Counter()
-        for word in own[: len(own) // 2 + 1]:
-            place = bisect_left(postings[word], index)
-            shared.update(postings[word][max(place - _BESIDE, 0) : place + _BESIDE + 1])
-        del shared[index]
-        mine = frozenset(own)
-        for other in heapq.nlargest(PARTNERS_MAX, shared, key=lambda other: (shared[other], -other)):
-            if 2 * len(mine.intersection(words[other])) >= max(len(own), len(words[other])):
-                pairs.add((min(index, other), max(index, other)))
-    return sorted(pairs)

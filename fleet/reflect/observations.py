@@ -135,7 +135,7 @@ def minute(at_ms: int) -> str:
 
 def clean(text: str) -> str:
     """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
-    line = screening.readable(text[:_WORDS_CHARS_MAX])
+    line = screening.readable(text)[:_WORDS_CHARS_MAX]  # in this order: half of a secret is not known as one
     return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
 
 

@@ -214,7 +214,7 @@ def _lessons(value: Any) -> Iterator[Lesson]:
         if texts.get("text"):
             by, line = fields.get("by"), fields.get("line")
             said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
-            yield Lesson(**texts, by=said_by, line=line if isinstance(line, int) and 0 < line < 10**9 else 0)
+            yield Lesson(**texts, by=said_by, line=line if type(line) is int and 0 < line < 10**9 else 0)
 
 
 def _clean(text: str) -> str:
@@ -485,4 +485,4 @@ def _number(value: Any) -> float | None:
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 10**12 else 0
+    return value if type(value) is int and 0 <= value < 10**12 else 0

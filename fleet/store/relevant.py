@@ -73,7 +73,7 @@ def _in(path: Path, words: list[str], until: float) -> list[Relevant]:
 def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     connection.execute("CREATE VIRTUAL TABLE temp.known USING fts5vocab ('main', 'words', 'col')")
     lessons = connection.execute("SELECT ifnull(max(rowid), 0) FROM pattern").fetchone()[0]
-    stems = _stems(connection, [*words, *_general()])
+    stems = similarity.Words.stems([*words, *_general()])
     prompt = frozenset(stems[word] for word in words)
     weights = _Weights(_frequency(connection, prompt), frozenset(stems[word] for word in _general()), lessons)
     telling = prompt - weights.general
@@ -83,7 +83,7 @@ def _found(connection: sqlite3.Connection, words: list[str]) -> list[Relevant]:
     chosen = sharing(connection, holders, _CANDIDATES_MAX, "listed AND NOT retired")
     rows = [connection.execute(query, (each,)).fetchone() for each in chosen]
     lesson_words = [_telling(text) for _, _, text in rows]
-    stems = _stems(connection, chain.from_iterable(lesson_words))
+    stems = similarity.Words.stems(chain.from_iterable(lesson_words))
     documents = [frozenset(stems[word] for word in each) for each in lesson_words]
     weights.frequency.update(_frequency(connection, frozenset().union(*documents) - prompt))
     scored = [Relevant(row[0], row[1], weights.score(prompt, each)) for row, each in zip(rows, documents, strict=True)]
@@ -126,18 +126,6 @@ def _telling(text: str) -> list[str]:
 def _is_telling(word: str) -> bool:
     is_long = len(word) >= _WORD_CHARS_MIN if word.isascii() else word[:1].isalpha()  # a sign's letter is none
     return is_long and not word.isdigit() and not similarity.is_stop(word) and word.casefold() not in _ASIDE
-
-
-def _stems(connection: sqlite3.Connection, words: Iterable[str]) -> dict[str, str]:
-    """Return the stem of each word, as the full-text index has it."""
-    given = list(dict.fromkeys(words))
-    tokenizer = similarity.TOKENIZER
-    connection.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.given USING fts5 (text, tokenize = '{tokenizer}')")
-    connection.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.stem USING fts5vocab ('temp', 'given', 'instance')")
-    connection.execute("DELETE FROM temp.given")
-    connection.executemany("INSERT INTO temp.given (rowid, text) VALUES (?, ?)", enumerate(given, 1))
-    found = {given[number - 1]: str(stem) for number, stem in connection.execute("SELECT doc, term FROM temp.stem")}
-    return {word: found.get(word, word) for word in given}
 
 
 def _frequency(connection: sqlite3.Connection, stems: Iterable[str]) -> dict[str, int]:

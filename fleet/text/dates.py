@@ -5,7 +5,6 @@ converted, and none in code, quotes, links and titles, or that only looks like a
 5 days"). A phrase that stays costs little, a wrong date is a lie: in doubt it stays.
 """
 
-import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ def to_ms(value: object) -> int | None:
     """
     if isinstance(value, str):
         return _from_text(value.strip())
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _END_MS:
         return None
     return _in_range(round(value * 1000) if abs(value) < _SECONDS_MAX else round(value))
 

@@ -110,10 +110,7 @@ class Prompt:
 
         Every phrase has at least one cue.
         """
-        message = self.text
-        if len(message) > 2 * _PIECE_CHARS:
-            message = f"{message[:_PIECE_CHARS]}\n{message[-_PIECE_CHARS:]}"
-        lower = message.lower()
+        lower = _cut(self.text).lower()
         if not _CUES.isdisjoint(words_of(lower)):
             return True
         return not lower.isascii() and any(cue in lower for cue in _CUES_UNSPACED)

@@ -31,8 +31,6 @@ class ScreenedText(NamedTuple):  # no dataclass: a hook that logs a failure has 
     text: str
     secrets: tuple[str, ...]
     """The kinds found, sorted, each once; never the values."""
-    stripped: int
-    """Number of removed code points; the ``\\r`` of ``\\r\\n`` is not counted."""
 
 
 def screen(text: str, *, home: str | None = None) -> ScreenedText:
@@ -44,12 +42,9 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
     ``strip_controls``.
     """
     if is_harmless(text):
-        return ScreenedText(text, (), 0)
-    lines = text.replace("\r\n", "\n")
-    clean = strip_controls(re.sub(_CSI, "", lines))
-    stripped = len(lines) - len(clean)
-    clean, kinds = _redacted(clean, home)
-    return ScreenedText(clean, tuple(sorted(kinds)), stripped)
+        return ScreenedText(text, ())
+    clean, kinds = _redacted(strip_controls(re.sub(_CSI, "", text.replace("\r\n", "\n"))), home)
+    return ScreenedText(clean, tuple(sorted(kinds)))
 
 
 def is_harmless(text: str) -> bool:
@@ -312,7 +307,7 @@ def _is_mixed(match: re.Match[str]) -> bool:
 
 def _is_password(match: re.Match[str]) -> bool:
     """Return whether a password is neither a placeholder nor the user's own name."""
-    return match["secret"] != match["user"] and not _is_placeholder(match["secret"])
+    return match["secret"] != match["user"] and not _credentials().is_placeholder(match["secret"])
 
 
 def _is_bearer(match: re.Match[str]) -> bool:
@@ -321,11 +316,8 @@ def _is_bearer(match: re.Match[str]) -> bool:
     if not match["header"] or scheme not in ("bearer", "basic", "token"):
         is_usual = match["header"] or scheme == "bearer"
         return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
-    return not _is_placeholder(value) and (len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value)))
-
-
-def _is_placeholder(value: str) -> bool:
-    return bool(_credentials().is_placeholder(value))
+    is_token = len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value))
+    return is_token and not _credentials().is_placeholder(value)
 
 
 def _credentials() -> ModuleType:

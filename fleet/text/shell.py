@@ -69,6 +69,7 @@ _SHELLS, _PYTHONS, _KEYWORDS, _MANY = _words("shells"), _words("pythons"), _word
 _SCRIPTS, _RUNNERS, _TAKE_VALUE, _SETUP = _words("scripts"), _words("runners"), _words("take-value"), _words("setup")
 _FINDERS, _ON_EACH, _LEADING, _PRINTERS = (_words(name) for name in ("finders", "on-each", "leading", "printers"))
 _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words("changing")
+_GIT_LISTS = [row.split() for row in _KNOWN["git-lists"]]
 
 _READ_COMMANDS = _SHELLS | {"ssh"}
 _DOCUMENT = r"(?<!<)<<-?[ \t]*+['\"\\]?([\w.+-]++)"
@@ -416,9 +417,11 @@ def _is_like(words: list[str], plain: list[str], known: list[str]) -> bool:
 def _is_read_only(words: list[str]) -> bool:
     if any(word in _CHANGING_WORDS or word.startswith("-i.") for word in words):
         return False
-    if words[0] == "git":
-        return _plain_words(words)[1:2] != [] and _plain_words(words)[1] in _GIT_LOOKS
-    return words[0] in _LOOK
+    if words[0] != "git":
+        return words[0] in _LOOK
+    name, *rest = _from_subcommand(words)[1:] or [""]
+    rows = [row for known, *row in _GIT_LISTS if known == name]
+    return name in _GIT_LOOKS or any(rest[:1] == row[:1] if "*" in row else {*rest} <= {*row} for row in rows)
 
 
 def _writes(command: str) -> bool:

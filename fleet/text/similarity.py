@@ -10,7 +10,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice, pairwise
 from types import MappingProxyType
 
@@ -91,6 +91,18 @@ class Words:
         alone = [word for word in words if not _is_letter(word)] or ([] if pairs else words)
         terms = dict.fromkeys([*alone, *pairs, *(run[:_SYMBOLS_MAX] + after for run, after in symbols)])
         return [_quoted(term) for term in terms][:TERMS_MAX]
+
+    @staticmethod
+    def stems(words: Iterable[str]) -> dict[str, str]:
+        """Return the stem of each word in the full-text index."""
+        unique = list(dict.fromkeys(words))
+        with closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {CONTENTLESS})")
+            connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
+            connection.executemany("INSERT INTO word (rowid, text) VALUES (?, ?)", enumerate(unique))
+            rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
+            stems = {unique[doc]: str(stem) for doc, stem in rows}
+        return {word: stems.get(word, word) for word in unique}
 
 
 def is_stop(word: str) -> bool:
@@ -223,7 +235,7 @@ class ParsedText:
         """Parse texts, all at once, since one query returns all their stems."""
         lexemes = [list(_lexemes(unicodedata.normalize("NFKC", text[:CHARS_MAX]))) for text in texts]
         words = {lexeme.casefold() for pieces in lexemes for kind, lexeme in pieces if kind in ("word", "code")}
-        stems = _stems(words | _words("negative_verbs"))
+        stems = Words.stems(words | _words("negative_verbs"))
         return [_parsed(pieces, stems) for pieces in lexemes]
 
     def score(self, other: "ParsedText", least: float = 0.0) -> float:
@@ -289,10 +301,7 @@ class ParsedText:
         return list(_relations(self.words, self.stems))
 
 
-@cache
-def _lists() -> dict[str, list[str]]:
-    """Return the rows of each list in ``data/words.txt``."""
-    return sections("words.txt")
+_lists = cache(partial(sections, "words.txt"))
 
 
 @cache
@@ -321,22 +330,10 @@ def _poles() -> dict[str, set[tuple[int, int]]]:
         for sign, pole in enumerate(pair)
         for word in pole
     ]
-    stems, poles = _stems(word for word, *_ in sides), dict[str, set[tuple[int, int]]]()
+    stems, poles = Words.stems(word for word, *_ in sides), dict[str, set[tuple[int, int]]]()
     for word, axis, sign in sides:
         poles.setdefault(stems[word], set()).add((axis, sign))
     return poles
-
-
-def _stems(words: Iterable[str]) -> dict[str, str]:
-    """Return the stem of each word in the full-text index."""
-    unique = sorted(set(words))
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute(f"CREATE VIRTUAL TABLE word USING fts5 (text, {CONTENTLESS})")
-        connection.execute("CREATE VIRTUAL TABLE stem USING fts5vocab (word, instance)")
-        connection.executemany("INSERT INTO word (rowid, text) VALUES (?, ?)", enumerate(unique))
-        rows = connection.execute("SELECT doc, group_concat(term, ' ') FROM stem GROUP BY doc")
-        stems = {unique[doc]: str(stem) for doc, stem in rows}
-    return {word: stems.get(word, word) for word in unique}
 
 
 _LEXEME = r"""
@@ -358,9 +355,8 @@ _CHOOSING = frozenset(
 _PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
 
 
-@cache  # compiled with the first text: it takes 5 ms, and most commands compare none
-def _lexeme() -> re.Pattern[str]:
-    return re.compile(_LEXEME, re.VERBOSE)
+# Compiled with the first text: it takes 5 ms, and most commands compare none.
+_lexeme = cache(partial(re.compile, _LEXEME, re.VERBOSE))
 
 
 def _lexemes(text: str) -> Iterator[tuple[str, str]]:

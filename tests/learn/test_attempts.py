@@ -163,6 +163,19 @@ def test_a_change_opens_the_door(desk, what):
     assert desk.stopped() is None
 
 
+@pytest.mark.parametrize(
+    "change", ["git remote add origin /srv/x.git", "git config user.email a@b.c", "git branch x", "git commit -m x"]
+)
+def test_a_change_of_the_repository_alone_opens_the_door(desk, change):
+    error = "fatal: 'origin' does not appear to be a git repository"
+    desk.fail("git push origin main", error, times=3, code=128)
+    for look in ("git remote -v", "git branch -a", "git config --list", "git config --get user.email"):
+        desk.succeed(look)
+    assert desk.stopped("git push origin main")
+    desk.succeed(change)
+    assert desk.stopped("git push origin main") is None
+
+
 def test_a_change_at_once_after_the_failure_counts(desk):
     """The clock that files are stamped with moves in steps: an edit in the very step of the failure is one."""
     for turn in range(30):
@@ -399,6 +412,18 @@ def test_no_path_is_built_from_what_is_no_name(desk, name):
     assert AttemptLog(desk.root, name).verdict(SESSION, "ls") is None
     with pytest.raises(ValueError, match="agent's name"):
         AttemptLog(desk.root, name).note_failure(SESSION, "ls")
+
+
+@pytest.mark.parametrize("count", ["1e999", "-1e999", "NaN", '"many"', "null", "[]"])
+def test_a_file_with_a_count_that_is_no_number_stops_nothing(desk, count):
+    desk.fail(times=3)
+    [path] = (desk.root / ".fleet" / "attempts").glob("*.json")
+    page = path.read_text()
+    path.write_text(page.replace('"count":3', f'"count":{count}'))
+    assert path.read_text() != page
+    assert not desk.stopped()
+    desk.fail(times=3)
+    assert desk.stopped()
 
 
 def test_what_is_kept_has_a_limit_and_the_newest_stays(desk, monkeypatch):

@@ -61,13 +61,13 @@ def test_the_fleets_patterns():
     assert backoff.text.startswith("Wrap flaky network calls in exponential backoff")
     assert backoff.correct == "Fixed delays synchronize retries across clients and re-create the outage."
     assert (backoff.title, backoff.agent) == ("Retry with jittered backoff", "backend")
-    assert (backoff.tags, backoff.extra) == (("networking", "resilience"), (("id", "pat-1"),))
+    assert backoff.tags == ("networking", "resilience")
     assert types.text.startswith("Model IDs, temperatures, and money")
     assert (types.title, types.correct) == ("Prefer domain types over primitives", "")
     assert (bad.line, bad.raw) == (3, b"this is not valid json and must be skipped")
     assert bad.reason.startswith("not JSON")
     assert (cache.text, cache.title) == ("Cache read-heavy lookups behind a 5-minute TTL keyed by user id.", "")
-    assert (cache.seen, cache.at_ms, cache.source, cache.category) == (1, None, "", "")
+    assert (cache.seen, cache.at_ms, cache.category) == (1, None, "")
 
 
 def test_the_fleets_discoveries():
@@ -91,7 +91,7 @@ def test_the_fleets_archive_pending_corrections_and_corrections():
     stevie, bulk = read(corpus("fleet-records/corrections.md"), "corrections.md")
     assert (stevie.text, stevie.title) == ("Address the user as Stevie",) * 2
     assert stevie.correct == "Always use the preferred name in replies, not the full account name."
-    assert (bulk.text, bulk.seen, bulk.extra) == ("Never bulk-commit unrelated changes", 1, ())
+    assert (bulk.text, bulk.seen, bulk.replica) == ("Never bulk-commit unrelated changes", 1, "")
 
 
 def test_all_194_lessons_are_lessons():
@@ -104,7 +104,6 @@ def test_all_194_lessons_are_lessons():
         assert (item.text, item.title) == (found["description"].strip(), found["title"].strip())
         assert item.tags == tuple(found["tags"])
         assert item.category == found["domain"]
-        assert dict(item.extra) == {name: found[name] for name in ("domain", "status", "path")}
         assert (item.at_ms is None) == (found["timestamp"] == "")
     assert items[1].at_ms == JUNE_10
     assert len({item.identity for item in items}) == len({(f["title"], f["description"], f["timestamp"]) for f in wild})
@@ -153,14 +152,7 @@ def test_a_flat_record_has_its_lesson_in_the_title():
     )
     assert (item.text, item.title, item.correct) == ("Rebase before push", "Rebase before push", "git pull --rebase")
     assert (item.category, item.agent, item.at_ms, item.tags) == ("git", "velma", JUNE_10, ("git",))
-    assert item.extra == (
-        ("clan", "scooby"),
-        ("harness", "claude-code"),
-        ("id", "p-velma-1774952228616"),
-        ("status", "active"),
-        ("uuid", "u-1"),
-        ("wrong", "Merge noise"),
-    )
+    assert "Merge noise" in item.identity
 
 
 def test_text_is_the_pattern_else_the_description_else_the_title_else_the_name():
@@ -202,7 +194,7 @@ def test_tags_are_strings_from_a_list_or_between_commas():
 
 def test_what_a_record_can_do_without_may_be_of_any_type():
     item = lesson(title="t", agent=5, category=["x"], domain="d", source=None, status={}, id=7, ts={}, type=[])
-    assert (item.agent, item.category, item.source, item.extra) == ("", "d", "", (("domain", "d"),))
+    assert (item.agent, item.category) == ("", "d")
 
 
 # Discoveries
@@ -340,6 +332,8 @@ def test_a_time_is_read_however_it_is_said(said):
         float("nan"),
         float("inf"),
         10**18,
+        pytest.param(10**400, id="10**400"),
+        pytest.param(-(10**400), id="-(10**400)"),
         True,
         None,
         [],
@@ -545,16 +539,16 @@ def test_a_remark_above_json_lines_makes_them_no_page():
 def test_an_entry_of_a_page_is_a_lesson():
     page = Draft(Correction("w", "r", "p", "t", "s"), "2026-06-10 00:00Z").render()
     (item,) = read(f"# Corrections\n\n{page}", "corrections.md")
-    assert (item.text, item.correct, item.title, item.source) == ("p", "r", "t", "s")
-    assert (item.at_ms, item.seen, item.agent, item.extra) == (JUNE_10, 1, "", (("wrong", "w"),))
+    assert (item.text, item.correct, item.title) == ("p", "r", "t")
+    assert (item.at_ms, item.seen, item.agent, item.replica) == (JUNE_10, 1, "", "")
+    assert json.loads(item.identity)[4] == "w"
 
 
 def test_an_entry_that_was_counted_says_so():
     page = Draft(Correction("", pattern="p", title="t"), "").render()
     said = Record("c-00000000000000aa", "p-3f9c1a2b7d4e5f60", "velma.09ab12cd", "2026-11-20T22:30:00.123Z-0000", "s")
     (item,) = read(page + said.render() + "\n", "corrections.md")
-    assert item.extra == (("record", "c-00000000000000aa"), ("replica", "velma.09ab12cd"))
-    assert item.agent == "velma"
+    assert (item.agent, item.replica) == ("velma", "velma.09ab12cd")
     assert item.identity == read(page, "corrections.md")[0].identity
 
 
@@ -567,7 +561,7 @@ def test_an_entry_by_hand_that_names_the_right_way_only_is_a_lesson_all_the_same
     hand = "\n## 2026-06-10 — Wrong port\n**Wrong:** it was 80\n**Correct:** listen on 8080 behind the proxy\n"
     (item,) = read(hand, "corrections.md")
     assert (item.text, item.line) == ("Wrong port: listen on 8080 behind the proxy", 2)
-    assert item.extra == (("wrong", "it was 80"),)
+    assert json.loads(item.identity)[4] == "it was 80"
 
 
 def test_a_line_that_nobody_wrote_as_text_is_left_out_and_stops_no_other():

@@ -1,5 +1,6 @@
 """The journal and the mutations in it: one journal a branch, in the format that others read; nothing lost or leaked."""
 
+import json
 import os
 import re
 import shlex
@@ -251,6 +252,16 @@ def test_a_declaration_by_hand_opens_the_door_once_like_the_command(workspace, n
     assert stopped(workspace) is None
     fail(workspace)
     assert stopped(workspace)
+
+
+@pytest.mark.parametrize("words", range(965, 1_000, 8))
+def test_of_a_secret_at_the_limit_of_a_declaration_by_hand_no_half_is_kept(workspace, words):
+    fail(workspace, 3)
+    by_hand(workspace, SEED_BLOCK.replace("Rationale: ", f"Rationale: {'a ' * (words // 2)}ghp_{'a1B2' * 9} "))
+    assert stopped(workspace) is None
+    (won,) = AttemptLog(workspace.root, AGENT).note_success("s-1", "pytest -q")
+    assert won["why"].startswith("a a a ")
+    assert "a1B2" not in json.dumps(won)
 
 
 @pytest.mark.parametrize("mark", ["**{}:**", "- {}:", "- **{}**:", "* _{}:_"])

@@ -79,7 +79,7 @@ def counted(root):
 @example("KEY")
 def test_a_text_without_a_hint_is_one_that_screening_leaves_as_it_is(text):
     if screening.is_harmless(text):
-        assert screening.screen(text, home="/home/velma") == screening.ScreenedText(text, (), 0)
+        assert screening.screen(text, home="/home/velma") == screening.ScreenedText(text, ())
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -151,7 +151,7 @@ def test_a_record_that_is_written_reads_back_or_none_is_written(entry, pattern, 
         text = record.render()
     except ValueError:
         return
-    assert _read_record(text.removeprefix("<!--").removesuffix("-->"), 0) == record
+    assert _read_record(text.removeprefix("<!--").removesuffix("-->")) == record
 
 
 # Other processes, and crashes

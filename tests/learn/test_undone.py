@@ -145,6 +145,18 @@ def test_to_undo_a_confirmation_takes_back_the_one_and_leaves_the_lesson(here):
     assert here.counts() == (2, 2, 2, 2, 1, True)
 
 
+@pytest.mark.parametrize(("is_entry_copied", "seen"), [(False, 0), (True, 1)])
+def test_what_was_undone_stays_undone_when_its_record_stands_in_the_log_twice(here, is_entry_copied, seen):
+    here.correct()
+    here.undo()
+    path = counting.CountedLog(here.workspace, AGENT).log_file()
+    page = path.read_text()
+    entry = page[page.index("## ") : page.index("<!-- fleet undone")]
+    path.write_text(page + "\n" + (entry if is_entry_copied else entry[entry.index("<!-- fleet c-") :]))
+    counting.reconcile_all(here.workspace)
+    assert here.known().count("seen") == seen
+
+
 def test_out_of_order_the_last_word_that_is_undone_takes_the_lesson_along(here):
     first, second = here.correct("a"), here.correct("b")
     here.undo(first)

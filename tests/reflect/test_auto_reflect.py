@@ -104,6 +104,13 @@ def test_a_dead_end_may_be_two_words(project):
     assert "| Dead end: esbuild" in project.seen()[0]
 
 
+@pytest.mark.parametrize("words", range(1_965, 2_000, 8))
+def test_of_a_secret_at_the_limit_of_what_is_kept_no_half_is_noted(words):
+    clean = observations.clean(f"{'a ' * (words // 2)}ghp_{'a1B2' * 9} and so on")
+    assert clean.startswith("a a a ")
+    assert "a1B2" not in clean
+
+
 def test_a_secret_is_not_noted(project):
     project.fleet("observe", "fix", "the token is ghp_" + "a1B2" * 9, "--session", "s1")
     assert "ghp_" not in project.page

@@ -177,6 +177,7 @@ def test_every_known_lock_is_read(text, last, taken):
         '{"last_consolidated_at": "soon"}',
         "[" * 100_000,
         '{"last_consolidated_at": true}',
+        f'{{"last_consolidated_at": 1{"0" * 400}}}',
         '{"lastConsolidatedAt": 1774952228616, "lockedBy": "another", "lockedAt": 1774952228616}',
     ],
 )
@@ -589,6 +590,21 @@ def test_a_persons_words_in_a_topic_stay(project):
     assert "Because of the report of Mondays." in after
     assert after.count("\n") == after.count("\r\n")
     assert [line for line in text.splitlines() if line not in after.splitlines()] == ["updated: 2026-03-16"]
+
+
+def test_the_day_of_a_topic_moves_behind_a_byte_order_mark_which_stays(project):
+    recurring(project)
+    project.consolidate()
+    (path,) = topic_files(project)
+    text = project.read(path)
+    (project.folder / path).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    project.now_ms += DAY
+    log(project, 0, {"id": "new", "Patterns Learned": ["the orders table needs an index"]})
+    project.consolidate(force=True)
+    after = (project.folder / path).read_bytes().decode()
+    assert after.startswith("\ufeff---\n")
+    assert "\ufeff" not in after[1:]
+    assert [line for line in text.splitlines() if line not in after[1:].splitlines()] == ["updated: 2026-03-16"]
 
 
 @pytest.mark.parametrize("what", ["binary", "huge", "broken", "link", "folder", "unreadable", "empty"])

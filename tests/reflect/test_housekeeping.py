@@ -23,7 +23,6 @@ from fleet.reflect.housekeeping import (
     Plan,
     Stage,
     _effective_importance,
-    _likely_pairs,
     _SkipReason,
 )
 from tests.pace import within
@@ -364,12 +363,12 @@ def test_no_text_is_lost_and_every_note_that_goes_says_where(notes):
     assert set(gone) <= {each.id for each in notes}
 
 
-# --- speed: candidates from the full-text index, never all pairs ------------------------------------------------------
+# --- speed: some partners for each, never all pairs -------------------------------------------------------------------
 
 
 def many(number):
     rng = random.Random(7)
-    words = [f"word{n}" for n in range(3_000)]
+    words = ["".join(chr(ord("a") + int(digit)) for digit in f"{n:04}") for n in range(3_000)]
     weights = [1 / (n + 1) for n in range(len(words))]
     texts = [" ".join(rng.choices(words, weights, k=14)) for _ in range(number)]
     return [note(f"n{at}", text, RECENT_MS + at) for at, text in enumerate(texts)]
@@ -377,17 +376,17 @@ def many(number):
 
 def test_a_text_is_paired_with_few_others_however_many_there_are():
     texts = [each.text for each in many(3_000)]
-    assert len(_likely_pairs(texts + texts[:50])) < 20 * len(texts)
+    assert len(alike(texts + texts[:50])) < 20 * len(texts)
 
 
 def test_texts_that_are_alike_are_paired_among_many():
     texts = [each.text for each in many(2_000)]
     extra = [f"{text} indeed" for text in texts[::40]]
-    found = set(_likely_pairs(texts + extra))
+    found = {(one, other) for one, other, _ in alike(texts + extra)}
     assert all((40 * at, len(texts) + at) in found for at in range(len(extra)))
 
 
 @pytest.mark.parametrize("text", ["same words again and again", "a", ""])
 def test_texts_that_are_all_alike_cost_no_more(text):
     with within(5):
-        _likely_pairs([text] * 5_000)
+        alike([text] * 5_000)

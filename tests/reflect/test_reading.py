@@ -6,11 +6,13 @@ import time
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fleet.hosts import sessions
 from fleet.reflect import digest, memory_md, rules
-from fleet.reflect.reflection import parse
+from fleet.reflect.reflection import Lesson, Reflection, ask, parse
+from fleet.store.config import Reflect
 from fleet.text.prompts import Session
 from tests.pace import is_within, within
 from tests.reflect.talks import Talk, taught
@@ -140,6 +142,45 @@ def test_of_an_answer_that_breaks_off_what_was_said_until_then_is_read(cut):
     assert found.reflection.outcome == "partial"
     assert set(found.reflection.memory_notes) <= {"one", "two } {"}, "half a note says something else, perhaps"
     assert found.reflection.what_worked in (None, 'a } brace, and "quotes"')
+
+
+HUGE = pytest.param(10**400, id="10**400")
+
+
+@pytest.mark.parametrize("line", [True, False, "7", -1, HUGE, 1.5, None])
+def test_a_line_of_an_answer_that_is_no_number_is_an_unknown_one(line):
+    found = parse(json.dumps({"outcome": "success", "lessons": [{"text": "Pin the version", "line": line}]}))
+    assert found.reflection is not None
+    assert repr(found.reflection.lessons[0].line) == "0"
+    assert msgspec.convert(msgspec.to_builtins(found.reflection), Reflection) == found.reflection
+
+
+@pytest.mark.parametrize("at", [HUGE, True, [], "soon", float("inf")])
+def test_a_next_check_at_no_time_is_none(at):
+    found = parse(json.dumps({"outcome": "success", "next_check_at": at}))
+    assert found.reflection is not None
+    assert found.reflection.next_check_at is None
+
+
+@pytest.mark.parametrize("tokens", [True, "7", -1])
+def test_a_count_of_tokens_that_is_no_number_is_none(tokens, tmp_path):
+    out = json.dumps({"tokens_in": tokens, "tokens_out": 9})
+    (tmp_path / "out").write_text(out)
+    answer = ask("command", Reflect(command=("cat", str(tmp_path / "out"))), "", "mark")
+    assert repr((answer.tokens_in, answer.tokens_out)) == "(0, 9)"
+
+
+def test_a_failure_after_which_no_command_of_its_family_worked_supports_nothing(tmp_path):
+    talk = Talk(tmp_path / "t.jsonl").says("run the tests")
+    talk.runs("pytest -q", "E  KeyError: the region is missing", ok=False).runs("pytest -q", "1 passed")
+    talk.runs("pytest -q", "E  OSError: the socket is closed already", ok=False)
+    support = digest.Support(sessions.read(talk.path).events)
+    mended = Lesson(text="Set the region, or pytest ends with a KeyError", by="failure", quote="the region is missing")
+    failing = Lesson(
+        text="A socket that is closed already fails pytest", by="failure", quote="socket is closed already"
+    )
+    assert not support.of(mended)
+    assert support.of(failing) == "no command failed with what it quotes and worked later"
 
 
 def as_read(talk: Talk) -> Session:

@@ -117,6 +117,50 @@ def test_what_may_change_something_does_not_only_look(command):
     assert not shell.Command(command).is_read_only
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git remote add origin /srv/x.git",
+        "git remote set-url origin /srv/x.git",
+        "git -C sub remote remove origin",
+        "git remote -v update",
+        "git config user.email a@b.c",
+        "git config --global user.email a@b.c",
+        "git config --unset user.email",
+        "git branch topic",
+        "git branch -D topic",
+        "git branch -r -d origin/topic",
+        "git branch -m list show",
+        "git remote add show x",
+        "git",
+        "git -C x",
+    ],
+)
+def test_a_git_command_that_lists_things_may_change_them_too(command):
+    assert not shell.Command(command).is_read_only
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git remote",
+        "git remote -v",
+        "git -C sub remote show origin",
+        "git remote get-url origin",
+        "git config --list",
+        "git config --global -l",
+        "git config --get user.email",
+        "git branch",
+        "git branch -a -vv",
+        "git branch --show-current",
+        "git branch --list 'a*' | wc -l",
+        "git --no-pager log -3 && git -c core.quotePath=off status",
+    ],
+)
+def test_a_git_command_with_nothing_to_change_only_looks(command):
+    assert shell.Command(command).is_read_only
+
+
 def test_a_comment_hides_no_command_and_is_none():
     assert shell.Command("git status # that's it\ngit push").lines == ["git status", "git push"]
     assert not shell.Command("git status # that's it\ngit push").is_read_only
