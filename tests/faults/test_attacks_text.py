@@ -397,7 +397,7 @@ def test_no_mixture_of_marks_becomes_markdown(text: str) -> None:
 def test_naughty_strings_are_harmless_on_every_way() -> None:
     for text in _naughty():
         screened = screen(text)
-        assert screen(screened.text) == type(screened)(screened.text, (), 0)
+        assert screen(screened.text) == type(screened)(screened.text, ())
         assert for_terminal(for_terminal(text)) == for_terminal(text)
         _assert_inert(text)
         for out in (screened.text, for_terminal(text), markdown_escape(text)):
