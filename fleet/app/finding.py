@@ -255,6 +255,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
         "sessions": max(lesson.count("sessions"), min(lesson.count("seen"), 1)),  # an undo may have taken the only one
         "agents": lesson.agents(),
         "state": state,
+        **({} if lesson.is_present else {"retired_at": lesson.retired[0], "retired_by": lesson.retired[1]}),
         "first": lesson.at,
         "last": lesson.last_seen,
         **_trigger(lesson),

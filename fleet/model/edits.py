@@ -156,13 +156,15 @@ def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:
 # --- presence -------------------------------------------------------------------------------------------------------
 
 
-def retire(line: Line, me: str) -> Line:
+def retire(line: Line, me: str, stamp: str = UNDATED) -> Line:
     """Return the observed remove of a lesson: it covers every add that is known here, and no other.
 
-    It repeats removes by others: where their writer is blocked, the lesson is retired all the same.
+    It repeats removes by others: where their writer is blocked, the lesson is retired all the same. A remove has no
+    stamp of its own, so a retirement that is shown has one beside it.
     """
     adds = {writer: column.add for writer, column in line.w.items() if column.add}
-    return _delta(line, me, Column(rem=orset.removal(adds, line.w.get(me, NOTHING).rem)))
+    removal = orset.removal(adds, line.w.get(me, NOTHING).rem)
+    return _delta(line, me, Column(rem=removal, set={"retired": (stamp, "")} if stamp else {}))
 
 
 def restore(line: Line, me: str, stamp: str) -> Line:
