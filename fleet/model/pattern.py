@@ -398,10 +398,10 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 
 def _has_logged(column: Column) -> bool:
-    """Return whether a writer logged the lesson itself: an add beside imported records alone is no log."""
+    """Return whether a writer logged the lesson itself: an add beside imported records, or alone, is no log."""
     if "seen" in column.n and (column.n["seen"] or not _own_entries(column)):
         return bool(column.n["seen"])
-    return bool(column.add) and (not column.parts.get("seen") or bool(_own_entries(column)))
+    return bool(column.add) and bool(_own_entries(column))
 
 
 def _own_entries(column: Column) -> dict[str, int]:

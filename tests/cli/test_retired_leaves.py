@@ -201,3 +201,17 @@ def test_a_correction_that_was_undone_and_is_logged_again_is_no_retired_lesson(s
     stage.correct(velma, LESSON)
     stage.run(velma, "undo")
     assert "retired" not in stage.run(velma, "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON).stdout
+
+
+def test_who_only_restored_a_lesson_is_nowhere_named_as_one_that_met_its_mistake(stage):
+    velma, tank = stage.join("velma"), stage.join("tank")
+    pattern = stage.correct(velma, LESSON)
+    for where in (velma, tank):
+        stage.run(where, "sync")
+    stage.run(tank, "retire", pattern)
+    stage.run(tank, "undo")
+    for where in (tank, velma):
+        stage.run(where, "sync")
+        assert shown(stage, where, pattern)["agents"] == ["velma"]
+        assert "seen once by velma ·" in (stage.folder / where / "clan-learnings/patterns.md").read_text()
+    assert "seen once by velma ·" in stage.git("show", "fleet:patterns.md", where="clan.git")
