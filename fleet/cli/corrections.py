@@ -118,7 +118,9 @@ def _learn(
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _show_waiting(Corrections(workspace, who).signals.waiting(output.chosen.session, everything=every))
+            whatever = Corrections(workspace, who).signals.waiting(output.chosen.session, everything=True)
+            asked = Corrections(workspace, who).signals.waiting(output.chosen.session)
+            _show_waiting(whatever if every else asked, 0 if every else sum(each.is_failure for each in whatever))
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
@@ -144,10 +146,15 @@ def _unstated(workspace: Workspace) -> list[output.Offer]:
     return [(each.id, each.title) for each in waiting]
 
 
-def _show_waiting(waiting: "list[Waiting]") -> None:
-    document = {"waiting": [{"id": each.id, "when": each.when, "title": each.title} for each in waiting]}
-    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.title}" for each in waiting]
-    output.show(document, rows or _NONE_WAITS)
+def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
+    """Show entries without a lesson, and the number of the failed builds that are not among them."""
+    document: dict[str, Any] = {
+        "waiting": [{"id": each.id, "when": each.when, "title": each.title, "wrong": each.wrong} for each in waiting],
+        **({"failures": failures} if failures else {}),
+    }
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.shown()}" for each in waiting] or [_NONE_WAITS]
+    more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
+    output.show(document, [*rows, *([more] if failures else [])])
     if waiting:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
