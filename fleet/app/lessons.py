@@ -130,19 +130,19 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
-    record = find(workspace, prefix)
+    record = find(workspace, prefix, is_read=True)
     members = _members(workspace, record)
     lesson = merged(members)
     return record.id, lesson, [each for each in members if each.id != lesson.id]
 
 
-def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
-    """Return all that is known of one discovery.
+def show_discovery(workspace: Workspace, prefix: str, *, is_read: bool = True) -> dict[str, Any]:
+    """Return all that is known of one discovery; without ``is_read`` it is to be changed.
 
     Raises:
         NoError: no discovery begins like that, or more than one.
     """
-    entry = discoveries.find(workspace, prefix)
+    entry = discoveries.find(workspace, prefix, is_read=is_read)
     fields: dict[str, Any] = msgspec.to_builtins(entry)
     blank: dict[str, Any] = {"context": "", "solution": "", "confidence": "", "minutes": None, "tags": []}
     return blank | fields | {"retracted": entry.id in workspace.discoveries.retracted()}
@@ -161,7 +161,8 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
         if bound.id.startswith(prefix)
     }
     none = f"no correction here begins with {prefix[:40]!r}. `fleet learn --waiting --all` lists those without a lesson"
-    return entries[only(sorted(entries), prefix, none)]
+    known = {id_: entries[id_]["title"] or entries[id_]["wrong"] for id_ in sorted(entries)}
+    return entries[only(known, prefix, none, is_read=True)]
 
 
 def _correction(agent: str, bound: Bound) -> dict[str, Any]:

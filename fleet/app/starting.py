@@ -386,7 +386,7 @@ class Guards:
         id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
         guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
         none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"
-        lifted = names.only(sorted(set(guards.values())), prefix, none)
+        lifted = names.only(dict.fromkeys(sorted(guards.values()), ""), prefix, none)
         with Runs(self._workspace).recording("", "guard") as draft:
             self._forget(list(guards))
             draft.summary = f"{lifted} guards nothing any more"

@@ -204,7 +204,7 @@ def _retire(pattern: _Lesson, yes: output.Yes = False) -> None:
     """
     with output.acting() as (workspace, who):
         if pattern.startswith("d-"):
-            shown = lessons.show_discovery(workspace, pattern)
+            shown = lessons.show_discovery(workspace, pattern, is_read=False)
             output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
             entry = lessons.retract(workspace, who, pattern)
             text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
@@ -254,7 +254,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
-            _show_history(finding.find(workspace, pattern))
+            _show_history(finding.find(workspace, pattern, is_read=True))
             return
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         names = ", ".join(LABELS.get(each, each) for each in edited.changed)

@@ -322,7 +322,7 @@ class Corrections:
             f"{self._agent} has no correction whose id begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
             "--waiting` lists those without a lesson"
         )
-        only([b.id for b in matches], prefix, none)
+        only({b.id: b.entry.title or b.entry.wrong for b in matches}, prefix, none)
         self._check_unfilled(matches[0])
         return matches[0]
 

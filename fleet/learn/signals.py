@@ -295,7 +295,8 @@ class Signals:
             chosen = [each for each in candidates if each.id.startswith(id_prefix)]
             if prefix:
                 none = f"no correction without a lesson begins with {prefix[:40]!r}; nothing was changed"
-                names.only([each.id for each in chosen], prefix, f"{none}. `fleet learn --waiting --all` lists them")
+                shown = {each.id: each.shown() for each in chosen}
+                names.only(shown, prefix, f"{none}. `fleet learn --waiting --all` lists them")
             now = self._workspace.wall()[:_MOMENT_CHARS]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
             if marks:
