@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 
 from fleet.app import learning
 from fleet.cli import output
@@ -28,6 +29,7 @@ _AS_GUEST = (
 )
 _NONE_WAITS = "no correction waits for its lesson"
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
+_WHOLE = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
     "takes it back, so that what took long to find out stands out"
@@ -44,10 +46,11 @@ Trigger = Annotated[
 Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.")]
 
 
-@app.command("correct")
+@app.command("correct", context_settings={"allow_extra_args": True})
 def _correct(
-    wrong: Annotated[str, option("--wrong", "TEXT", "What went wrong.")],
-    right: Right,
+    context: typer.Context,
+    wrong: Annotated[str | None, option("--wrong", "TEXT", "What went wrong. Required.")] = None,
+    right: Annotated[str | None, option("--right", "TEXT", "The correct approach. Required.")] = None,
     pattern: Pattern = "",
     title: Annotated[str, option("--title", "TEXT", "A heading; else the beginning of --wrong.")] = "",
     source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
@@ -58,8 +61,13 @@ def _correct(
     trigger: Trigger = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
-    if not pattern and not same:
-        raise UsageError(_STATE_IT)
+    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if value is None]
+    missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
+    if context.args or wrong is None or right is None or missing:
+        words = " ".join(context.args)
+        stray = [f"{words[:60]!r} belongs to no option: quote a text of several words"] if words else []
+        lacks = [f"missing: {', '.join(missing)}"] if missing else []
+        raise UsageError(f"{'; '.join([*stray, *lacks])}. Nothing was logged. The whole command:\n  {_WHOLE}")
     if corrected_by and not names.is_agent(corrected_by):
         raise UsageError(f"--from {corrected_by[:40]!r} is no agent's name; nothing was logged")
     sources = " — ".join(filter(None, [corrected_by, source]))

@@ -150,3 +150,20 @@ def test_who_has_no_name_and_no_home_as_in_a_container_is_served_all_the_same(w,
     }
     done = commands.here((command, *words.get(command, ())), w.folder / "w", environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
+    whole = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+    for words, lacks in (
+        ((), "missing: --wrong, --right, --pattern (or --same ID"),
+        (("free text",), "'free text' belongs to no option: quote a text of several words; missing: --wrong, --right,"),
+        (("--wrong", "w"), "missing: --right, --pattern"),
+        (("--wrong", "w", "--right", "r", "--same", ""), "missing: --pattern"),
+        (("--wrong", "w", "--right", "r", "--pattern", "Pin", "it"), "'it' belongs to no option"),
+    ):
+        done = w.run("w", "correct", *words, expect=2)
+        assert lacks in done.stderr
+        assert whole in done.stderr
+        assert not w.patterns("w")["patterns"]
+
+    assert "No such option" in w.run("w", "correct", "--nonsense", expect=2).stderr
