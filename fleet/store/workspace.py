@@ -70,6 +70,7 @@ class Workspace:
         local: folder of this machine's own files, ``.fleet``.
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
+        reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
         db: the database of the clan's lines.
         state: the local database, which only this machine has.
@@ -87,6 +88,7 @@ class Workspace:
         self.place = self.files.homes = self.config.files.home or homes.Homes(root).current()
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
+        self.reports: list[str] = []
         self.has_changed = False
         if register := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
