@@ -16,7 +16,7 @@ from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted
+from fleet.text.screening import counted, one_line, shortened
 
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
@@ -30,6 +30,7 @@ _AS_GUEST = (
 _NONE_WAITS = "no correction waits for its lesson"
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
 _WHOLE = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+_NEAR_CHARS_MAX = 160
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
     "takes it back, so that what took long to find out stands out"
@@ -183,12 +184,13 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []
-    rows += [_near_row(logged.id, each.id, each.text, each.differs) for each in logged.near]
+    rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
     output.note_secrets(logged.secrets)
 
 
 def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
+    text = shortened(text, _NEAR_CHARS_MAX)
     if differs:
         return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"

@@ -167,3 +167,14 @@ def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
         assert not w.patterns("w")["patterns"]
 
     assert "No such option" in w.run("w", "correct", "--nonsense", expect=2).stderr
+
+
+def test_a_long_lesson_that_is_near_is_one_line_for_a_person_and_whole_for_a_program(w):
+    long = "Never build a sed expression from user input, " + "since a slash in a path ends it. " * 130
+    w.correct("w", long)
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", long.replace("user", "file"))
+    near = [row for row in w.run("w", *words).stdout.splitlines() if "close to" in row]
+    assert near
+    assert all(len(row) < 400 and "…" in row for row in near)
+    [found] = json.loads(w.run("w", *words, "--json").stdout)["near"]
+    assert found["text"] == long.strip()
