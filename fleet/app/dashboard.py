@@ -16,11 +16,12 @@ from fleet.hosts import install
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
-from fleet.model.errors import FleetError
+from fleet.model.errors import BusyError, FleetError
 from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
+from fleet.share.outgoing import Outbox
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import counted, readable
 
@@ -54,6 +55,8 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last, is_installed = _last(workspace), bool(install.installed(workspace.root))
+    silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
+    sender = _sender(workspace, has_hooks=is_installed or silent_ms < _SILENT_DAYS * _DAY_MS)
     return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
@@ -61,7 +64,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "looked": since,
         "new": _news_since(workspace, generation, since),
         "promoted": list(_promoted(workspace, since)) if since else [],
-        "waits": _pending_decisions(workspace),
+        "waits": _pending_decisions(workspace) | _pending_lines(workspace, sender),
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
@@ -117,6 +120,23 @@ def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
         "left_out": left_out,
         "decisions": decisions._asdict(),
     }
+
+
+def _pending_lines(workspace: Workspace, sender: str) -> dict[str, Any]:
+    return {"lines": Outbox(workspace).waiting().count if workspace.is_in_a_clan else 0, "sent_by": sender}
+
+
+def _sender(workspace: Workspace, *, has_hooks: bool) -> str:
+    """Return what sends the lines that wait, if a person does not: ``sidecar``, ``hooks``; "" for nothing."""
+    for lock in workspace.local.glob("locks/sidecar-*.lock"):
+        try:
+            with workspace.files.lock(lock, 0.0):
+                pass
+        except BusyError:  # as ``fleet sidecar status`` finds it
+            return "sidecar"
+        except FleetError:  # in a read-only workspace nobody knows
+            continue
+    return "hooks" if has_hooks and workspace.config.hook.sync_at_end else ""
 
 
 def _online_now(workspace: Workspace) -> list[dict[str, str]]:
@@ -186,6 +206,11 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
             not state["paused"] and any("sync" in each for each in state["silent"]),
             "fleet sync",
             "exchanges lessons with the clan",
+        ),
+        (
+            not state["paused"] and waits["lines"] and not waits["sent_by"],
+            "fleet sync",
+            "sends what was logged here to the clan",
         ),
         (
             not state["hooks"]["event"] and not state["hooks"]["installed"],

@@ -530,7 +530,7 @@ def _config(call: Call) -> "Config":
 
 @contextmanager
 def opened(call: Call) -> Iterator["Workspace"]:
-    """Open the workspace while a ``with`` block runs; log its warnings."""
+    """Open the workspace while a ``with`` block runs; log its reports and warnings."""
     from fleet.store.workspace import Workspace
 
     workspace = Workspace(_root(call))
@@ -541,6 +541,6 @@ def opened(call: Call) -> Iterator["Workspace"]:
             restore.bring(workspace)
         yield workspace
     finally:
-        for warning in workspace.warnings:
-            call.log(f"warning: {warning}")
+        for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
+            call.log(message)
         workspace.close()

@@ -30,6 +30,8 @@ _OTHER_KINDS = {
     "i-": ", and this takes nothing of the inbox (`fleet inbox`)",
 }
 """Advice on an id of another kind, by its prefix."""
+_AMBIGUOUS_MAX = 8
+"""Ids with one beginning that are looked up: more than a message names."""
 
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
@@ -38,8 +40,8 @@ def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     return [workspace.patterns, *(workspace.notes(name) for name in agents if workspace.notes_file(name).is_file())]
 
 
-def find(workspace: Workspace, prefix: str, *, is_worded: bool = True) -> Pattern:
-    """Return the record with an id, or with a unique prefix of one.
+def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: bool = False) -> Pattern:
+    """Return the record with an id, or with a unique prefix of one; ``is_read``: to be shown.
 
     Raises:
         NoError: no pattern, or more than one; with ``is_worded`` also one whose words are all left out here.
@@ -53,7 +55,7 @@ def find(workspace: Workspace, prefix: str, *, is_worded: bool = True) -> Patter
         ids = _with_prefix(stores, id_prefix)
     advice = next((text for kind, text in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
     none = f"no lesson has an id that begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
-    id_ = names.only(ids, prefix, none)
+    id_ = names.only({id_: _text(stores, id_) for id_ in ids[:_AMBIGUOUS_MAX]}, prefix, none, is_read=is_read)
     known = chain(_private(workspace, id_).values(), (store.get(id_) for store in stores))
     if (record := next(filter(None, known), None)) is None:
         raise NoError(none)
@@ -80,6 +82,10 @@ def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
     policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
     lines = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
     return [Renderer().lesson(fold(line, policy), ROW_CHARS_MAX) for line in lines if isinstance(line, codec.Line)]
+
+
+def _text(stores: Sequence[Patterns], id_: str) -> str:
+    return next((record.text for store in stores if (record := store.get(id_)) is not None), "")
 
 
 def _with_prefix(stores: Sequence[Patterns], prefix: str) -> list[str]:
@@ -255,6 +261,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
         "sessions": max(lesson.count("sessions"), min(lesson.count("seen"), 1)),  # an undo may have taken the only one
         "agents": lesson.agents(),
         "state": state,
+        **({} if lesson.is_present else {"retired_at": lesson.retired[0], "retired_by": lesson.retired[1]}),
         "first": lesson.at,
         "last": lesson.last_seen,
         **_trigger(lesson),

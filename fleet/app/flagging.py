@@ -153,7 +153,7 @@ class Flagging:
         """Return the question for the lessons of some entries, "" for none, with the nearest known lessons."""
         if not asked:
             return ""
-        rows = [f'- {entry}: "{_shown_title(flag.title)}"' for entry, flag in asked[:_LISTED_MAX]]
+        rows = [f'- {entry}: "{_shown(flag)}"' for entry, flag in asked[:_LISTED_MAX]]
         if over := len(asked) - len(rows):
             rows.append(f"- and {over} more: `fleet learn --waiting`")
         first = asked[0].id
@@ -206,7 +206,7 @@ class Flagging:
         if not done.is_new:
             return _CommandEnd(False, Reply())
         self._notes.add(f"{red} {done.id}")
-        return _CommandEnd(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)}"))
+        return _CommandEnd(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)} ({done.id})"))
 
     def _count(self, payload: Payload, printed: str) -> bool:
         """Count a failed command for the door that closes; return False for one that was reported before."""
@@ -262,7 +262,12 @@ def _note(new: Sequence[_LoggedSignal]) -> str:
     if not new:
         return ""
     what = "a correction" if len(new) == 1 else f"{len(new)} corrections"
-    return f'fleet logged {what}: "{_shown_title(new[0].flag.title)}"'
+    return f'fleet logged {what}: "{_shown(new[0].flag)}"'
+
+
+def _shown(flag: signals.Flag) -> str:
+    """Return the words of a signal as a person or an agent reads them."""
+    return signals.Waiting("", flag.title, "", flag.quote).shown()
 
 
 def _shown_title(title: str) -> str:

@@ -204,7 +204,7 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if entries and (last := entries[-1].decision) is not None:
         none = f"{entries[-1].item.id} was decided: {last.outcome} on {last.at[:10]}. Nothing was changed"
-    names.only([each.item.id for each in waiting], prefix, none)
+    names.only({each.item.id: each.item.title for each in waiting}, prefix, none)
     return waiting[0]
 
 

@@ -34,6 +34,7 @@ _KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.
 """Name in a record by a field's names. A field of a newer version can be changed where a lesson has it."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
+    "retired": "`fleet retire` and `fleet restore` change it",
     "id": "an id is computed once, from the first text, and never again",
     "v": "it says which version wrote a line",
 }
@@ -129,19 +130,19 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
-    record = find(workspace, prefix)
+    record = find(workspace, prefix, is_read=True)
     members = _members(workspace, record)
     lesson = merged(members)
     return record.id, lesson, [each for each in members if each.id != lesson.id]
 
 
-def show_discovery(workspace: Workspace, prefix: str) -> dict[str, Any]:
-    """Return all that is known of one discovery.
+def show_discovery(workspace: Workspace, prefix: str, *, is_read: bool = True) -> dict[str, Any]:
+    """Return all that is known of one discovery; without ``is_read`` it is to be changed.
 
     Raises:
         NoError: no discovery begins like that, or more than one.
     """
-    entry = discoveries.find(workspace, prefix)
+    entry = discoveries.find(workspace, prefix, is_read=is_read)
     fields: dict[str, Any] = msgspec.to_builtins(entry)
     blank: dict[str, Any] = {"context": "", "solution": "", "confidence": "", "minutes": None, "tags": []}
     return blank | fields | {"retracted": entry.id in workspace.discoveries.retracted()}
@@ -160,7 +161,8 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
         if bound.id.startswith(prefix)
     }
     none = f"no correction here begins with {prefix[:40]!r}. `fleet learn --waiting --all` lists those without a lesson"
-    return entries[only(sorted(entries), prefix, none)]
+    known = {id_: entries[id_]["title"] or entries[id_]["wrong"] for id_ in sorted(entries)}
+    return entries[only(known, prefix, none, is_read=True)]
 
 
 def _correction(agent: str, bound: Bound) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """
     agents = workspace.agents_here()
     with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
-        changed = _edit_records(workspace, agent, prefix, lambda line, me, _: edits.retire(line, me), is_in=True)
+        changed = _edit_records(workspace, agent, prefix, edits.retire, is_in=True)
         draft.summary = f"retired {changed.pattern.id}"
         draft.retired = [changed.pattern.id, *changed.others]
         from fleet.app import reflecting

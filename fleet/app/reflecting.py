@@ -100,7 +100,7 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
     ids = [each for each in inside if each.startswith(wanted)]
     listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
     none = f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed"
-    return names.only(ids, prefix, none)
+    return names.only(dict.fromkeys(ids, ""), prefix, none)
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:

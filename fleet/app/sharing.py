@@ -264,7 +264,7 @@ def _count_and_promote(workspace: Workspace) -> list[str]:
 
 
 def _take_logs(workspace: Workspace) -> None:
-    """Import the lessons that people wrote into the logs here in another form; warn of each, taken or not."""
+    """Import the lessons that people wrote into the logs here in another form; report them, and warn of the others."""
     for agent in [] if workspace.is_read_only else workspace.agents_here():
         with Runs(workspace).recording(agent, "import") as draft:
             imported = LogPage(workspace, agent).take()
@@ -272,7 +272,8 @@ def _take_logs(workspace: Workspace) -> None:
         path = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if imported.patterns_new:
             number = counted(imported.patterns_new, "lesson")
-            workspace.warn(f"took {number} from {path}, written there in another form; nothing there was changed")
+            report = f"took {number} from {path}, written there in another form; nothing there was changed"
+            workspace.reports.append(report)
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
             workspace.warn(f"not taken: {path}:{entry.line}: {entry.reason}: {entry.text[:_LEFT_CHARS]}")

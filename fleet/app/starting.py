@@ -135,6 +135,7 @@ class SessionStart:
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
+        opposed = workspace.patterns.some([*(against - remembered)])
         news = self._news(since, session, remembered, compared)
         standing = self._standing(stores, table)
         number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
@@ -157,6 +158,7 @@ class SessionStart:
             news=news,
             patterns=lessons,
             total=sum(source.count() for source in stores) - number - len(news),
+            opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=set(new_ids),
             waiting=self._undecided(),
@@ -390,7 +392,7 @@ class Guards:
         id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
         guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
         none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"
-        lifted = names.only(sorted(set(guards.values())), prefix, none)
+        lifted = names.only(dict.fromkeys(sorted(guards.values()), ""), prefix, none)
         with Runs(self._workspace).recording("", "guard") as draft:
             self._forget(list(guards))
             draft.summary = f"{lifted} guards nothing any more"

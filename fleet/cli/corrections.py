@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 
 from fleet.app import learning
 from fleet.cli import output
@@ -15,7 +16,7 @@ from fleet.model import names
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted
+from fleet.text.screening import counted, one_line, shortened
 
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
@@ -28,6 +29,8 @@ _AS_GUEST = (
 )
 _NONE_WAITS = "no correction waits for its lesson"
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
+_WHOLE = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+_NEAR_CHARS_MAX = 160
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
     "takes it back, so that what took long to find out stands out"
@@ -44,10 +47,11 @@ Trigger = Annotated[
 Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.")]
 
 
-@app.command("correct")
+@app.command("correct", context_settings={"allow_extra_args": True})
 def _correct(
-    wrong: Annotated[str, option("--wrong", "TEXT", "What went wrong.")],
-    right: Right,
+    context: typer.Context,
+    wrong: Annotated[str | None, option("--wrong", "TEXT", "What went wrong. Required.")] = None,
+    right: Annotated[str | None, option("--right", "TEXT", "The correct approach. Required.")] = None,
     pattern: Pattern = "",
     title: Annotated[str, option("--title", "TEXT", "A heading; else the beginning of --wrong.")] = "",
     source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
@@ -58,8 +62,13 @@ def _correct(
     trigger: Trigger = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
-    if not pattern and not same:
-        raise UsageError(_STATE_IT)
+    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if value is None]
+    missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
+    if context.args or wrong is None or right is None or missing:
+        words = " ".join(context.args)
+        stray = [f"{words[:60]!r} belongs to no option: quote a text of several words"] if words else []
+        lacks = [f"missing: {', '.join(missing)}"] if missing else []
+        raise UsageError(f"{'; '.join([*stray, *lacks])}. Nothing was logged. The whole command:\n  {_WHOLE}")
     if corrected_by and not names.is_agent(corrected_by):
         raise UsageError(f"--from {corrected_by[:40]!r} is no agent's name; nothing was logged")
     sources = " — ".join(filter(None, [corrected_by, source]))
@@ -118,7 +127,9 @@ def _learn(
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
             # Only a session that is named here narrows the list: what another one left behind waits, too.
-            _show_waiting(Corrections(workspace, who).signals.waiting(output.chosen.session, everything=every))
+            whatever = Corrections(workspace, who).signals.waiting(output.chosen.session, everything=True)
+            asked = Corrections(workspace, who).signals.waiting(output.chosen.session)
+            _show_waiting(whatever if every else asked, 0 if every else sum(each.is_failure for each in whatever))
             return
         if dismiss:
             if pattern or right or trigger or same or bool(correction) == every:
@@ -144,10 +155,15 @@ def _unstated(workspace: Workspace) -> list[output.Offer]:
     return [(each.id, each.title) for each in waiting]
 
 
-def _show_waiting(waiting: "list[Waiting]") -> None:
-    document = {"waiting": [{"id": each.id, "when": each.when, "title": each.title} for each in waiting]}
-    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.title}" for each in waiting]
-    output.show(document, rows or _NONE_WAITS)
+def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
+    """Show entries without a lesson, and the number of the failed builds that are not among them."""
+    document: dict[str, Any] = {
+        "waiting": [{"id": each.id, "when": each.when, "title": each.title, "wrong": each.wrong} for each in waiting],
+        **({"failures": failures} if failures else {}),
+    }
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.shown()}" for each in waiting] or [_NONE_WAITS]
+    more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
+    output.show(document, [*rows, *([more] if failures else [])])
     if waiting:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
@@ -156,19 +172,25 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     """Show what became of a correction, and which lessons are nearest."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
+    at, by = logged.retired
+    optional |= {"was_retired": {"at": at, "by": by} if by else {}}
     document = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
     rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]
     if logged.is_echo:
         rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
+    if by:
+        when = ", ".join(filter(None, [f"by {names.agent_of(by)}", at[:10]]))
+        rows.append(f"  it was retired ({when}) and is back; `fleet retire {logged.id}` retires it again")
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []
-    rows += [_near_row(logged.id, each.id, each.text, each.differs) for each in logged.near]
+    rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
     output.note_secrets(logged.secrets)
 
 
 def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
+    text = shortened(text, _NEAR_CHARS_MAX)
     if differs:
         return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"

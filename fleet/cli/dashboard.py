@@ -13,6 +13,8 @@ from fleet.text.screening import counted
 _SHOWN = 5
 _LABEL = 10
 
+_SENDS = {"sidecar": "the sidecar sends them", "hooks": "the end of a session sends them", "": "fleet sync"}
+
 _WELCOME = Path(__file__).with_name("data") / "welcome.txt"
 
 app = output.commands()
@@ -105,7 +107,9 @@ def _pending(pending: dict[str, Any]) -> list[str]:
     ):
         if pending[key]:
             rows.append(f"{counted(pending[key], what)} {more}")
-    return rows + [f"{each}: fleet review" for each in pending["left_out"]]
+    rows += [f"{each}: fleet review" for each in pending["left_out"]]
+    lines = counted(pending["lines"], "line")
+    return [*rows, *([f"{lines} to go out: {_SENDS[pending['sent_by']]}"] if pending["lines"] else [])]
 
 
 def _ago(stamp: str, now_ms: int) -> str:

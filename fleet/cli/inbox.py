@@ -31,7 +31,8 @@ _ROW_CHARS_MAX = 500
 _END = frozenset(("q", "\x03", "\x04", "\x1b"))
 _KEYS = {"y": (_APPROVE, ""), "n": (_REJECT, "")}
 _HOLDS = {"1": (_APPROVE, "first"), "2": (_APPROVE, "second"), "b": (_REJECT, "")}
-_QUESTION = "  y yes   n no   d the whole diff   space later   u undo   q quit"
+_QUESTION = "  y yes   n no   space later   u undo   q quit"
+_QUESTION_OF_A_PART = "  y yes   n no   d the whole diff   space later   u undo   q quit"
 _WHICH = "  1 the first holds   2 the second   b both, each in its own context   space later   u undo   q quit"
 
 
@@ -164,7 +165,10 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
     index, diff_lines = 0, _DIFF_LINES
     while index < len(entries):
         entry = entries[index]
-        keys, question = (_HOLDS, _WHICH) if entry.item.kind == "contradiction" else (_KEYS, _QUESTION)
+        is_cut = len(inbox.diff_of(workspace, entry).splitlines()) > diff_lines
+        keys, question = _KEYS, _QUESTION_OF_A_PART if is_cut else _QUESTION
+        if entry.item.kind == "contradiction":
+            keys, question = _HOLDS, _WHICH
         output.echo("\n".join([f"{index + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
         pressed = os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"  # at the end of the input
         diff_lines = _DIFF_LINES

@@ -12,10 +12,11 @@ from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.cli.output import COMPLETE_IDS, argument, flag, option
 from fleet.model.discovery import TYPES
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
+from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, one_line, readable
 
 _LISTED = 100
@@ -181,6 +182,8 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
+    if lesson.retired[1]:
+        yield "retired", f"{output.when(lesson.retired[0])} by {lesson.retired[1]}".strip()
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
     for field, value in fields["fields"].items():
         if not field.startswith("agent."):
@@ -195,23 +198,48 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
 
 
 @app.command("retire")
-def _retire(pattern: _Lesson, yes: output.Yes = False) -> None:
-    """Retire a lesson. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
+def _retire(
+    ids: Annotated[
+        list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", autocompletion=COMPLETE_IDS)
+    ],
+    yes: output.Yes = False,
+) -> None:
+    """Retire lessons. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
 
     A discovery (d-...) is taken back for good: you are asked before, or pass --yes.
     """
     with output.acting() as (workspace, who):
-        if pattern.startswith("d-"):
-            shown = lessons.show_discovery(workspace, pattern)
-            output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
-            entry = lessons.retract(workspace, who, pattern)
-            text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
-            output.show({"id": entry.id, "retracted": True}, text)
+        if len(ids) == 1:
+            output.show(*_retire_one(workspace, who, ids[0], yes=yes))
             return
-        retired = lessons.retire(workspace, who, pattern)
-        id_ = retired.pattern.id
-        text = f"{id_} retired{_also(retired.others)}: {retired.pattern.text}\n`fleet restore {id_}` brings it back"
-        output.show(retired.as_json(), text)
+        retired, failed = list[tuple[dict[str, Any], str]](), list[FleetError]()
+        for id_ in ids:
+            try:
+                retired.append(_retire_one(workspace, who, id_, yes=yes))
+            except FleetError as why:
+                failed.append(why)
+        document = {"retired": [each for each, _ in retired], "failed": [str(each) for each in failed]}
+        output.show(document, (text for _, text in retired))
+        for error in failed:
+            output.hint(str(error))
+        if failed:
+            raise typer.Exit(failed[0].exit_code)
+
+
+def _retire_one(workspace: Workspace, who: str, id_: str, *, yes: bool) -> tuple[dict[str, Any], str]:
+    """Retire a lesson, or take a discovery back; return what is printed of it, as JSON and as text."""
+    if id_.startswith("d-"):
+        shown = lessons.show_discovery(workspace, id_, is_read=False)
+        output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
+        entry = lessons.retract(workspace, who, id_)
+        return {
+            "id": entry.id,
+            "retracted": True,
+        }, f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
+    retired = lessons.retire(workspace, who, id_)
+    id_ = retired.pattern.id
+    text = f"{id_} retired{_also(retired.others)}: {retired.pattern.text}\n`fleet restore {id_}` brings it back"
+    return retired.as_json(), text
 
 
 @app.command("restore")
@@ -252,7 +280,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
-            _show_history(finding.find(workspace, pattern))
+            _show_history(finding.find(workspace, pattern, is_read=True))
             return
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         names = ", ".join(LABELS.get(each, each) for each in edited.changed)

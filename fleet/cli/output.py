@@ -197,7 +197,7 @@ def commands() -> typer.Typer:
 
 @contextmanager
 def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
-    """Open the workspace for one command; afterwards print its warnings.
+    """Open the workspace for one command; afterwards print its reports and warnings.
 
     Raises:
         NoError: there is none here, or it is of another version and ``of_any_version`` is not set.
@@ -213,8 +213,8 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
             restore.bring(workspace)
         yield workspace
     finally:
-        for warning in workspace.warnings:
-            note(f"warning: {warning}")
+        for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
+            note(message)
         chosen.has_changed |= workspace.has_changed
         chosen.has_written = workspace.files.written > 0
         workspace.close()

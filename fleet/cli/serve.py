@@ -65,8 +65,13 @@ def _sidecar(context: typer.Context) -> None:
     from fleet.serve.sidecar import run  # with the libraries that watch files and wait
 
     with output.acting() as (workspace, named):
+        if sys.stderr.isatty() and units.Seat(workspace.files, workspace.local, named).holder() is None:
+            syncs = "syncs after a quiet moment" if workspace.is_in_a_clan else "syncs once a remote is named"
+            note(f"the sidecar of {named} takes in what is written by hand, and {syncs}. Ctrl-C stops it")
         if not run(workspace, named):
             echo(f"a sidecar looks after {named} already: nothing to do. `fleet sidecar status` shows more")
+        elif sys.stderr.isatty():
+            note(f"the sidecar of {named} stopped; `fleet sync` sends what is logged from now on")
 
 
 @sidecar_app.command("install")

@@ -152,8 +152,8 @@ def _check(finding: Finding) -> None:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
 
 
-def find(workspace: Workspace, prefix: str) -> Discovery:
-    """Return the discovery that an id, or the unique beginning of one, names.
+def find(workspace: Workspace, prefix: str, *, is_read: bool = False) -> Discovery:
+    """Return the discovery that an id, or the unique beginning of one, names; ``is_read``: to be shown.
 
     Raises:
         NoError: no discovery, or more than one.
@@ -161,5 +161,5 @@ def find(workspace: Workspace, prefix: str) -> Discovery:
     found = map(workspace.discoveries.get, workspace.discoveries.beginning(prefix))
     entries = [entry for entry in found if entry and not entry.retracts]
     none = f"no discovery begins with {prefix[:40]!r}. `fleet gossip` lists the newest"
-    names.only([each.id for each in entries], prefix, none)
+    names.only({each.id: each.problem or each.solution for each in entries}, prefix, none, is_read=is_read)
     return entries[0]

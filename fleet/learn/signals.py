@@ -46,6 +46,11 @@ _DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
 _CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 
+_SHOWN_CHARS_MAX = 300
+_REFUSED = re.compile(r"\n\((?:Refused|Stopped)\b[^\n]*\)\s*$")
+"""What a person refused, below the words of the refusal."""
+
+
 class _Workspace(Protocol):
     """The part of a workspace that a signal needs: a hook has no time to load the rest."""
 
@@ -112,12 +117,27 @@ class _SignalResult(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """An entry whose lesson is still to be stated."""
+    """An entry whose lesson is still to be stated. ``is_failure``: of a failed command; only its session is asked."""
 
     id: str
     title: str
     when: str
     wrong: str
+    is_failure: bool = False
+
+    def shown(self) -> str:
+        """Return the person's words as one line, where the title is a part of them, else the title.
+
+        What should be done mostly follows the title's sentence. Of a long message it is that sentence and the rest.
+        """
+        title, words = screening.one_line(self.title).removesuffix("…"), re.sub(_REFUSED, "", self.wrong)
+        words = screening.readable(words)
+        begin = words.find(screening.readable(title))
+        if not title or begin < 0:
+            return screening.readable(self.title)
+        if begin + len(title) > _SHOWN_CHARS_MAX:
+            words = f"…{words[begin:]}"
+        return screening.shortened(words, _SHOWN_CHARS_MAX)
 
 
 class _Mark(NamedTuple):
@@ -251,7 +271,8 @@ class Signals:
             )
             if everything or not is_over:
                 title = entry.title or _first_line(entry.wrong or entry.right)
-                waiting.append(Waiting(item.id, title, entry.when, entry.wrong))
+                is_failure = kind == "failure" and item.id not in dismissed
+                waiting.append(Waiting(item.id, title, entry.when, entry.wrong, is_failure))
         return waiting
 
     def dismiss(self, prefix: str) -> list[Waiting]:
@@ -269,7 +290,8 @@ class Signals:
             chosen = [each for each in candidates if each.id.startswith(id_prefix)]
             if prefix:
                 none = f"no correction without a lesson begins with {prefix[:40]!r}; nothing was changed"
-                names.only([each.id for each in chosen], prefix, f"{none}. `fleet learn --waiting --all` lists them")
+                shown = {each.id: each.shown() for each in chosen}
+                names.only(shown, prefix, f"{none}. `fleet learn --waiting --all` lists them")
             now = self._workspace.wall()[:_MOMENT_CHARS]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
             if marks:

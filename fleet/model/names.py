@@ -10,7 +10,7 @@ computed once.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from fleet.model.errors import NoError
@@ -20,6 +20,7 @@ _REPLICA = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\.[0-9a-f]{8}", re.ASCII)
 _ID = re.compile(r"[a-z][a-z0-9]{0,7}-[0-9a-f]{16}", re.ASCII)
 
 _SHOWN_MAX = 5
+_TEXT_CHARS_MAX = 80
 
 PREFIX = "p-"
 """Beginning of a lesson's id."""
@@ -82,8 +83,10 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def only(matches: Sequence[str], prefix: str, none: str) -> str:
-    """Return the only id among the matches of a prefix.
+def only(matches: Mapping[str, str], prefix: str, none: str, *, is_read: bool = False) -> str:
+    """Return the only id among the matches of a prefix, each with a text by which a person knows it.
+
+    ``is_read``: nobody was about to change anything.
 
     Raises:
         NoError: there are several, or the prefix is a kind's alone; or there is none, and ``none`` is the message.
@@ -91,9 +94,11 @@ def only(matches: Sequence[str], prefix: str, none: str) -> str:
     if not matches:
         raise NoError(none)
     if len(matches) > 1 or not prefix.rpartition("-")[2]:  # an unset variable names nothing, however few there are
-        shown = ", ".join(matches[:_SHOWN_MAX]) + (", ..." if len(matches) > _SHOWN_MAX else "")
-        raise NoError(f"{prefix[:40]!r} is not enough of an id: {shown}. Give more of it; nothing was changed")
-    return matches[0]
+        rows = [f"\n  {id_}  {' '.join(text.split())[:_TEXT_CHARS_MAX]}".rstrip() for id_, text in matches.items()]
+        shown = "".join(rows[:_SHOWN_MAX]) + ("\n  ..." if len(rows) > _SHOWN_MAX else "")
+        changed = "" if is_read else "; nothing was changed"
+        raise NoError(f"{prefix[:40]!r} is not enough of an id:{shown}\nGive more of it{changed}")
+    return next(iter(matches))
 
 
 def agent_of(replica: str) -> str:

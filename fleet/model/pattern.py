@@ -37,6 +37,8 @@ SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
 """Prefix of the field with the author of an imported record: 8 hex digits of the record's hash follow."""
+_NO_FIELDS = frozenset({AT, "retired"})
+"""Names among wordings and edits that are no fields of a lesson: they date what a column has beside them."""
 _SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)
 
 
@@ -94,6 +96,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         wording_writers: field to the writer of the winning first wording; empty where the first writer worded nothing.
         adds: every writer's newest add, removed or not.
         live: the adds that no remove covers.
+        occurred: the adds, without those of which their writers undid all that they stand for since the promotion.
         totals: counter to writer to that writer's own total.
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` if unknown.
@@ -105,6 +108,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cut: the cut of the policy that it was folded under.
         mine: the replicas of this folder that have a column.
         is_published: its state is ``published`` by an edit of this folder.
+        retired: (stamp, writer) of the remove that retired it, "" for an unknown stamp; two empty texts while present.
         kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
     """
 
@@ -114,6 +118,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wording_writers: dict[str, str] = {}
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
+    occurred: dict[str, str] = {}
     totals: dict[str, dict[str, int]] = {}
     parts: dict[str, dict[str, int]] = {}
     at: str = clock.ZERO
@@ -124,6 +129,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cut: str = "~"
     mine: frozenset[str] = frozenset()
     is_published: bool = False
+    retired: tuple[str, str] = ("", "")
     kept: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
@@ -249,6 +255,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     """Return the lesson that a record amounts to under a policy."""
     columns = _counted_columns(line, policy)
+    undone = {writer for writer, column in columns.items() if column.parts and column.is_add_undone()}
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _without_undone(column)
@@ -257,6 +264,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     fields, edited, late = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
+    live = orset.live(adds, removed) if removed else adds
     first_seen = ((at, writer) for writer, column in columns.items() if (at := column.first_seen()))
     at, by = min(first_seen, default=(clock.ZERO, ""))
     loggers = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
@@ -266,7 +274,8 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         edited=edited,
         wording_writers=wording_writers if by and "text" in columns[by].first else {},
         adds=adds,
-        live=orset.live(adds, removed) if removed else adds,
+        live=live,
+        occurred={writer: add for writer, add in adds.items() if writer not in undone} if undone else adds,
         totals=_totals(columns),
         parts=_join_parts(column.parts for column in columns.values()),
         cut=policy.cut,
@@ -277,6 +286,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
+        retired=_retired(columns, adds) if adds and not live else ("", ""),
     )
 
 
@@ -335,9 +345,8 @@ def _folded_fields(
             if field not in registers or not lww.covers(registers[field], register):
                 registers[field] = register
                 values[field] = value
-    values.pop(AT, None)
-    edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited, late
+    edited = {field: (each.stamp, each.replica) for field, each in registers.items() if field not in _NO_FIELDS}
+    return {field: value for field, value in sorted(values.items()) if field not in _NO_FIELDS}, edited, late
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
@@ -393,10 +402,10 @@ def _totals(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
 
 
 def _has_logged(column: Column) -> bool:
-    """Return whether a writer logged the lesson itself: an add beside imported records alone is no log."""
+    """Return whether a writer logged the lesson itself: an add beside imported records, or alone, is no log."""
     if "seen" in column.n and (column.n["seen"] or not _own_entries(column)):
         return bool(column.n["seen"])
-    return bool(column.add) and (not column.parts.get("seen") or bool(_own_entries(column)))
+    return bool(column.add) and bool(_own_entries(column))
 
 
 def _own_entries(column: Column) -> dict[str, int]:
@@ -411,6 +420,16 @@ def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
         for writer, column in columns.items()
         if column.parts and names.agent_of(writer) != names.IMPORT and (entries := _own_entries(column))
     }
+
+
+def _retired(columns: Mapping[str, Column], adds: Mapping[str, str]) -> tuple[str, str]:
+    """Return when a lesson without a live add was retired, and by whom: by the remove that covers most of the adds."""
+    removers = (
+        (sum(stamp <= column.rem.get(each, "") for each, stamp in adds.items()), column.retired_at(), writer)
+        for writer, column in columns.items()
+        if column.rem
+    )
+    return max(removers, default=(0, "", ""))[1:]
 
 
 def author_field(part: str) -> str:
@@ -437,8 +456,10 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
+    occurred: dict[str, str] = {}
     for member in members:
         adds, live = orset.join(adds, member.adds), orset.join(live, member.live)
+        occurred = orset.join(occurred, member.occurred)
     return Pattern(
         id=first.id,
         fields=fields,
@@ -448,6 +469,7 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         },
         adds=adds,
         live=live,
+        occurred=occurred,
         totals=_sum(member.totals for member in members),
         parts=_join_parts(member.parts for member in members),
         cut=first.cut,
@@ -458,6 +480,7 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         by_hand=_join_parts(member.by_hand for member in members),
         mine=frozenset().union(*(member.mine for member in members)),
         is_published=first.is_published,
+        retired=("", "") if live else max((member.retired for member in members), default=("", "")),
         kept=frozenset(
             field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
         ),

@@ -41,6 +41,7 @@ def not_working(pattern: Pattern) -> str:
     It does not work when its users say (``fleet feedback``) that it hurt more often than it helped, or when a replica
     that had seen it relapsed since it was published. Counters bear no time: a relapse is dated by the replica's newest
     occurrence, so one from before the promotion, as the third occurrence may be, does not count until another follows.
+    Where all occurrences since then were undone, none does.
     """
     hurt, helped = pattern.count("hurt"), pattern.count("helped")
     if hurt > helped:
@@ -49,7 +50,7 @@ def not_working(pattern: Pattern) -> str:
         return ""
     since = pattern.edited["state"][0] if "state" in pattern.edited else ""
     relapsed = pattern.totals.get("relapsed", {})
-    replicas = [replica for replica, total in relapsed.items() if total and pattern.adds.get(replica, "") > since]
+    replicas = [replica for replica, total in relapsed.items() if total and pattern.occurred.get(replica, "") > since]
     again = sorted({names.agent_of(replica) for replica in replicas})
     return f"the mistake was made again since it was promoted, by {', '.join(again)}" if again else ""
 
@@ -412,6 +413,7 @@ class _Section(NamedTuple):
         rows: the records, best first, a line each.
         total: number of records, also of those without a row.
         noun: singular and plural.
+        opposed: number of those without a row that contradict each other.
     """
 
     heading: str
@@ -419,11 +421,17 @@ class _Section(NamedTuple):
     total: int
     noun: tuple[str, str]
     command: str
+    opposed: int = 0
 
     def shown(self, rows: Sequence[str]) -> str:
         """Return the section with some of its rows, and the number of the others; "" for an empty one."""
         left_out = self.total - len(rows)
-        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
+        opposed = min(self.opposed, max(left_out, 0))
+        note = (
+            [f"{counted(opposed, *self.noun)} left out that contradict each other; `fleet review`"] if opposed else []
+        )
+        left_out -= opposed
+        note += [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]
         return _GAP + "\n".join(lines) if lines else ""
 
@@ -443,6 +451,7 @@ def session_context(
     members: Mapping[str, str] = {},
     short: Mapping[str, str] = {},
     total: int | None = None,
+    opposed: int = 0,
     note: str = "",
     standing: str = "",
     by: Mapping[str, str] = {},
@@ -462,6 +471,7 @@ def session_context(
     ``chars_max``: the room, ``CHARS_MIN`` at least.
     ``rest_max``: the room of all but the memory.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
+    ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.
     ``by``: id to author, of lessons of others: those of one author fill at most a third of the room.
     """
@@ -474,7 +484,7 @@ def session_context(
     sections = (
         _decisions(waiting),
         _lessons("New since your last session:", news, None, rows, shares),
-        _lessons("Lessons of the clan:", listed, total, rows, shares),
+        _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
         _newest(discoveries, fresh, rows),
     )
     least = sum(len(section.shown(())) for section in sections)

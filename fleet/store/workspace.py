@@ -70,6 +70,7 @@ class Workspace:
         local: folder of this machine's own files, ``.fleet``.
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
+        reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
         runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
         db: the database of the clan's lines.
@@ -88,6 +89,7 @@ class Workspace:
         self.place = self.files.homes = self.config.files.home or homes.Homes(root).current()
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
+        self.reports: list[str] = []
         self.has_changed = False
         self.runs: list[str] = []
         if register := homes.Homes(root).noted(self.place):

@@ -190,3 +190,14 @@ def test_a_lesson_that_only_tells_what_happened_is_logged_and_asked_for_its_rule
     assert "routine fix" in json.loads(stage.run("velma", "discover", *more).stdout)["advice"]
     more = ("--problem", "CI failed", "--solution", "Pin setuptools below 80: it dropped pkg_resources", "--json")
     assert "advice" not in json.loads(stage.run("velma", "discover", *more).stdout)
+
+
+def test_a_start_says_of_lessons_that_contradict_each_other_why_they_are_left_out(stage):
+    velma = stage.join("velma")
+    for lesson in ("Always use tabs in a Makefile", "Never use tabs in a Makefile", "Pin the version of every action"):
+        stage.correct(velma, lesson)
+    stage.run(velma, "sync")
+    context = stage.run(velma, "start").stdout
+    assert "2 lessons left out that contradict each other; `fleet review`" in context
+    assert "`fleet patterns`" not in context
+    assert "tabs in a Makefile" not in context

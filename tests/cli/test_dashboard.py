@@ -1,5 +1,6 @@
 """``fleet`` alone: what is new, what waits, whether the loop runs, and the next step; little where nothing is up."""
 
+import fcntl
 import json
 import re
 import time
@@ -228,3 +229,34 @@ def test_at_60_columns_messages_go_on_at_a_word_and_what_is_to_be_copied_stays_a
         assert all(len(row) <= 60 for row in rows), rows
     copied = [json.loads(row) for row in w.on_a_terminal("sync", "--dry-run", columns=60).splitlines()]
     assert len(copied) == 1
+
+
+def test_lines_that_wait_to_go_out_are_pending_and_the_next_step_sends_them_if_nothing_else_does(stage):
+    stage.join("velma", "w")
+    stage.correct("w", LESSON)
+    stage.correct("w", OTHER)
+    assert "2 lines to go out: fleet sync" in stage.run("w").stdout
+    assert look(stage)["next"] == {"command": "fleet sync", "why": "sends what was logged here to the clan"}
+    (lock := stage.folder / "w/.fleet/locks/sidecar-velma.lock").touch()
+    with lock.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "2 lines to go out: the sidecar sends them" in stage.run("w").stdout
+        assert look(stage)["next"]["command"] != "fleet sync"
+    stage.run("w", "install", "claude-code")
+    assert "2 lines to go out: the end of a session sends them" in stage.run("w").stdout
+    assert look(stage)["next"]["command"] != "fleet sync"
+    stage.run("w", "sync")
+    assert (look(stage)["waits"]["lines"], "to go out" in stage.run("w").stdout) == (0, False)
+
+
+def test_hooks_that_are_gone_or_sync_nothing_send_no_lines(stage):
+    stage.join("velma", "w")
+    stage.correct("w", LESSON)
+    for ms, sender in ((None, "hooks"), (time.time_ns() // 1_000_000 - 9 * 86_400_000, "")):
+        fired(stage, ms)
+        assert look(stage)["waits"]["sent_by"] == sender
+        (stage.folder / "w/.fleet/fired/Stop").unlink()
+        (stage.folder / "w/.fleet/fired").rmdir()
+    fired(stage)
+    stage.run("w", "config", "set", "hook.sync_at_end", "false")
+    assert look(stage)["waits"]["sent_by"] == ""

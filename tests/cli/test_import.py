@@ -417,3 +417,14 @@ def test_each_line_of_a_file_of_rules_is_one_and_a_wrapped_paragraph_stays_one(b
     (bench.folder / w / ".cursorrules").write_text("\n".join(lines) + "\n\n" + wrapped)
     bench.run(w, "import", ".cursorrules")
     assert set(bench.seen(w)) == {*lines, wrapped.strip().replace("\n", " ")}
+
+
+def test_what_a_sync_takes_from_a_log_in_another_form_is_reported_and_is_no_warning(stage):
+    velma = stage.join("velma")
+    log = stage.folder / velma / "agents/velma/corrections.md"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("- Always rebase a branch before you merge it\n- TODO\n")
+    told = stage.run(velma, "sync").stderr.splitlines()
+    took = "took 1 lesson from agents/velma/corrections.md, written there in another form; nothing there was changed"
+    assert f"fleet: {took}" in told
+    assert not any("warning: took" in row for row in told)

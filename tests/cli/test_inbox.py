@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -337,9 +338,8 @@ def test_days_to_a_decision_are_in_the_statistics(w):
     assert json.loads(w.run("w", "stats", "--json").stdout)["decisions"] == {"number": 1, "median_days": 0.0}
 
 
-def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
-    put_skill(w)
-    put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+def on_keys(w, *pressed: bytes) -> bytes:
+    """Answer ``fleet inbox`` on a terminal, a key for each question; return what it wrote until it ended."""
     main, far = pty.openpty()
     asked = subprocess.Popen(
         [sys.executable, "-m", "fleet", "inbox"],
@@ -350,18 +350,35 @@ def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
         stderr=far,
     )
     os.close(far)
-    said, keys = b"", iter((b"y", b"u", b"n", b"y"))
-    while b"decisions made" not in said:
+    said, keys = b"", iter(pressed)
+    while not re.search(rb"decisions? made", said):
         assert select.select([main], [], [], 60)[0], said
         said += os.read(main, 4096)
-        if said.endswith(b"q quit\r\n") and (pressed := next(keys, None)):
-            os.write(main, pressed)
+        if said.endswith(b"q quit\r\n") and (key := next(keys, None)):
+            os.write(main, key)
     assert asked.wait(30) == 0
     os.close(main)
+    return said
+
+
+def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
+    put_skill(w)
+    put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
+    said = on_keys(w, b"y", b"u", b"n", b"y")
     assert b"2 decisions made" in said
     assert b"waits again" in said
     assert waiting(w) == []
     assert (w.folder / "w/.claude/skills/lint/SKILL.md").exists() != (w.folder / "w/agents/velma/USER.md").exists()
+
+
+def test_the_whole_diff_is_a_key_only_where_not_all_of_it_is_shown(w):
+    put_skill(w)
+    assert b"the whole diff" not in on_keys(w, b" ")
+    draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
+    draft.write_text(DRAFT + "".join(f"Step {number}.\n" for number in range(30)))
+    said = on_keys(w, b"d", b" ")
+    assert said.count(b"d the whole diff") == 1
+    assert b"+Step 29." in said.partition(b"d the whole diff")[2]
 
 
 @pytest.mark.parametrize(

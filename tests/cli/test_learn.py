@@ -227,3 +227,30 @@ def test_a_start_mentions_what_has_no_lesson_for_as_long_as_somebody_wants_and_n
     config.write_text(config.read_text().replace("# ask_days = 1 ", "ask_days = 0.000000001 "))
     assert "without a lesson" not in stage.run(velma, "start").stdout
     assert len(learn(stage, velma, "--waiting")["waiting"]) == 1
+
+
+def test_a_failed_build_is_counted_below_what_waits_and_listed_with_all(stage, velma):
+    entry = flagged(stage, velma, Flag.of_failure("pnpm test", 1, "boom"))
+    shown = stage.run(velma, "learn", "--waiting").stdout
+    assert shown.endswith("no correction waits for its lesson\n1 failed build more: `fleet learn --waiting --all`\n")
+    assert learn(stage, velma, "--waiting") == {"waiting": [], "failures": 1}
+    listed = stage.run(velma, "learn", "--waiting", "--all").stdout
+    assert f"{entry}  " in listed
+    assert "pnpm test: exit code 1" in listed
+    assert "failed build" not in listed
+    stage.run(velma, "learn", "--dismiss", entry)
+    assert learn(stage, velma, "--waiting") == {"waiting": []}
+
+
+def test_what_waits_is_listed_with_the_words_that_say_what_was_meant(stage, velma):
+    whole = "why did you delete the config? I told you\nto keep it"
+    flagged(stage, velma, Flag("human", whole, "why did you delete the config?"))
+    assert "why did you delete the config? I told you to keep it\n" in stage.run(velma, "learn", "--waiting").stdout
+    assert learn(stage, velma, "--waiting")["waiting"][0]["wrong"] == whole
+    late = f"{'a lot of context, ' * 30}and no, use pnpm here. {'It is faster. ' * 40}"
+    flagged(stage, velma, Flag("human", late, "no, use pnpm here."))
+    shown = stage.run(velma, "learn", "--waiting").stdout
+    assert "…no, use pnpm here. It is faster." in shown
+    assert all(len(row) < 350 for row in shown.splitlines())
+    flagged(stage, velma, Flag("human", "no, use awk\n(Refused Bash: sed -i s/a/b/ x)", "no, use awk"))
+    assert "  no, use awk\n" in stage.run(velma, "learn", "--waiting").stdout

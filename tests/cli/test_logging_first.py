@@ -150,3 +150,31 @@ def test_who_has_no_name_and_no_home_as_in_a_container_is_served_all_the_same(w,
     }
     done = commands.here((command, *words.get(command, ())), w.folder / "w", environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
+    whole = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+    for words, lacks in (
+        ((), "missing: --wrong, --right, --pattern (or --same ID"),
+        (("free text",), "'free text' belongs to no option: quote a text of several words; missing: --wrong, --right,"),
+        (("--wrong", "w"), "missing: --right, --pattern"),
+        (("--wrong", "w", "--right", "r", "--same", ""), "missing: --pattern"),
+        (("--wrong", "w", "--right", "r", "--pattern", "Pin", "it"), "'it' belongs to no option"),
+    ):
+        done = w.run("w", "correct", *words, expect=2)
+        assert lacks in done.stderr
+        assert whole in done.stderr
+        assert not w.patterns("w")["patterns"]
+
+    assert "No such option" in w.run("w", "correct", "--nonsense", expect=2).stderr
+
+
+def test_a_long_lesson_that_is_near_is_one_line_for_a_person_and_whole_for_a_program(w):
+    long = "Never build a sed expression from user input, " + "since a slash in a path ends it. " * 130
+    w.correct("w", long)
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", long.replace("user", "file"))
+    near = [row for row in w.run("w", *words).stdout.splitlines() if "close to" in row]
+    assert near
+    assert all(len(row) < 400 and "…" in row for row in near)
+    [found] = json.loads(w.run("w", *words, "--json").stdout)["near"]
+    assert found["text"] == long.strip()

@@ -147,3 +147,86 @@ def test_what_was_retired_a_moment_ago_is_not_in_the_next_start(stage):
     assert LESSON in stage.run("velma", "start").stdout  # and lies ready from now on
     stage.run("velma", "retire", pattern)
     assert LESSON not in hook(stage, "velma", "SessionStart", source="startup")
+
+
+def shown(stage, where, pattern):
+    return json.loads(stage.run(where, "show", pattern, "--json").stdout)
+
+
+def test_a_retired_lesson_names_who_retired_it_and_when_until_it_is_back(stage):
+    velma, tank = stage.join("velma"), stage.join("tank")
+    pattern = stage.correct(velma, LESSON)
+    for where in (velma, tank):
+        stage.run(where, "sync")
+    assert "retired_by" not in shown(stage, velma, pattern)
+    stage.run(tank, "retire", pattern)
+    for where in (tank, velma):
+        stage.run(where, "sync")
+    found = shown(stage, velma, pattern)
+    assert found["retired_by"].startswith("tank.")
+    assert found["retired_at"] > found["last"]
+    assert (found["fields"], found["edited"]) == ({}, {}), "the date of the remove is no field of the lesson"
+    when = f"{found['retired_at'][:16].replace('T', ' ')}Z"
+    assert f"  retired:    {when} by {found['retired_by']}\n" in stage.run(velma, "show", pattern).stdout
+    assert "retire" in stage.run(velma, "edit", pattern, "--set", "retired=x", expect=2).stderr
+    stage.run(velma, "restore", pattern)
+    assert "retired_by" not in shown(stage, velma, pattern)
+    stage.run(velma, "retire", pattern)
+    assert shown(stage, velma, pattern)["retired_by"].startswith("velma."), "the one who retired it last"
+
+
+def test_a_correction_with_the_words_of_a_retired_lesson_says_that_it_is_back(stage):
+    velma, tank = stage.join("velma"), stage.join("tank")
+    pattern = stage.correct(velma, LESSON)
+    for where in (velma, tank):
+        stage.run(where, "sync")
+    for more in (("--pattern", LESSON), ("--same", pattern)):
+        stage.run(tank, "retire", pattern)
+        for where in (tank, velma):
+            stage.run(where, "sync")
+        at = shown(stage, velma, pattern)["retired_at"]
+        words = ("correct", "--wrong", "again", "--right", "r", *more)
+        told = stage.run(velma, *words).stdout
+        assert f"it was retired (by tank, {at[:10]}) and is back; `fleet retire {pattern}` retires it again" in told
+        stage.run(velma, "undo")
+        document = json.loads(stage.run(velma, *words, "--json").stdout)
+        assert document["was_retired"]["by"]
+        assert "is back" not in stage.run(velma, *words).stdout, "it was back before"
+        for where in (velma, tank):
+            stage.run(where, "sync")
+
+
+def test_a_correction_that_was_undone_and_is_logged_again_is_no_retired_lesson(stage):
+    velma = stage.join("velma")
+    stage.correct(velma, LESSON)
+    stage.run(velma, "undo")
+    assert "retired" not in stage.run(velma, "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON).stdout
+
+
+def test_who_only_restored_a_lesson_is_nowhere_named_as_one_that_met_its_mistake(stage):
+    velma, tank = stage.join("velma"), stage.join("tank")
+    pattern = stage.correct(velma, LESSON)
+    for where in (velma, tank):
+        stage.run(where, "sync")
+    stage.run(tank, "retire", pattern)
+    stage.run(tank, "undo")
+    for where in (tank, velma):
+        stage.run(where, "sync")
+        assert shown(stage, where, pattern)["agents"] == ["velma"]
+        assert "seen once by velma ·" in (stage.folder / where / "clan-learnings/patterns.md").read_text()
+    assert "seen once by velma ·" in stage.git("show", "fleet:patterns.md", where="clan.git")
+
+
+def test_several_lessons_are_retired_at_once_each_as_a_run_of_its_own(stage):
+    velma = stage.join("velma")
+    one, other, third = (stage.correct(velma, f"{LESSON} {number}") for number in range(3))
+    alone = json.loads(stage.run(velma, "retire", third, "--json").stdout)
+    told = stage.run(velma, "retire", one, third, other, expect=1)
+    assert [row.split()[0] for row in told.stdout.splitlines() if " retired: " in row] == [one, other]
+    assert f"{third} is retired already" in told.stderr
+    stage.run(velma, "undo")
+    assert [each["id"] for each in stage.patterns(velma)["patterns"]] == [other], "each has a run of its own"
+    document = json.loads(stage.run(velma, "retire", other, one, "--json", expect=1).stdout)
+    assert [each["id"] for each in document["retired"]] == [other]
+    assert document["retired"][0].keys() == alone.keys()
+    assert document["failed"] == [f"{one} is retired already; nothing was changed"]

@@ -189,7 +189,7 @@ def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_h
         (["patterns", "--nonsense"], 2, "--nonsense"),
         (["--nonsense"], 2, "--nonsense"),
         (["correct", "--wrong", "w", "--right", "r"], 2, "--pattern"),
-        (["correct", "--pattern", LESSON], 2, "Missing option '--wrong'"),
+        (["correct", "--pattern", LESSON], 2, "missing: --wrong, --right. Nothing was logged"),
         (["discover"], 2, "Missing option '--problem'"),
         ([*CORRECT, "--pattern", ""], 2, "Nothing was logged"),
         ([*CORRECT, "--pattern", " \n\t"], 2, "no words"),
@@ -714,7 +714,12 @@ def test_a_kind_without_an_id_names_those_that_begin_so_and_changes_nothing(stag
     for kind, commands in {"p-": lessons, **others}.items():
         for command in commands:
             done = stage.run(velma, *command.replace("?", kind).split(), expect=1)
-            assert f"{kind!r} is not enough of an id: {kind}" in done.stderr, command
+            assert f"{kind!r} is not enough of an id:\n  {kind}" in done.stderr, command
+            is_read = command.startswith("show")
+            assert ("Give more of it; nothing was changed" in done.stderr) is not is_read, command
+            assert re.search(r"  .-[0-9a-f]{16}  (Run `make|p\d|no, use)", done.stderr) or command.startswith(
+                ("demote", "guard ? off")
+            ), command
     assert known() == before
 
 

@@ -772,7 +772,7 @@ def test_a_failed_build_is_asked_about_once_when_the_same_command_succeeds(place
     assert place.context("PostToolUse", printed("pytest", "5 passed in 0.1s")) == ""
     assert place.hook("Stop", {"stop_hook_active": False}).stdout == b""
     place.fleet("learn", entry, "--pattern", "Install the extras before the tests")
-    assert json.loads(place.fleet("learn", "--waiting", "--json").stdout) == {"waiting": []}
+    assert json.loads(place.fleet("learn", "--waiting", "--json").stdout) == {"waiting": [], "failures": 2}
     assert len(json.loads(place.fleet("learn", "--waiting", "--all", "--json").stdout)["waiting"]) == 2
     later = {"session_id": "later"}
     place.context("SessionStart", later)

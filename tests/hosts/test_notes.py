@@ -48,7 +48,7 @@ def test_what_was_logged_is_named_by_what_it_says(place):
     failed = {"tool_name": "Bash", "error": "Exit code 2\nboom"}
     command = "# Let's build\nmake all && \\\n  ./run"
     said = _line(place, "PostToolUseFailure", tool_input={"command": command}, **failed)
-    assert said == "fleet logged a failure: make all && ./run: exit code 2"
+    assert re.fullmatch(r"fleet logged a failure: make all && \./run: exit code 2 \(c-[0-9a-f]{16}\)", said)
 
 
 def test_a_promotion_is_said_where_it_happened(place):
@@ -97,3 +97,11 @@ def test_a_person_who_wants_no_line_gets_none(place):
         file.write("\n[hook]\nquiet = true\n")
     assert _line(place, "SessionStart", source="startup") == ""
     assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
+
+
+def test_the_agent_and_the_person_read_the_whole_prompt_and_not_its_question_alone(place):
+    prompt = "why did you delete the config? I told you to keep it"
+    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": prompt}).stdout)
+    assert answer["systemMessage"] == f'fleet logged a correction: "{prompt}"'
+    stopped = json.loads(place.hook("Stop", {}).stdout or "{}")
+    assert prompt in json.dumps([answer.get("hookSpecificOutput"), stopped])

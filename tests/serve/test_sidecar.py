@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import pty
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -239,6 +241,26 @@ def test_it_ends_within_two_seconds_and_says_so(crew, how):
     child = crew.up("ann")
     assert ended_in_s(child, how) < END_S
     assert crew.events("ann")[-1]["event"] == "stopped"
+
+
+def test_on_a_terminal_it_names_what_it_does_and_how_it_is_stopped_and_says_that_it_stopped(crew):
+    crew.quick("ann")
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "fleet", "sidecar"]
+    nothing = subprocess.DEVNULL
+    environment = crew.environment(COLUMNS="200")
+    child = subprocess.Popen(
+        words, cwd=crew.folder / "ann", env=environment, stdin=nothing, stdout=nothing, stderr=theirs
+    )
+    crew.started.append(child)
+    os.close(theirs)
+    assert until(lambda: crew.events("ann", "watching"))
+    begun = os.read(ours, 4096).decode()
+    assert "fleet: the sidecar of ann takes in what is written by hand, and syncs after a quiet moment." in begun
+    assert "Ctrl-C stops it" in begun
+    ended_in_s(child, signal.SIGINT)
+    assert "fleet: the sidecar of ann stopped" in os.read(ours, 4096).decode()
+    os.close(ours)
 
 
 def test_with_nohup_it_outlives_its_terminal(crew):
