@@ -362,8 +362,7 @@ class _Backlog:
                 delta = self._raise_column(line, replica, fresh, sessions, is_private=mine is not None)
             if self._read.log.marks:
                 numbers = self._undo_numbers(records, is_private=mine is not None)
-                add = self._undo_number_of_add(records, line)
-                delta = lines.join(delta, edits.undo(line, replica, numbers, add=add))
+                delta = lines.join(delta, edits.undo(line, replica, numbers))
             if not delta.is_empty():
                 deltas.append(delta)
         return [*deltas, *self._undo_old_names()]
@@ -382,14 +381,6 @@ class _Backlog:
         marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
         sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in marked_sessions.items()}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
-
-    def _undo_number_of_add(self, records: Sequence[Record], line: Line) -> tuple[str, int]:
-        """Return the newest add and its undo count: odd while all entries since the lesson's promotion are undone."""
-        lesson = fold(line)
-        since = lesson.edited["state"][0] if lesson.state == edits.PUBLISHED and "state" in lesson.edited else "~"
-        numbers = [self._read.log.marks.get(each.id, 0) for each in records if each.at > since]
-        undone = bool(numbers) and all(number % 2 for number in numbers)
-        return max(each.at for each in records), 2 * sum(numbers) - undone
 
     def _undo_old_names(self) -> Iterator[Line]:
         """Yield lines that take an entry's undo back under a pattern that does not count it any more."""

@@ -129,15 +129,12 @@ def count(line: Line, name: str, me: str, by: int = 1) -> Line:
     return _delta(line, me, Column(n=_raised(line.w.get(me, NOTHING), {name: by})))
 
 
-def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]], *, add: tuple[str, int] = ("", 0)) -> Line:
+def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
     """Return the undo, or redo, of occurrences in the writer's own column. Their counts stay in it.
 
     ``numbers``: counter to key to number, odd for an undo. The key is the hash of a part, or that of an occurrence or
         session in the writer's total.
-    ``add``: the writer's newest add, and the number of all that it stands for.
     """
-    stamp, number = add
-    numbers = {**numbers, "add": {Column.add_key(stamp): number}} if number else numbers
     parts = {
         f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undo_count(me, name, key)}
         for name, keys in numbers.items()

@@ -68,16 +68,6 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         at: str = self.first.get(AT, "")
         return min(at, self.add) if at and self.add else at or self.add
 
-    @staticmethod
-    def add_key(stamp: str) -> str:
-        """Return the key of an add among the parts that say what is undone."""
-        return hashlib.blake2b(stamp.encode(), digest_size=8).hexdigest()
-
-    def is_add_undone(self) -> bool:
-        """Return whether all that its writer's newest add stands for was undone."""
-        undone = self.parts.get(f"add{UNDONE}")
-        return undone is not None and undone.get(self.add_key(self.add), 0) % 2 == 1
-
     def retired_at(self) -> str:
         """Return the stamp at which its writer retired the lesson; "" where it did not, or an older version did."""
         at, _ = self.set.get("retired", ("", ""))

@@ -96,7 +96,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         wording_writers: field to the writer of the winning first wording; empty where the first writer worded nothing.
         adds: every writer's newest add, removed or not.
         live: the adds that no remove covers.
-        occurred: the adds, without those of which their writers undid all that they stand for since the promotion.
         totals: counter to writer to that writer's own total.
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` if unknown.
@@ -118,7 +117,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     wording_writers: dict[str, str] = {}
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
-    occurred: dict[str, str] = {}
     totals: dict[str, dict[str, int]] = {}
     parts: dict[str, dict[str, int]] = {}
     at: str = clock.ZERO
@@ -255,7 +253,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     """Return the lesson that a record amounts to under a policy."""
     columns = _counted_columns(line, policy)
-    undone = {writer for writer, column in columns.items() if column.parts and column.is_add_undone()}
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _without_undone(column)
@@ -275,7 +272,6 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         wording_writers=wording_writers if by and "text" in columns[by].first else {},
         adds=adds,
         live=live,
-        occurred={writer: add for writer, add in adds.items() if writer not in undone} if undone else adds,
         totals=_totals(columns),
         parts=_join_parts(column.parts for column in columns.values()),
         cut=policy.cut,
@@ -456,10 +452,8 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
-    occurred: dict[str, str] = {}
     for member in members:
         adds, live = orset.join(adds, member.adds), orset.join(live, member.live)
-        occurred = orset.join(occurred, member.occurred)
     return Pattern(
         id=first.id,
         fields=fields,
@@ -469,7 +463,6 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         },
         adds=adds,
         live=live,
-        occurred=occurred,
         totals=_sum(member.totals for member in members),
         parts=_join_parts(member.parts for member in members),
         cut=first.cut,

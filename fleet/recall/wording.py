@@ -41,7 +41,6 @@ def not_working(pattern: Pattern) -> str:
     It does not work when its users say (``fleet feedback``) that it hurt more often than it helped, or when a replica
     that had seen it relapsed since it was published. Counters bear no time: a relapse is dated by the replica's newest
     occurrence, so one from before the promotion, as the third occurrence may be, does not count until another follows.
-    Where all occurrences since then were undone, none does.
     """
     hurt, helped = pattern.count("hurt"), pattern.count("helped")
     if hurt > helped:
@@ -50,7 +49,7 @@ def not_working(pattern: Pattern) -> str:
         return ""
     since = pattern.edited["state"][0] if "state" in pattern.edited else ""
     relapsed = pattern.totals.get("relapsed", {})
-    replicas = [replica for replica, total in relapsed.items() if total and pattern.occurred.get(replica, "") > since]
+    replicas = [replica for replica, total in relapsed.items() if total and pattern.adds.get(replica, "") > since]
     again = sorted({names.agent_of(replica) for replica in replicas})
     return f"the mistake was made again since it was promoted, by {', '.join(again)}" if again else ""
 

@@ -117,34 +117,3 @@ def test_what_waits_for_its_lesson_is_counted(stage, velma):
     workspace.close()
     assert stats(stage, velma)["unfilled"] == 1
     assert "1 without a lesson yet" in stage.run(velma, "stats").stdout
-
-
-def test_a_relapse_that_was_undone_is_no_reason_why_a_lesson_does_not_work(stage):
-    velma, tank = stage.join("velma"), stage.join("tank")
-    lesson = "Quote every variable in a shell script"
-    words = ("correct", "--wrong", "an unquoted path", "--right", "quote it", "--pattern", lesson, "--session")
-    for number in range(2):
-        stage.run(velma, *words, f"s-{number}")
-    stage.run(velma, "start", "--session", "s-2")
-    stage.run(velma, *words, "s-2")  # a relapse, and the one that promotes it
-    stage.run(velma, "start", "--session", "s-3")
-
-    def failing(where: str) -> bool:
-        listed = json.loads(stage.run(where, "stats", "--json").stdout)["not_working"]
-        is_failing = "not working: the mistake was made again" in stage.run(where, "patterns").stdout
-        assert bool(listed) is is_failing
-        return is_failing
-
-    assert not failing(velma)
-    stage.run(velma, *words, "s-3")
-    assert failing(velma)
-    for is_failing in (False, True, False):
-        stage.run(velma, "undo", json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"][0]["id"])
-        for where in (velma, tank):
-            stage.run(where, "sync")
-            assert failing(where) is is_failing
-    stage.run(velma, *words, "s-4")
-    assert failing(velma)
-    stage.run(velma, *words, "s-5")
-    stage.run(velma, "undo")
-    assert failing(velma), "of two since the promotion one is left"
