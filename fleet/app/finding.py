@@ -261,7 +261,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
         "sessions": max(lesson.count("sessions"), min(lesson.count("seen"), 1)),  # an undo may have taken the only one
         "agents": lesson.agents(),
         "state": state,
-        **({} if lesson.is_present else {"retired_at": lesson.retired[0], "retired_by": lesson.retired[1]}),
+        **({"retired_by": lesson.retired_by} if lesson.retired_by else {}),
         "first": lesson.at,
         "last": lesson.last_seen,
         **_trigger(lesson),

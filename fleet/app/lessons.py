@@ -34,7 +34,6 @@ _KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.
 """Name in a record by a field's names. A field of a newer version can be changed where a lesson has it."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
-    "retired": "`fleet retire` and `fleet restore` change it",
     "id": "an id is computed once, from the first text, and never again",
     "v": "it says which version wrote a line",
 }
@@ -189,7 +188,7 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     """
     agents = workspace.agents_here()
     with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
-        changed = _edit_records(workspace, agent, prefix, edits.retire, is_in=True)
+        changed = _edit_records(workspace, agent, prefix, lambda line, me, _: edits.retire(line, me), is_in=True)
         draft.summary = f"retired {changed.pattern.id}"
         draft.retired = [changed.pattern.id, *changed.others]
         from fleet.app import reflecting

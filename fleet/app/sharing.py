@@ -447,7 +447,7 @@ class Membership:
             UsageError: the name is malformed.
         """
         identity = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
-        if identity and not Author(identity=identity).is_named:
+        if named != "none" and not Author(identity=identity).is_named:
             raise UsageError(f"{identity[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)
         if identity:

@@ -172,15 +172,14 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     """Show what became of a correction, and which lessons are nearest."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
-    at, by = logged.retired
-    optional |= {"was_retired": {"at": at, "by": by} if by else {}}
+    optional |= {"was_retired_by": logged.retired_by}
     document = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
     rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]
     if logged.is_echo:
         rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
-    if by:
-        when = ", ".join(filter(None, [f"by {names.agent_of(by)}", at[:10]]))
-        rows.append(f"  it was retired ({when}) and is back; `fleet retire {logged.id}` retires it again")
+    if logged.retired_by:
+        who = names.agent_of(logged.retired_by)
+        rows.append(f"  it was retired by {who}, and is back; `fleet retire {logged.id}` retires it again")
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []

@@ -182,8 +182,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
     when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
-    if lesson.retired[1]:
-        yield "retired", f"{output.when(lesson.retired[0])} by {lesson.retired[1]}".strip()
+    yield "retired", f"by {lesson.retired_by}" if lesson.retired_by else ""
     yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
     for field, value in fields["fields"].items():
         if not field.startswith("agent."):

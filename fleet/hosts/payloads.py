@@ -263,11 +263,8 @@ def _command(given: dict[str, object]) -> str:
 def _of_server(context: dict[str, object]) -> str:
     """Return Claude Code's name for a tool of an MCP server, which Gemini CLI names apart; "" without both."""
     server, tool = text_in(context, "server_name"), text_in(context, "tool_name")
-    return (
-        "".join(c if c.isalnum() or c == "-" else "_" for c in f"mcp__{server}__{tool}")[:ID_CHARS_MAX]
-        if server and tool
-        else ""
-    )
+    named = "".join(char if char.isascii() and (char.isalnum() or char == "-") else "_" for char in f"{server}__{tool}")
+    return f"mcp__{named}"[:ID_CHARS_MAX] if server and tool else ""
 
 
 def record_in(fields: object, *names: str) -> dict[str, object]:
@@ -338,11 +335,9 @@ class Reply:
         since at any other event it would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
-        # Gemini CLI can ask a person, too; but without one, under -p, it then waits without end.
-        blocked = self.blocked or (self.asked if payload.can("late") else "")
-        if is_call and blocked and payload.can("exit-2"):
-            refused = {"decision": "deny", "reason": _cut(blocked)} if payload.can("decision") else {}
-            return 2, json.dumps(refused) if refused else "", f"{_cut(blocked)}\n"
+        if is_call and self.blocked and payload.can("exit-2"):
+            refused = {"decision": "deny", "reason": _cut(self.blocked)} if payload.can("decision") else {}
+            return 2, json.dumps(refused) if refused else "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
         context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))

@@ -49,7 +49,7 @@ class LogResult(msgspec.Struct, dict=True):
         entry: id of the entry in the log; "" where nothing was logged, or it cannot be counted yet.
         is_first: this occurrence made the lesson present: it was unknown, or retired.
         promoted: name of the file to which this occurrence promoted the lesson; "" for none.
-        retired: when the lesson had been retired that this occurrence brought back, and by whom; two empty texts else.
+        retired_by: who had retired the lesson that this occurrence brought back; "" where nobody had.
     """
 
     id: str
@@ -61,7 +61,7 @@ class LogResult(msgspec.Struct, dict=True):
     entry: str = ""
     is_first: bool = False
     promoted: str = ""
-    retired: tuple[str, str] = ("", "")
+    retired_by: str = ""
 
     @property
     def advice(self) -> str:
@@ -291,8 +291,8 @@ class Corrections:
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
         is_first = seen == 1 if known is None else not known.is_present
-        retired = known.retired if known is not None and known.count("seen") else ("", "")
-        return LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired=retired)
+        by = known.retired_by if known is not None and known.count("seen") else ""
+        return LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.

@@ -159,8 +159,7 @@ def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:
 def retire(line: Line, me: str, adds: Mapping[str, str] | None = None) -> Line:
     """Return the observed remove of a lesson: it covers every add that is known here, or those given, and no other.
 
-    It repeats removes by others: where their writer is blocked, the lesson is retired all the same. A remove has no
-    stamp of its own, so a retirement that is shown has one beside it.
+    It repeats removes by others: where their writer is blocked, the lesson is retired all the same.
     """
     if adds is None:
         adds = {writer: column.add for writer, column in line.w.items() if column.add}

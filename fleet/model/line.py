@@ -68,11 +68,6 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         at: str = self.first.get(AT, "")
         return min(at, self.add) if at and self.add else at or self.add
 
-    def retired_at(self) -> str:
-        """Return the stamp at which its writer retired the lesson; "" where it did not, or an older version did."""
-        at, _ = self.set.get("retired", ("", ""))
-        return at if at > max(self.rem.values(), default="~") else ""
-
 
 class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One lesson, by its id (``p-`` and 16 hex digits), or a change to one: writer to column."""

@@ -37,8 +37,6 @@ SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
 """Prefix of the field with the author of an imported record: 8 hex digits of the record's hash follow."""
-_NO_FIELDS = frozenset({AT, "retired"})
-"""Names among wordings and edits that are no fields of a lesson: they date what a column has beside them."""
 _SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)
 
 
@@ -107,7 +105,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cut: the cut of the policy that it was folded under.
         mine: the replicas of this folder that have a column.
         is_published: its state is ``published`` by an edit of this folder.
-        retired: (stamp, writer) of the remove that retired it, "" for an unknown stamp; two empty texts while present.
+        retired_by: writer of the remove that retired it; "" while it is present.
         kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
     """
 
@@ -127,7 +125,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cut: str = "~"
     mine: frozenset[str] = frozenset()
     is_published: bool = False
-    retired: tuple[str, str] = ("", "")
+    retired_by: str = ""
     kept: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
@@ -282,7 +280,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
-        retired=_retired(columns, adds) if adds and not live else ("", ""),
+        retired_by=_remover(columns, adds) if adds and not live else "",
     )
 
 
@@ -341,8 +339,9 @@ def _folded_fields(
             if field not in registers or not lww.covers(registers[field], register):
                 registers[field] = register
                 values[field] = value
-    edited = {field: (each.stamp, each.replica) for field, each in registers.items() if field not in _NO_FIELDS}
-    return {field: value for field, value in sorted(values.items()) if field not in _NO_FIELDS}, edited, late
+    values.pop(AT, None)
+    edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
+    return dict(sorted(values.items())), edited, late
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
@@ -418,14 +417,14 @@ def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     }
 
 
-def _retired(columns: Mapping[str, Column], adds: Mapping[str, str]) -> tuple[str, str]:
-    """Return when a lesson without a live add was retired, and by whom: by the remove that covers most of the adds."""
-    removers = (
-        (sum(stamp <= column.rem.get(each, "") for each, stamp in adds.items()), column.retired_at(), writer)
-        for writer, column in columns.items()
+def _remover(columns: Mapping[str, Column], adds: Mapping[str, str]) -> str:
+    """Return who retired a lesson without a live add: the writer of the remove that covers most of the adds."""
+    covered = {
+        writer: sum(stamp <= column.rem.get(each, "") for each, stamp in adds.items())
+        for writer, column in sorted(columns.items())
         if column.rem
-    )
-    return max(removers, default=(0, "", ""))[1:]
+    }
+    return max(covered, key=lambda writer: covered[writer], default="")
 
 
 def author_field(part: str) -> str:
@@ -473,7 +472,7 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         by_hand=_join_parts(member.by_hand for member in members),
         mine=frozenset().union(*(member.mine for member in members)),
         is_published=first.is_published,
-        retired=("", "") if live else max((member.retired for member in members), default=("", "")),
+        retired_by="" if live else next((member.retired_by for member in members if member.retired_by), ""),
         kept=frozenset(
             field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
         ),

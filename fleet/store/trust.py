@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from crdt.clock import Stamp
 from fleet.model import limits
 from fleet.model import line as codec
+from fleet.model.errors import FleetError
 from fleet.model.line import Line
 from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
@@ -50,7 +51,10 @@ class Trust:
         """
         plain = Policy.of(mine, self._state.get(DECIDED))
         if plain.mark != self._policy.mark:
-            self._policy = self._load(plain)
+            try:
+                self._policy = self._load(plain)
+            except FleetError:  # by its mark rows stay as they are folded: who is blocked is out; it is read again
+                return plain
         return self._policy
 
     def _load(self, plain: Policy) -> Policy:

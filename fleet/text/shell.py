@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from fleet.text import sections
@@ -421,7 +421,10 @@ def _is_read_only(words: list[str]) -> bool:
         return words[0] in _LOOK
     name, *rest = _from_subcommand(words)[1:] or [""]
     rows = [row for known, *row in _GIT_LISTS if known == name]
-    return name in _GIT_LOOKS or any(rest[:1] == row[:1] if "*" in row else {*rest} <= {*row} for row in rows)
+    options = {word for row in rows if "*" not in row for word in row}
+    first = rest[: len([*takewhile(options.__contains__, rest)]) + 1]
+    lists = bool(rows) and ({*rest} <= options or any(row[0] in first for row in rows if "*" in row))
+    return name in _GIT_LOOKS or lists
 
 
 def _writes(command: str) -> bool:

@@ -260,7 +260,7 @@ def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
 
 
 def test_a_file_that_another_command_removes_meanwhile_is_no_trouble(synced, monkeypatch):
-    passing = synced.folder / "velma/.fleet/state-7.db.check-wal"
+    passing = synced.folder / "velma/.fleet/state-8.db.check-wal"
     passing.write_bytes(b"")
 
     def gone_by_then(path: Path, mode: int) -> bool:

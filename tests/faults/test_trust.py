@@ -11,7 +11,10 @@ import pytest
 
 from crdt import clock
 from fleet.model.discovery import retraction_id
+from fleet.model.errors import FleetError
 from fleet.model.names import pattern_id
+from fleet.store.trust import Trust
+from fleet.store.workspace import Workspace
 from tests.faults.test_sync import Bench
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -667,6 +670,22 @@ def test_who_only_brought_a_lesson_back_does_not_vouch_for_its_words(bench):
     assert POISON[0] not in json.dumps(shown(bench))
     assert shown(bench)[1:] == without[1:]
     assert POISON[0] not in bench.run("velma", "start").stdout
+
+
+def test_who_is_blocked_stays_out_in_a_process_that_cannot_read_the_decisions(bench, monkeypatch):
+    push(bench, record(POISON[0], {MALLORY: told()}))
+    bench.sync("velma")
+    bench.run("velma", "block", "mallory")
+
+    def fails(*_: object) -> None:
+        raise FleetError("disk I/O error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Trust, "_rows", fails)
+        workspace = Workspace(bench.folder / "velma")
+        assert {each.text for each in workspace.patterns.best("evidence", 9)} == {"Read the whole error first"}
+        workspace.close()
+    assert POISON[0] not in texts(bench)
 
 
 def test_to_undo_a_correction_takes_nothing_from_others_of_what_a_blocked_writer_stated(bench):

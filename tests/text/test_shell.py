@@ -320,3 +320,19 @@ def test_any_output_is_judged_at_once(letter):
     with within(0.3):
         shell.Command("make test | tail").outcome(letter * 65_536, is_error=False)
         shell.Command("make test | tail").outcome(f"{letter * 250}\n" * 300, is_error=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "looks"),
+    [
+        ("git config --global --get user.name", True),
+        ("git branch -a --list x", True),
+        ("git branch -r --contains abc", True),
+        ("git config --global user.name x", False),
+        ("git branch -a x", False),
+        ("git push", False),
+        ("git", False),
+    ],
+)
+def test_options_before_what_git_lists_change_nothing(command, looks):
+    assert shell.Command(command).is_read_only is looks
