@@ -196,16 +196,18 @@ def _check_home(root: Path, home: str) -> None:
 
 
 def proposed_home(root: Path) -> str:
-    """Return another folder for the agents' files, where git tracks files of the project in the usual one; else "".
+    """Return another folder for the agents' files, where files of the project are in the usual one; else "".
 
-    A folder that a ``fleet.toml`` names stays as it is.
+    A folder that a ``fleet.toml`` names stays as it is, and so does one that agents' logs are in, unless git tracks
+    other files there.
     """
+    usual = root / homes.DEFAULT
     if os.path.lexists(root / config.FILE_NAME):
         return ""
     tracked = git.output(root, "ls-files", "-z", "--", homes.DEFAULT, wait_s=_GIT_S).split("\0")
-    if git.refusal(root):  # it does not say what it tracks: what lies there may be the project's
-        tracked = [each.relative_to(root).as_posix() for each in (root / homes.DEFAULT).rglob("*") if each.is_file()]
     listed = [PurePosixPath(each).parts[1:] for each in tracked if each]
+    if git.refusal(root) or next(usual.glob("*/corrections.md"), None) is None:
+        listed += [each.relative_to(usual).parts for each in usual.rglob("*") if each.is_file()]
     theirs = [each for each in listed if len(each) < 2 or not homes.is_own(each[1:])]
     return homes.PROPOSED if theirs else ""
 

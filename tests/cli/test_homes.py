@@ -91,6 +91,20 @@ def test_init_leaves_the_projects_own_agents_alone_and_says_so(stage: Stage):
     assert "homes" not in stage.run("w", "doctor").stdout
 
 
+def test_files_of_the_projects_own_count_before_git_tracks_them_too_but_not_beside_a_log(stage: Stage):
+    for name, path, is_proposed in (("a", "planner.py", True), ("b", "router/main.py", True), ("c", "", False)):
+        root = stage.folder / name
+        (root / "agents" / path).parent.mkdir(parents=True)
+        if path:
+            (root / "agents" / path).write_text("x = 1\n")
+        assert ("fleet-agents/" in stage.run(name, "init", "--agent", "velma").stdout) == is_proposed
+    with_log = stage.folder / "d" / "agents" / "velma"
+    with_log.mkdir(parents=True)
+    (with_log / "corrections.md").write_text("# Corrections\n")
+    (with_log / "diary.md").write_text("mine\n")
+    assert "fleet-agents/" not in stage.run("d", "init", "--agent", "velma").stdout
+
+
 def test_the_whole_loop_with_another_home(stage: Stage):
     root = project(stage)
     own = below(root, "agents")
