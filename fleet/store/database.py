@@ -27,6 +27,7 @@ from fleet.store.files import inode
 
 SCHEMA_NUMBER = 8
 BUSY_S = 20.0
+_LOCKED_S = 0.005
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -135,7 +136,7 @@ class Database:
         connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if self.path is not None:
-                connection.execute("PRAGMA journal_mode = WAL")
+                _use_wal(connection, BUSY_S)
                 connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._durable else 'OFF'}")
             connection.execute("PRAGMA secure_delete = ON")
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vector'").fetchone():
@@ -509,10 +510,27 @@ def _link_on(path: Path) -> Path | None:
     return None
 
 
+def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
+    """Switch a database to a write-ahead log, which is a change where it is new.
+
+    SQLite's own timeout does not hold for the lock that this takes: of two processes that open a new file at once, one
+    was refused at once.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as why:
+            if "locked" not in str(why) or time.monotonic() >= until:
+                raise
+            time.sleep(_LOCKED_S)
+
+
 def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA secure_delete = ON")
         connection.executescript(_LOCAL_SCHEMA)

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from fleet.model.errors import BusyError, FleetError
 from fleet.model.line import NOTHING, Column
 from fleet.model.withheld import BULK, Held, Withheld
-from fleet.store.database import Local
+from fleet.store.database import Database, Local
 from fleet.store.trust import Trust
 from tests.cli.conftest import Stage
 from tests.faults.test_full_disk import fill, mounted
@@ -180,3 +181,32 @@ def test_of_however_many_parts_none_counts_that_is_left_out(tmp_path: Path) -> N
     by = "mallory.0000000f"
     trust.withhold((Held(BULK, by, by, f"p-{n:016x}", part) for n in range(20_003)), add)
     assert len(trust.asked()) == 20_003
+
+
+@pytest.mark.parametrize("kind", ["local", "state"])
+def test_of_several_that_open_a_new_database_at_once_none_is_refused(tmp_path: Path, kind: str) -> None:
+    failed: list[Exception] = []
+
+    def opens(path: Path, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            if kind == "local":
+                Local(path, durable=False).put(on="x")
+            else:
+                Database(path, durable=False).open()
+        except (FleetError, sqlite3.Error) as why:
+            failed.append(why)
+
+    for number in range(60):
+        together = threading.Barrier(3)
+        given = (tmp_path / f"{number}.db", together)
+        if kind == "state":  # it is made aside, and comes without a log
+            made = Database(given[0], durable=False)
+            made.open().execute("PRAGMA journal_mode = DELETE")
+            made.close()
+        threads = [threading.Thread(target=opens, args=given) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
