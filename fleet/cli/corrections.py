@@ -66,7 +66,7 @@ def _correct(
     missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
     if context.args or wrong is None or right is None or missing:
         words = " ".join(context.args)
-        stray = [f"{words[:60]!r} belongs to no option: quote a text of several words"] if words else []
+        stray = [f"{words[:60]!r} belongs to no option"] if words else []
         lacks = [f"missing: {', '.join(missing)}"] if missing else []
         raise UsageError(f"{'; '.join([*stray, *lacks])}. Nothing was logged. The whole command:\n  {_WHOLE}")
     if corrected_by and not names.is_agent(corrected_by):

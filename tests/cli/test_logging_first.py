@@ -156,7 +156,7 @@ def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
     whole = 'fleet correct --wrong "..." --right "..." --pattern "..."'
     for words, lacks in (
         ((), "missing: --wrong, --right, --pattern (or --same ID"),
-        (("free text",), "'free text' belongs to no option: quote a text of several words; missing: --wrong, --right,"),
+        (("free text",), "'free text' belongs to no option; missing: --wrong, --right,"),
         (("--wrong", "w"), "missing: --right, --pattern"),
         (("--wrong", "w", "--right", "r", "--same", ""), "missing: --pattern"),
         (("--wrong", "w", "--right", "r", "--pattern", "Pin", "it"), "'it' belongs to no option"),
