@@ -231,10 +231,8 @@ def _retire_one(workspace: Workspace, who: str, id_: str, *, yes: bool) -> tuple
         shown = lessons.show_discovery(workspace, id_, is_read=False)
         output.confirm(f"Take back for good: {shown['problem'] or shown['solution']}?", yes=yes)
         entry = lessons.retract(workspace, who, id_)
-        return {
-            "id": entry.id,
-            "retracted": True,
-        }, f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
+        text = f"{entry.id} taken back, for good: {entry.problem or entry.solution}"
+        return {"id": entry.id, "retracted": True}, text
     retired = lessons.retire(workspace, who, id_)
     id_ = retired.pattern.id
     text = f"{id_} retired{_also(retired.others)}: {retired.pattern.text}\n`fleet restore {id_}` brings it back"

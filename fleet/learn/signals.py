@@ -48,7 +48,7 @@ _CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 _SHOWN_CHARS_MAX = 300
 _REFUSED = re.compile(r"\n\((?:Refused|Stopped)\b[^\n]*\)\s*$")
-"""What a person refused, below the words of the refusal."""
+"""Line below the words of a refusal that names what was refused."""
 
 
 class _Workspace(Protocol):

@@ -144,7 +144,8 @@ class Runs:
 
     def page(self, path: str) -> Edit:
         """Return a file as it is now: an edit that changes nothing, for a page to be made ``to`` another."""
-        return Edit(path, before := self._read(path), before)
+        before = self._read(path)
+        return Edit(path, before, before)
 
     def apply(self, run: Run) -> tuple[str, ...]:
         """Apply a run; return the paths of files that changed since it was planned, in which case nothing was written.
