@@ -60,11 +60,9 @@ PAUSE_S_MAX = 60.0
 WELL_S = 60.0
 """Time after which a run counts as healthy: the next pause is a short one again."""
 
-STEP_MS = 20
+STEP_MS = 40
 """Interval at which the watcher checks its queue: shorter costs an idle machine more."""
 GROUP_MS = 60
-FIRST_MS = 300
-"""Timeout of the watcher: after a first one it is known to have begun."""
 POLL_S = 1.0
 SLICE_S = 30.0
 """The longest single wait: a machine that slept must notice soon after."""
@@ -189,30 +187,33 @@ class _Sidecar:
             self.log(how, "")
 
     async def _listen(self, until: float) -> None:
-        watched, has_begun = _folders(Path(self.root)), False
+        watched = _folders(Path(self.root))
         changes = awatch(
             *watched,
             watch_filter=None,
             debounce=GROUP_MS,
             step=STEP_MS,
             stop_event=self._stop,
-            rust_timeout=FIRST_MS,
             yield_on_timeout=True,
             force_polling=False,
             recursive=False,
             ignore_permission_denied=True,
         )
-        async with aclosing(changes):
-            async for batch in changes:
-                self._log_how("watching")
-                # The first time in any case: a watcher reports only what changed since it began.
-                if batch or not has_begun:
-                    self._news.set()
-                    if _folders(Path(self.root)) != watched:
+        begun = asyncio.get_running_loop().call_soon(self._begin)  # is called once the watcher waits
+        try:
+            async with aclosing(changes):
+                async for batch in changes:
+                    if batch:
+                        self._news.set()
+                    if time.monotonic() >= until or _folders(Path(self.root)) != watched:
                         return
-                has_begun = True
-                if time.monotonic() >= until:
-                    return
+        finally:
+            begun.cancel()
+
+    def _begin(self) -> None:
+        """Note that the watcher waits, and look once: it reports only what changed since it began."""
+        self._log_how("watching")
+        self._news.set()
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
