@@ -14,6 +14,7 @@ from fleet.learn import restore
 from fleet.learn.discoveries import Findings
 from fleet.model import names
 from fleet.model.errors import DiskError, UsageError
+from fleet.reflect.evidence import Witnesses
 from fleet.share.git import Address, Repository, check_branch
 from fleet.share.live import access
 from fleet.store import config, consent, git, homes, replica
@@ -138,6 +139,9 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
         draft.summary = f"set {', '.join(values)}"
+    if values.get("promotion.others") == "auto":
+        with closing(Workspace(workspace.root)) as changed:
+            Witnesses(changed).agree()
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)

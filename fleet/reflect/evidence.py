@@ -17,6 +17,7 @@ careless floods from evidence, and is no proof.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ import msgspec
 from fleet.model import names
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Merges, Pattern
+from fleet.store import consent, git
 from fleet.store.config import Promotion
 from fleet.store.tree import TreeGoneError
 from fleet.store.workspace import Workspace
@@ -197,6 +199,26 @@ class Witnesses:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+
+    @cached_property
+    def are_enough(self) -> bool:
+        """True where others' evidence is enough alone: by ``fleet.toml``, and by a yes here where git tracks that file.
+
+        A file that git tracks came with the repository, or the next pull may change it: anybody may have written it.
+        """
+        workspace = self._workspace
+        if workspace.config.promotion.others != "auto":
+            return False
+        is_agreed = workspace.state.agrees(consent.OTHERS, self._consented())
+        return is_agreed or not git.output(workspace.root, "ls-files", "--", workspace.config_file.name)
+
+    def agree(self) -> None:
+        """Record a person's yes to what ``fleet.toml`` says of others' evidence."""
+        self._workspace.state.agree(consent.OTHERS, self._consented(), self._workspace.wall(), alone=True)
+
+    def _consented(self) -> str:
+        settings = self._workspace.config.promotion
+        return f"{settings.clan_seen} {settings.clan_agents} {settings.clan_sessions}"
 
     def witness(self) -> Witness:
         """Return the witnesses; they are looked up only where others' evidence may be enough alone."""

@@ -18,7 +18,7 @@ from fleet.model import edits, names
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
-from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
+from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness, Witnesses
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
@@ -204,6 +204,7 @@ class Promotions:
         self._writer = writer
         self._lessons = lessons
         self._settings = writer.workspace.config.promotion
+        self._witnesses = Witnesses(writer.workspace)
         self._memory = AgentMemory(writer.workspace, writer.agent)
         self._published: set[str] = set()
 
@@ -291,9 +292,14 @@ class Promotions:
             return f"{doubt}; {yes} as it reads now"
         if self._settings.mode == "suggest":
             return yes
-        if due.reason == CLAN and self._settings.others == "suggest":
+        if due.reason != CLAN or self._witnesses.are_enough:
+            return ""
+        if self._settings.others == "suggest":
             return f"others say so; {yes}"
-        return ""
+        return (
+            f'others say so, and git tracks the fleet.toml that has others = "auto": {yes}, and '
+            "`fleet config set promotion.others auto` agrees to it on this machine"
+        )
 
     def _no_room(self, memory: Memory, pattern_id: str) -> str:
         """Return that a memory would be too large, and what to do; "" where it would not."""

@@ -1,4 +1,4 @@
-"""Consent to whatever leaves this machine: an address from a shared file is used only after a person's yes to it.
+"""Consent to what a shared file asks for: where text goes, and whose enters a memory, only by a person's yes here.
 
 A ``fleet.toml`` travels with a repository, so anybody may have written it. Before something is sent,
 ``workspace.state.agrees(KIND, value)`` is checked, where the value has everything that decides what goes where: the
@@ -26,6 +26,8 @@ WEBHOOK = "webhook"
 """The address of messages about what waits for a person."""
 AUTHOR = "author"
 """The ``Name <address>`` of commits to the clan's branch."""
+OTHERS = "others"
+"""The numbers from which lessons of others enter a memory by themselves."""
 
 _OURS = r"FLEET_[A-Z0-9_]{1,120}"
 

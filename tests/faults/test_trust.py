@@ -5,6 +5,7 @@ plumbing, and looks what a member's memory, guards, start and pages make of it.
 """
 
 import json
+import subprocess
 import time
 
 import pytest
@@ -168,6 +169,27 @@ def test_a_lesson_of_others_waits_for_a_yes_and_enters_by_it(bench):
     [waits] = bench.status("velma")["memory"]["waiting"]
     assert (waits["id"], waits["why"].startswith("others say so")) == (pattern_id(LESSON), True)
     bench.run("velma", "promote", pattern_id(LESSON))
+    assert LESSON in memory(bench)
+
+
+def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench):
+    root = bench.folder / "velma"
+    configure(bench, 'others = "suggest"', 'others = "auto"')
+    for words in (["init", "-q"], ["add", "-f", "fleet.toml"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    push(bench, record(LESSON, {"tank.00000001": told(2, 2), "slash.00000002": told(1, 1)}))
+    configure(bench, "clan_agents = 2", "clan_agents = 1")
+    bench.sync("velma")
+    assert LESSON not in memory(bench)
+    [waits] = bench.status("velma")["memory"]["waiting"]
+    assert "`fleet config set promotion.others auto`" in waits["why"]
+    bench.run("velma", "config", "set", "promotion.others", "auto")
+    file = root / "fleet.toml"
+    file.write_text(file.read_text().replace("clan_sessions = 2", "clan_sessions = 1").replace("# clan_ses", "clan_ses"))
+    bench.run("velma", "sync")
+    assert LESSON not in memory(bench)  # a yes was to other numbers
+    bench.run("velma", "config", "set", "promotion.others", "auto")
+    bench.run("velma", "sync")
     assert LESSON in memory(bench)
 
 
