@@ -15,6 +15,7 @@ from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
 from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge, follow_marks
+from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.reflect import evidence
@@ -37,8 +38,8 @@ _LEFT = "left"
 _SCREENED = "looked_for_secrets"
 """Key of the generation and row up to which changed lessons were screened for secrets."""
 _SCREENED_MAX = 1_000
-_REPORTED, _REPORTED_MAX = "refused_told", 2_000
-"""Key of the unreadable lines that a sync has reported, and the limit of lines noted; others are reported each time."""
+_REPORTED = "refused_told"
+"""Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
 """Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone."""
@@ -76,6 +77,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         promoted: lessons that entered a memory here.
         put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
+        purged: lessons that one other writer purged of words, many at once.
         review: a line for each kind of question that waits for ``fleet review``.
     """
 
@@ -96,13 +98,14 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     promoted: tuple[str, ...] = ()
     put_back: tuple[str, ...] = ()
     left_out: int = 0
+    purged: int = 0
     review: tuple[str, ...] = ()
 
     @property
     def is_partial(self) -> bool:
         """True for a sync that skipped something or kept it here."""
         news = self.refused - self.refused_before + self.held - self.held_before
-        return bool(self.withheld or news or self.skipped or self.left_out)
+        return bool(self.withheld or news or self.skipped or self.left_out or self.purged)
 
 
 # --- sync -----------------------------------------------------------------------------------------------------------
@@ -334,6 +337,7 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
         promoted=tuple(promoted),
         put_back=tuple(counts.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
+        purged=workspace.purged,
         review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
     )
 
@@ -346,10 +350,10 @@ def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, i
     """
     own = () if is_shared else workspace.replicas().replicas
     own_paths = {kind.shard(each.name) for kind in KINDS for each in own}
-    entries = {(path, hash_): f"{path} {hash_.hex()[:16]}" for path, hash_ in refused if path not in own_paths}
+    entries = {(path, hash_): hash_.hex()[:16] for path, hash_ in refused if path not in own_paths}
     held = workspace.db.future_ids()
     left = [entries[each] for each in workspace.db.refused() if each in entries]
-    reported = "\n".join([*held, *left][:_REPORTED_MAX])
+    reported = "\n".join([*held[: limits.REFUSED_KEPT_MAX], *left])
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})

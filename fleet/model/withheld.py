@@ -10,6 +10,8 @@ A person is asked about two kinds of parts. They are detected where rows are joi
   ``limits.BULK_MIN`` or a tenth of the known lessons at once. New lessons are never withheld for their number. Writers
   unknown until now count together as one writer, and so do those whose columns came in one other writer's file: their
   changes concern others, whatever their name.
+
+A purge mark takes words out of the join itself and cannot be withheld: where one writer purges as many, it is told.
 """
 
 import json
@@ -17,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from fleet.model import limits
+from fleet.model import limits, names
 from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 from fleet.model.names import FIELDS
 
@@ -171,6 +173,7 @@ class Arrivals:
         self.brought: dict[tuple[str, str], str] = {}
         self._own: dict[tuple[str, str], Withheld] = {}
         self._edits: dict[str, dict[tuple[str, str], Withheld]] = defaultdict(dict)
+        self._purged: dict[str, set[str]] = defaultdict(set)
 
     def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
         """Note what a line of a file changes in a row, which is ``joined`` with it."""
@@ -187,6 +190,8 @@ class Arrivals:
             if owner and owner not in (writer, *self._mine):
                 self.brought.setdefault((joined.id, writer), owner)
             group = self._group(writer, owner)
+            if row is not None and _has_purged(writer, before, after):
+                self._purged[group].add(joined.id)
             has_changed = row is not None and (_has_edited(before, after) or self._has_reworded(row, before, after))
             if row is not None and has_changed and (group != writer or _is_of_others(row, writer)):
                 _extend(self._edits[group], joined.id, writer, before, after)
@@ -218,15 +223,22 @@ class Arrivals:
         """Return the parts that a person is asked about; ``lessons`` returns the number of lessons before."""
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group, changes in self._edits.items():
-            edited = len({id_ for id_, _ in changes})
-            if edited > limits.BULK_MIN and edited > int(lessons() * limits.BULK_SHARE):
+            if _is_bulk(len({id_ for id_, _ in changes}), lessons):
                 parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
         return [part for part in parts if not _is_nothing(part.part)]
+
+    def purged(self, lessons: Callable[[], int]) -> dict[str, int]:
+        """Return the groups that purged words of many lessons of others at once, and of how many."""
+        return {group: len(ids) for group, ids in self._purged.items() if _is_bulk(len(ids), lessons)}
 
     def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
         before = self._counting(id_, writer, change.before)
         part = Withheld(before, change.after) if kind == OWN else _only_edits(before, change.after)
         return Held(kind, group, writer, id_, part)
+
+
+def _is_bulk(number: int, lessons: Callable[[], int]) -> bool:
+    return number > limits.BULK_MIN and number > int(lessons() * limits.BULK_SHARE)
 
 
 def _extend(changes: dict[tuple[str, str], Withheld], id_: str, writer: str, before: Column, after: Column) -> None:
@@ -246,6 +258,12 @@ def _has_edited(before: Column, after: Column) -> bool:
         edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
         for field, edit in after.set.items()
     )
+
+
+def _has_purged(writer: str, before: Column, after: Column) -> bool:
+    """Return whether a writer purged words of another agent's."""
+    agent = names.agent_of(writer)
+    return any(names.agent_of(of) != agent and marks != before.purge.get(of) for of, marks in after.purge.items())
 
 
 def _is_of_others(row: Line, writer: str) -> bool:

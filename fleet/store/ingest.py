@@ -150,8 +150,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         tree: the fetched tree; None for lines that never leave this machine.
         aside: returns the lines in quarantine, which files need not hold any more.
         changed: called with the generation after each change.
-        withhold: keeps what a person is asked about before it counts, and in whose files columns came; returns the
-            policy that leaves the former out. None for lines that nobody else writes.
+        withhold: keeps what a person is asked about before it counts, in whose files columns came, and who purged many
+            lessons; returns the policy that leaves the first out. None for lines that nobody else writes.
     """
 
     database: Database
@@ -165,7 +165,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     aside: Callable[[], set[bytes]] = set
     warn: Callable[[str], object] = bool
     changed: Callable[[int], object] = bool
-    withhold: Callable[[list["Held"], dict[tuple[str, str], str]], Policy] | None = None
+    withhold: Callable[[list["Held"], dict[tuple[str, str], str], dict[str, int]], Policy] | None = None
     _generation: int = 0
     _snapshot: bool | None = None  # inside one: whether it is up to date
 
@@ -390,9 +390,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
         if rows.arrivals is not None and self.withhold is not None:
             query = "SELECT count(*) FROM pattern WHERE listed"
-            parts = rows.arrivals.held(lambda: int(rows.connection.execute(query).fetchone()[0]))
-            if parts or rows.arrivals.brought:
-                rows.follow(self.withhold(parts, rows.arrivals.brought))
+
+            def lessons() -> int:
+                return int(rows.connection.execute(query).fetchone()[0])
+
+            parts, purged = rows.arrivals.held(lessons), rows.arrivals.purged(lessons)
+            if parts or purged or rows.arrivals.brought:
+                rows.follow(self.withhold(parts, rows.arrivals.brought, purged))
         rows.is_watched, rows.arrivals = False, None
 
     def _fold_files(self, rows: Rows, sources: Sequence[Source]) -> None:

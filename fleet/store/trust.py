@@ -112,6 +112,15 @@ class Trust:
             ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
+    @staticmethod
+    def purge_sentences(purged: Mapping[str, int]) -> list[str]:
+        """Return a sentence for each group that purged words of so many lessons of others at once."""
+        return [
+            f"{_who(group)} purged words of {number:,} lessons of others: no fleet brings them back. A commit of the "
+            "clan's branch before that has them, as has a backup; `fleet block` leaves out what else they wrote"
+            for group, number in purged.items()
+        ]
+
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until a person decides."""
         rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in parts]
@@ -184,11 +193,14 @@ def _sentence(kind: str, group: str, number: int) -> str:
             f"{lessons} came with words or counts under {group}, a name of this folder, which were never written here: "
             "they are left out until you decide. `fleet review` asks"
         )
-    who = "writers of whom nothing was known" if group == NEWCOMERS else group
     return (
-        f"{who} would retire or edit {lessons} of others at once: that is left out here until you decide. "
+        f"{_who(group)} would retire or edit {lessons} of others at once: that is left out here until you decide. "
         "`fleet review` asks"
     )
+
+
+def _who(group: str) -> str:
+    return "writers of whom nothing was known" if group == NEWCOMERS else group
 
 
 class _Lazy(dict[str, T]):

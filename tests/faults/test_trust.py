@@ -172,6 +172,28 @@ def test_a_lesson_of_others_waits_for_a_yes_and_enters_by_it(bench):
     assert LESSON in memory(bench)
 
 
+def test_words_of_many_lessons_purged_at_once_are_told_and_the_sync_is_a_partial_one(bench):
+    words = [f"Rule {number} of the house is worth keeping" for number in range(25)]
+    push(bench, *(record(each, {TANK: told(1, 1)}) for each in words), by=TANK)
+    bench.sync("velma")
+    push(bench, *(record("", {MALLORY: {"purge": {TANK: {"text": STAMP}}}}, pattern_id(each)) for each in words[:20]))
+    bench.sync("velma")
+    push(bench, *(record("", {MALLORY: {"purge": {TANK: {"text": STAMP}}}}, pattern_id(each)) for each in words))
+    bench.sync("velma")  # five more
+    push(bench, *(record("", {MALLORY: {"purge": {TANK: {"correct": STAMP}}}}, pattern_id(each)) for each in words))
+    done = bench.run("velma", "sync", "--json", expect=3)
+    assert json.loads(done.stdout)["purged"] == 25
+    assert "writers of whom nothing was known purged words of 25 lessons of others" in done.stderr
+    bench.sync("velma")  # it is told once
+
+
+def test_thousands_of_unreadable_lines_are_told_once(bench):
+    push(bench, *(b'{"id":"p-%016x","w":{bad %d}}' % (number, number) for number in range(3_000)))
+    bench.run("velma", "sync", expect=3)
+    done = bench.run("velma", "sync")
+    assert "3,000 lines named before, still unreadable and without harm" in done.stderr
+
+
 def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench):
     root = bench.folder / "velma"
     configure(bench, 'others = "suggest"', 'others = "auto"')
