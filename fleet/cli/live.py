@@ -5,14 +5,16 @@ import os
 import secrets
 import signal
 import ssl
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from fleet.cli import output
-from fleet.cli.output import argument, echo, note, option
+from fleet.cli.output import argument, echo, flag, note, option
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.serve.room import Rooms, Rules, serving
@@ -20,7 +22,7 @@ from fleet.share.live import access
 from fleet.share.live.access import Access, Where
 from fleet.share.live.client import Online, who
 from fleet.share.remote import RemoteUnavailable
-from fleet.store import consent
+from fleet.store import config, consent
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 
@@ -59,9 +61,12 @@ def _join(
     url: Annotated[str, argument("[URL]", "wss://HOST, or ws:// here; none: fleet.toml's, or your own server.")] = "",
     room: Annotated[str, option("--room", "NAME", "The clan's room there; 'clan'.")] = "",
     token_env: Annotated[str, option("--token-env", "NAME", "The variable FLEET_* with its token.")] = "",
+    yes: Annotated[bool, flag("--yes", "-y", "Agree to the room that fleet.toml names.")] = False,
 ) -> None:
     """Agree to a live room on this machine: lessons go there as they are logged, and come from there."""
     with output.opened() as workspace:
+        if not (url or room or token_env) and (proposed := Access(workspace).proposed()):
+            _ask_about(proposed, yes=yes)
         joined = Access(workspace).join(url, room, token_env)
         url, served = access.address(joined), ", which the sidecar serves itself" if joined.serve else ""
         echo(f"this folder is in room {joined.room} at {url}{served}")
@@ -72,6 +77,19 @@ def _join(
                 asyncio.run(who(Where.named(joined), wait_s=1.0))
             except RemoteUnavailable as why:
                 note(f"nobody answers there now; the sidecar tries again by itself: {why}")
+
+
+def _ask_about(proposed: config.Live, *, yes: bool) -> None:
+    """Name a room that ``fleet.toml`` names, before anything goes there; a person agrees to one on another machine."""
+    address = access.address(proposed)
+    token = f", with the token in {proposed.token_env}" if consent.variable(proposed.token_env) else ""
+    note(f"fleet.toml names the live room {proposed.room} at {address}{token}")
+    if yes or consent.is_loopback(urlsplit(address).hostname or ""):
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("nothing was sent: `fleet live join --yes` agrees to it, `fleet live join URL` names another")
+    if not typer.confirm("Send lessons there as they are logged, and take in those that come?", default=False):
+        raise NoError("nothing was sent, and nothing was changed")
 
 
 @live_app.command("leave")

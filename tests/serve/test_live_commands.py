@@ -200,6 +200,15 @@ def accepted(server: socket.socket) -> bytes:
         return b""
 
 
+def test_a_room_on_another_machine_that_a_file_names_is_shown_and_nothing_is_sent_unasked(crew: Crew):
+    crew.run("tank", "init", "--agent", "tank", "--yes")
+    crew.set("tank", 'url = "wss://clan.invalid"\ntoken_env = "FLEET_EMBEDDING_KEY"\n', "live")
+    done = crew.run("tank", "live", "join", expect=2, FLEET_EMBEDDING_KEY=TOKEN)
+    assert "live room clan at wss://clan.invalid, with the token in FLEET_EMBEDDING_KEY" in done.stderr
+    assert "`fleet live join --yes`" in done.stderr
+    assert "nobody has agreed" in crew.run("tank", "who", expect=2).stderr
+
+
 @pytest.mark.parametrize("setting", ['url = "{url}"\nserve = true\nport = 1', "serve = true\nport = {port}"])
 def test_a_room_that_a_tracked_file_names_is_used_after_a_yes_alone(crew: Crew, setting: str):
     with socket.create_server(("127.0.0.1", 0)) as stranger:

@@ -83,8 +83,20 @@ class Access:
         if not self._state.agrees(consent.LIVE, _consented(settings)):
             raise UsageError(
                 f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that "
-                "on this machine. Nothing was sent. `fleet live join` agrees to it, `fleet live join URL` names another"
+                "on this machine. Nothing was sent. `fleet live join` asks about it, `fleet live join URL` joins another"
             )
+        return settings
+
+    def proposed(self) -> Settings | None:
+        """Return the configured room, whose address and variable anybody may have written; None where it is agreed to.
+
+        Raises:
+            UsageError: its address is malformed.
+        """
+        settings = self._configured
+        if not (settings.url or settings.serve) or self._state.agrees(consent.LIVE, _consented(settings)):
+            return None
+        check(address(settings))
         return settings
 
     def join(self, url: str = "", room: str = "", token_env: str = "") -> Settings:
