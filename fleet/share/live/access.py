@@ -83,7 +83,7 @@ class Access:
         if not self._state.agrees(consent.LIVE, _consented(settings)):
             raise UsageError(
                 f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that "
-                "on this machine. Nothing was sent. `fleet live join` asks about it, `fleet live join URL` joins another"
+                "on this machine. Nothing was sent. `fleet live join` asks about it, `fleet live join URL` joins others"
             )
         return settings
 
