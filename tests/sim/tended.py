@@ -246,13 +246,16 @@ class Tended(Further):
     # --- a run is taken back at once ----------------------------------------------------------------------------------
 
     def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
-        """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides."""
+        """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides.
+
+        Of one that is out no words: a blocked writer's read again once another logged the lesson, also by an undone run.
+        """
         patterns = self.open(machine).patterns
-        grouped = patterns.groups()
-        return {
-            each.id: (each.text, each.count("seen"), each.is_present or each.id in grouped)
-            for each in patterns.records()
-        }
+        grouped, facts = patterns.groups(), dict[str, tuple[object, ...]]()
+        for each in patterns.records():
+            is_in = each.is_present or each.id in grouped
+            facts[each.id] = (each.text if is_in else "", each.count("seen"), is_in)
+        return facts
 
     @contextmanager
     def _taking_back(self, machine: Machine, back: Callable[[], object] = bool) -> Iterator[None]:
