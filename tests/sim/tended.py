@@ -248,7 +248,7 @@ class Tended(Further):
     def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
         """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides.
 
-        Of one that is out no words: a blocked writer's read again once another logged the lesson, also by an undone run.
+        Of one that is out no words: a blocked writer's read again once another logged the lesson, and undid that.
         """
         patterns = self.open(machine).patterns
         grouped, facts = patterns.groups(), dict[str, tuple[object, ...]]()
