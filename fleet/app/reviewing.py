@@ -17,12 +17,13 @@ from fleet.model import edits, limits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, Policy, fold, is_blocked
+from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Renderer
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
+from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.runs import Field, Runs
@@ -60,7 +61,8 @@ class Changes(NamedTuple):
         gone: text of each lesson that disappears, by id; at the end of a block, of each that reappears.
         other: ids of lessons that read or count otherwise.
         discoveries: number of those not shown, or shown again.
-        left: entries that left the memories here; ``kept``: that stay, since a person had approved them.
+        left: entries that left the memories here.
+        kept: entries that stay, since a person had approved them, though their lesson is gone or reads otherwise.
         retired: ids of the lessons that were retired for everybody.
     """
 
@@ -178,9 +180,25 @@ def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntr
     for agent in workspace.agents_here():
         rows = AgentMemory(workspace, agent).rows()
         for id_, row in rows.items():
+            is_approved = AgentMemory.is_approved(row)
             if id_ in folds and reflecting.loses_ground(workspace, agent, *folds[id_]):
-                (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, id_, row))
+                (kept if is_approved else left).append(_MemoryEntry(agent, id_, row))
+            elif is_approved and _has_lost_words(workspace, id_, row, folds):
+                kept.append(_MemoryEntry(agent, id_, row))
     return tuple(left), tuple(kept)
+
+
+def _has_lost_words(workspace: Workspace, id_: str, row: str, folds: _Folds) -> bool:
+    """Return whether an entry has words that its lesson, or the merged set it is part of, no longer has."""
+    before, group = workspace.patterns.lesson(id_), workspace.patterns.group(id_)
+    if before is None or folds.keys().isdisjoint(group):
+        return False
+    records = (folds[each][1] if each in folds else workspace.patterns.get(each) for each in group)
+    after = {each.id: each for each in records if each is not None}
+    sets = Merges.connected((each.id, each.merged_into or each.id) for each in after.values())
+    lesson = merged([after[each] for each in next(one for one in sets if id_ in one) if each in after])
+    words = Memory.row(lesson.text, lesson.correct, "", "").removesuffix("(; )")
+    return (before.text, before.correct) != (lesson.text, lesson.correct) and not row.startswith(f"{words}(")
 
 
 def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
@@ -415,8 +433,8 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
 
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
-        merged = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {merged.changed}` undoes it"
+        done = merge(workspace, agent, one, other, force=True)
+        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {done.changed}` undoes it"
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)

@@ -317,6 +317,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
     rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
         f"  stays in {agent}'s memory.md by a person's yes: {row}\n    `fleet demote {each}` takes it out"
+        + f"; `fleet promote {each}` then takes it in as it reads without {changes.name}" * (each not in changes.gone)
         for agent, each, row in changes.kept
     ]
     if changes.retired:

@@ -380,8 +380,9 @@ def _promote(
     with output.acting() as (workspace, who):
         promoted, memory = reflecting.promote(workspace, who, pattern)
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
-        document |= {"memory": memory.as_json()}
-        rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}"]
+        document |= {"right": promoted.right, "memory": memory.as_json()}
+        right = f" — right: {promoted.right}" if promoted.right else ""
+        rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}{right} ({promoted.evidence})"]
         output.show(document, [*rows, f"`fleet demote {promoted.id}` takes it out again"])
 
 
