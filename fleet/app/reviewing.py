@@ -63,7 +63,7 @@ class Changes(NamedTuple):
         discoveries: number of those not shown, or shown again.
         left: entries that left the memories here.
         kept: entries that stay, since a person had approved them, though their lesson is gone or reads otherwise.
-        retired: ids of the lessons that were retired for everybody.
+        retired: ids of the lessons that were retired for everybody, or would be.
     """
 
     name: str
@@ -105,14 +105,14 @@ def block(
     if not records and not changes.discoveries:
         raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, folds)
-    if dry_run:
-        return changes._replace(left=leaving, kept=kept)
-    workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
-    alone = [each for each, (old, new) in folds.items() if old.is_present and not new.is_present]
-    retired = _retire(workspace, agent, alone) if retire else ()
-    _release_entries(workspace, leaving)
-    _refresh_derived(workspace)
-    return changes._replace(left=leaving, kept=kept, retired=retired)
+    alone = [each for each, (old, new) in folds.items() if retire and old.is_present and not new.is_present]
+    if not dry_run:
+        workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
+        if alone:
+            _retire(workspace, agent, alone)
+        _release_entries(workspace, leaving)
+        _refresh_derived(workspace)
+    return changes._replace(left=leaving, kept=kept, retired=tuple(alone))
 
 
 def unblock(workspace: Workspace, name: str) -> Changes:
@@ -208,11 +208,10 @@ def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> N
                 AgentMemory(workspace, agent).release(ids)
 
 
-def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
+def _retire(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
     with workspace.writing(agent) as writer:
         lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
         writer.write([edits.retire(line, writer.name) for line in lines])
-    return tuple(line.id for line in lines)
 
 
 def _refresh_derived(workspace: Workspace) -> None:

@@ -321,7 +321,8 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         for agent, each, row in changes.kept
     ]
     if changes.retired:
-        rows.append(f"  {counted(len(changes.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
+        how = "would be retired for everybody" if dry_run else "retired for everybody; the next `fleet sync` says so"
+        rows.append(f"  {counted(len(changes.retired), 'lesson')} {how}")
     return rows
 
 

@@ -683,6 +683,19 @@ def test_a_block_lists_what_a_person_took_in_of_a_set_that_the_blocked_writer_me
     assert f"stays in velma's memory.md by a person's yes: {row}" in listed
 
 
+def test_a_dry_block_lists_what_it_would_retire_for_everybody(bench):
+    push(bench, record(POISON[0], {MALLORY: told()}), record(LESSON, {MALLORY: told(), TANK: told()}))
+    bench.sync("velma")
+    dry = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--dry-run", "--json").stdout)
+    assert dry["retired"] == [pattern_id(POISON[0])]
+    said = bench.run("velma", "block", MALLORY, "--retire", "--dry-run").stdout
+    assert "1 lesson would be retired for everybody" in said
+    assert POISON[0] in texts(bench)
+    assert json.loads(bench.run("velma", "block", MALLORY, "--dry-run", "--json").stdout)["retired"] == []
+    done = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--json").stdout)
+    assert {**done, "dry_run": True} == dry
+
+
 def test_a_block_since_a_time_keeps_what_the_branch_held_then(bench):
     push(bench, record("Said in good days", {MALLORY: told(2, 2)}))
     bench.sync("velma")
