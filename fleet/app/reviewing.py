@@ -17,6 +17,7 @@ from fleet.model import edits, limits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
+from fleet.model.names import LABELS
 from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Renderer
@@ -28,7 +29,7 @@ from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, readable
+from fleet.text.screening import counted, readable, shortened
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
@@ -38,8 +39,39 @@ TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
 _SEPARATOR = ":"
+_VALUE_CHARS_MAX = 120
 _Folds = dict[str, tuple[Pattern, Pattern]]
 """Lessons of records under two policies, by id: before a block, or its end, and after."""
+
+
+class _Difference(NamedTuple):
+    """Difference of a lesson under two policies: a field, a counter, or ``listed``, and how it reads in each."""
+
+    id: str
+    field: str
+    before: str
+    after: str
+
+    def in_one_line(self) -> str:
+        """Return the difference for a person, long values cut."""
+        before, after = (shortened(each, _VALUE_CHARS_MAX) or "(nothing)" for each in (self.before, self.after))
+        return f"{LABELS.get(self.field, self.field)}: {before} -> {after}"
+
+
+def _differences(before: Pattern, after: Pattern) -> list[_Difference]:
+    """Return the differences between two folds of a lesson: of the known fields, the text first, then of the rest."""
+    fields = dict.fromkeys([*LABELS, *sorted(before.fields.keys() | after.fields.keys())])
+    counters = sorted({*before.totals, *before.parts, *after.totals, *after.parts})
+    pairs: list[tuple[str, Any, Any]] = [(each, before.fields.get(each), after.fields.get(each)) for each in fields]
+    pairs += [(each, before.count(each), after.count(each)) for each in counters]
+    pairs.append(("listed", "yes" if before.is_listed else "no", "yes" if after.is_listed else "no"))
+    return [_Difference(before.id, readable(each), _shown(old), _shown(new)) for each, old, new in pairs if old != new]
+
+
+def _shown(value: object) -> str:
+    """Return a field's value or a count as a text fit to be shown, "" for none."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return ", ".join(readable(str(each)) for each in values)
 
 
 # --- blocking -------------------------------------------------------------------------------------------------------
@@ -59,7 +91,7 @@ class Changes(NamedTuple):
     Attributes:
         since: "" for all that the writer wrote.
         gone: text of each lesson that disappears, by id; at the end of a block, of each that reappears.
-        other: ids of lessons that read or count otherwise.
+        other: ids of lessons that read or count otherwise; ``differences``: in what.
         discoveries: number of those not shown, or shown again.
         left: entries that left the memories here.
         kept: entries that stay, since a person had approved them, though their lesson is gone or reads otherwise.
@@ -70,6 +102,7 @@ class Changes(NamedTuple):
     since: str
     gone: dict[str, str]
     other: list[str]
+    differences: list[_Difference]
     discoveries: int = 0
     left: tuple[_MemoryEntry, ...] = ()
     kept: tuple[_MemoryEntry, ...] = ()
@@ -171,7 +204,10 @@ def _changes(workspace: Workspace, name: str, since: str, folds: _Folds) -> Chan
             gone[id_] = readable(old.text)
         elif (old.fields, old.totals, old.parts, old.is_listed) != (new.fields, new.totals, new.parts, new.is_listed):
             other.append(id_)
-    return Changes(name, since, gone, other, workspace.discoveries.count_by(name, since))
+    known = list(LABELS)
+    differences = [each for id_ in other for each in _differences(*folds[id_])]
+    differences.sort(key=lambda each: known.index(each.field) if each.field in known else len(known))
+    return Changes(name, since, gone, other, differences, workspace.discoveries.count_by(name, since))
 
 
 def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:

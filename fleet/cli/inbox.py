@@ -313,6 +313,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
         f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
         *_listed(list(changes.gone.items()), "    "),
+        *_listed([(each.id, each.in_one_line()) for each in changes.differences], "    "),
     ]
     rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
@@ -331,5 +332,6 @@ def _block_as_json(changes: Changes, *, dry_run: bool) -> dict[str, Any]:
     kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in changes.kept]
     same = {name: getattr(changes, name) for name in ("name", "since", "discoveries", "retired")}
     left = [each._asdict() for each in changes.left]
+    differences = [each._asdict() for each in changes.differences]
     document = {"dry_run": dry_run, "lessons": lessons, **same}
-    return document | {"changed": changes.other, "left": left, "approved": kept}
+    return document | {"changed": changes.other, "differences": differences, "left": left, "approved": kept}

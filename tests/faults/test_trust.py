@@ -696,6 +696,27 @@ def test_a_dry_block_lists_what_it_would_retire_for_everybody(bench):
     assert {**done, "dry_run": True} == dry
 
 
+def test_a_block_shows_what_changes_and_from_what_to_what(bench):
+    ids = known(bench, 9)
+    near = clock.pack(int(time.time() * 1000) + 3_600_000)
+    push(
+        bench,
+        *(record("", {MALLORY: told(7, set={"correct": [near, EVIL]})}, each) for each in ids[:6]),
+        record("", {MALLORY: told(7)}, ids[6]),
+        record("", {MALLORY: {"rem": {TANK: STAMP}}}, ids[7]),
+    )
+    bench.sync("velma")
+    said = bench.run("velma", "block", "mallory", "--dry-run").stdout
+    assert said.count(f"  right: {EVIL} -> (nothing)") == 5
+    assert "more: --json" in said
+    found = json.loads(bench.run("velma", "block", "mallory", "--json").stdout)
+    assert {one["id"] for one in found["differences"]} == set(found["changed"]) == set(ids[:8])
+    by_id = {(one["id"], one["field"]): (one["before"], one["after"]) for one in found["differences"]}
+    assert by_id[ids[0], "correct"] == (EVIL, "")
+    assert by_id[ids[6], "seen"] == ("8", "1")
+    assert by_id[ids[7], "listed"] == ("no", "yes")
+
+
 def test_a_block_since_a_time_keeps_what_the_branch_held_then(bench):
     push(bench, record("Said in good days", {MALLORY: told(2, 2)}))
     bench.sync("velma")
