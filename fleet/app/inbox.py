@@ -22,7 +22,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.model.names import normalise
+from fleet.model.names import LABELS, normalise
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
@@ -170,12 +170,14 @@ def _pair_item(pair: Pair) -> Item:
 
 
 def _left_out_item(question: reviewing.Question) -> Item:
-    ids = " ".join(each for each, _ in question.lessons)  # the same writer may do as much another time
+    # The same writer may do as much another time, or put other words into the same lessons.
+    changed = (each for one in question.lessons for each in one.differences if each.field in LABELS)
+    ids = " ".join([*(each.id for each in question.lessons), *(f"{each.field}={each.after}" for each in changed)])
     return Item(
         kind="bulk",
         key=f"{question.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
         title=question.summary,
-        evidence=tuple(f"{one_line(text)} ({each})" for each, text in question.lessons[: reviewing.SHOWN_MAX]),
+        evidence=tuple(f"{each.in_one_line()} ({each.id})" for each in question.lessons[: reviewing.SHOWN_MAX]),
         weight=float(len(question.lessons)),
         diff=f"{question.retires:,} lessons out, {question.edits:,} that read otherwise",
         body={"pair": question.name},

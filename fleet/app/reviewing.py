@@ -39,7 +39,7 @@ TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
 _SEPARATOR = ":"
-_VALUE_CHARS_MAX = 120
+_VALUE_CHARS_MAX, _EFFECT_CHARS_MAX = 120, 400
 _Folds = dict[str, tuple[Pattern, Pattern]]
 """Lessons of records under two policies, by id: before a block, or its end, and after."""
 
@@ -299,19 +299,35 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
 # --- parts left out here -------------------------------------------------------------------------------------------
 
 
+class _Effect(NamedTuple):
+    """Effect of a yes on a lesson, or on a discovery, with its text as it is now."""
+
+    id: str
+    text: str
+    is_retired: bool
+    differences: Sequence[_Difference] = ()
+
+    def in_one_line(self) -> str:
+        """Return the text and the effect for a person."""
+        changed = shortened("; ".join(each.in_one_line() for each in self.differences), _EFFECT_CHARS_MAX)
+        effect = "would be retired" if self.is_retired else changed
+        return f"{self.text} ({effect})" if effect else self.text
+
+
 class Question(NamedTuple):
     """Question to a person: whether parts of others, left out here until then, are taken in.
 
     Attributes:
         kind: ``own`` or ``bulk``.
         group: a replica, or ``newcomers``.
-        lessons: ids and texts; ``retires``: number of them that a yes removes; ``edits``: that it changes.
+        lessons: the lessons and discoveries in question.
+        retires: number of them that a yes removes; ``edits``: that it changes.
     """
 
     kind: str
     group: str
     writers: list[str]
-    lessons: list[tuple[str, str]]
+    lessons: list[_Effect]
     retires: int
     edits: int
 
@@ -339,7 +355,10 @@ class Question(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the question as ``--json`` has it."""
         same = {name: getattr(self, name) for name in ("kind", "writers", "retires", "edits")}
-        lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
+        lessons = [
+            {"id": one, "text": text, "retires": is_retired, "differences": [each._asdict() for each in differences]}
+            for one, text, is_retired, differences in self.lessons[: limits.PAGE_LESSONS_MAX]
+        ]
         fields = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
         return fields | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
@@ -360,22 +379,22 @@ def questions(workspace: Workspace) -> list[Question]:
 
 
 def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Question:
-    policy, retires, changes = workspace.policy(), 0, 0
-    lessons: list[tuple[str, str]] = []
+    policy, changes = workspace.policy(), 0
+    lessons: list[_Effect] = []
     theirs = sorted({part.writer for part in parts})
     for id_ in dict.fromkeys(part.id for part in parts):
         line, discovery = workspace.patterns.line(id_), workspace.discoveries.get(id_)
         if discovery is not None and (retracted := workspace.discoveries.get(discovery.retracts)):
-            retires += 1
-            lessons.append((id_, readable(retracted.problem or retracted.solution)))
+            lessons.append(_Effect(id_, readable(retracted.problem or retracted.solution), is_retired=True))
         if line is None:
             continue
         others = {w: part for w, part in policy.withheld.get(id_, {}).items() if w not in theirs}
         now, then = fold(line, policy), fold(line, policy._replace(withheld={id_: others}))
-        retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
-        changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
-        lessons.append((id_, readable(now.text or then.text)))
-    return Question(kind, group, theirs, lessons, retires, changes)
+        is_retired = now.is_listed and (not then.is_listed or then.state == RETIRED)
+        changes += not is_retired and (not now.is_listed or now.fields != then.fields)
+        lessons.append(_Effect(id_, readable(now.text or then.text), is_retired, _differences(now, then)))
+    lessons.sort(key=lambda each: each.is_retired)  # new words are to be read, and only some are shown
+    return Question(kind, group, theirs, lessons, sum(each.is_retired for each in lessons), changes)
 
 
 def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:

