@@ -22,8 +22,9 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.model.names import normalise
+from fleet.model.names import LABELS, normalise
 from fleet.model.pattern import Pattern
+from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
@@ -169,12 +170,14 @@ def _pair_item(pair: Pair) -> Item:
 
 
 def _left_out_item(question: reviewing.Question) -> Item:
-    ids = " ".join(each for each, _ in question.lessons)  # the same writer may do as much another time
+    # The same writer may do as much another time, or put other words into the same lessons.
+    changed = (each for one in question.lessons for each in one.differences if each.field in LABELS)
+    ids = " ".join([*(each.id for each in question.lessons), *(f"{each.field}={each.after}" for each in changed)])
     return Item(
         kind="bulk",
         key=f"{question.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
         title=question.summary,
-        evidence=tuple(f"{one_line(text)} ({each})" for each, text in question.lessons[: reviewing.SHOWN_MAX]),
+        evidence=tuple(f"{each.in_one_line()} ({each.id})" for each in question.lessons[: reviewing.SHOWN_MAX]),
         weight=float(len(question.lessons)),
         diff=f"{question.retires:,} lessons out, {question.edits:,} that read otherwise",
         body={"pair": question.name},
@@ -368,6 +371,11 @@ def _promotion_check(workspace: Workspace, entry: Entry) -> str:
     return _lesson_check(workspace, entry)
 
 
+def _promotion_diff(workspace: Workspace, entry: Entry) -> str:
+    lesson = reflecting.records_of(workspace, entry.agent).lesson(_body(entry, "lesson"))
+    return f"+ {Renderer().lesson(lesson)}" if lesson is not None else entry.item.diff
+
+
 def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     lesson = _body(entry, "lesson")
     (promoted, _), run = _recorded(workspace, lambda: reflecting.promote(workspace, entry.agent, lesson), "promote")
@@ -507,7 +515,7 @@ def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[
 HANDLERS: dict[str, _Handler] = {
     "skill": _Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
     "persona": _Handler(_note_check, _note_approve),
-    "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject),
+    "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject, _promotion_diff),
     "guard": _Handler(_lesson_check, _guard_approve),
     "bulk": _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
     "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),

@@ -8,7 +8,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits, names
 from fleet.model.errors import BusyError, FleetError, NoError
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import not_working
+from fleet.recall.wording import Renderer, not_working
 from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
@@ -63,7 +63,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standin
         lessons, record = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(record.id) or record
         with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).path]) as draft:
-            due = Promotions(writer, lessons).enter(lesson, right=lesson.correct)
+            due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, edits_by=Renderer().edits(lesson))
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
     Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted", draft.run)

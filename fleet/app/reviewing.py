@@ -17,17 +17,19 @@ from fleet.model import edits, limits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
-from fleet.model.pattern import Pattern, Policy, fold, is_blocked
+from fleet.model.names import LABELS
+from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Renderer
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
 from fleet.reflect.inbox import Inboxes
+from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, readable
+from fleet.text.screening import counted, readable, shortened
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
@@ -37,8 +39,39 @@ TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
 _SEPARATOR = ":"
+_VALUE_CHARS_MAX, _EFFECT_CHARS_MAX = 120, 400
 _Folds = dict[str, tuple[Pattern, Pattern]]
 """Lessons of records under two policies, by id: before a block, or its end, and after."""
+
+
+class _Difference(NamedTuple):
+    """Difference of a lesson under two policies: a field, a counter, or ``listed``, and how it reads in each."""
+
+    id: str
+    field: str
+    before: str
+    after: str
+
+    def in_one_line(self) -> str:
+        """Return the difference for a person, long values cut."""
+        before, after = (shortened(each, _VALUE_CHARS_MAX) or "(nothing)" for each in (self.before, self.after))
+        return f"{LABELS.get(self.field, self.field)}: {before} -> {after}"
+
+
+def _differences(before: Pattern, after: Pattern) -> list[_Difference]:
+    """Return the differences between two folds of a lesson: of the known fields, the text first, then of the rest."""
+    fields = dict.fromkeys([*LABELS, *sorted(before.fields.keys() | after.fields.keys())])
+    counters = sorted({*before.totals, *before.parts, *after.totals, *after.parts})
+    pairs: list[tuple[str, Any, Any]] = [(each, before.fields.get(each), after.fields.get(each)) for each in fields]
+    pairs += [(each, before.count(each), after.count(each)) for each in counters]
+    pairs.append(("listed", "yes" if before.is_listed else "no", "yes" if after.is_listed else "no"))
+    return [_Difference(before.id, readable(each), _shown(old), _shown(new)) for each, old, new in pairs if old != new]
+
+
+def _shown(value: object) -> str:
+    """Return a field's value or a count as a text fit to be shown, "" for none."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return ", ".join(readable(str(each)) for each in values)
 
 
 # --- blocking -------------------------------------------------------------------------------------------------------
@@ -58,16 +91,18 @@ class Changes(NamedTuple):
     Attributes:
         since: "" for all that the writer wrote.
         gone: text of each lesson that disappears, by id; at the end of a block, of each that reappears.
-        other: ids of lessons that read or count otherwise.
+        other: ids of lessons that read or count otherwise; ``differences``: in what.
         discoveries: number of those not shown, or shown again.
-        left: entries that left the memories here; ``kept``: that stay, since a person had approved them.
-        retired: ids of the lessons that were retired for everybody.
+        left: entries that left the memories here.
+        kept: entries that stay, since a person had approved them, though their lesson is gone or reads otherwise.
+        retired: ids of the lessons that were retired for everybody, or would be.
     """
 
     name: str
     since: str
     gone: dict[str, str]
     other: list[str]
+    differences: list[_Difference]
     discoveries: int = 0
     left: tuple[_MemoryEntry, ...] = ()
     kept: tuple[_MemoryEntry, ...] = ()
@@ -103,14 +138,14 @@ def block(
     if not records and not changes.discoveries:
         raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
     leaving, kept = _in_memories(workspace, folds)
-    if dry_run:
-        return changes._replace(left=leaving, kept=kept)
-    workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
-    alone = [each for each, (old, new) in folds.items() if old.is_present and not new.is_present]
-    retired = _retire(workspace, agent, alone) if retire else ()
-    _release_entries(workspace, leaving)
-    _refresh_derived(workspace)
-    return changes._replace(left=leaving, kept=kept, retired=retired)
+    alone = [each for each, (old, new) in folds.items() if retire and old.is_present and not new.is_present]
+    if not dry_run:
+        workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
+        if alone:
+            _retire(workspace, agent, alone)
+        _release_entries(workspace, leaving)
+        _refresh_derived(workspace)
+    return changes._replace(left=leaving, kept=kept, retired=tuple(alone))
 
 
 def unblock(workspace: Workspace, name: str) -> Changes:
@@ -169,7 +204,10 @@ def _changes(workspace: Workspace, name: str, since: str, folds: _Folds) -> Chan
             gone[id_] = readable(old.text)
         elif (old.fields, old.totals, old.parts, old.is_listed) != (new.fields, new.totals, new.parts, new.is_listed):
             other.append(id_)
-    return Changes(name, since, gone, other, workspace.discoveries.count_by(name, since))
+    known = list(LABELS)
+    differences = [each for id_ in other for each in _differences(*folds[id_])]
+    differences.sort(key=lambda each: known.index(each.field) if each.field in known else len(known))
+    return Changes(name, since, gone, other, differences, workspace.discoveries.count_by(name, since))
 
 
 def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntry, ...], tuple[_MemoryEntry, ...]]:
@@ -178,9 +216,25 @@ def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntr
     for agent in workspace.agents_here():
         rows = AgentMemory(workspace, agent).rows()
         for id_, row in rows.items():
+            is_approved = AgentMemory.is_approved(row)
             if id_ in folds and reflecting.loses_ground(workspace, agent, *folds[id_]):
-                (kept if AgentMemory.is_approved(row) else left).append(_MemoryEntry(agent, id_, row))
+                (kept if is_approved else left).append(_MemoryEntry(agent, id_, row))
+            elif is_approved and _has_lost_words(workspace, id_, row, folds):
+                kept.append(_MemoryEntry(agent, id_, row))
     return tuple(left), tuple(kept)
+
+
+def _has_lost_words(workspace: Workspace, id_: str, row: str, folds: _Folds) -> bool:
+    """Return whether an entry has words that its lesson, or the merged set it is part of, no longer has."""
+    before, group = workspace.patterns.lesson(id_), workspace.patterns.group(id_)
+    if before is None or folds.keys().isdisjoint(group):
+        return False
+    records = (folds[each][1] if each in folds else workspace.patterns.get(each) for each in group)
+    after = {each.id: each for each in records if each is not None}
+    sets = Merges.connected((each.id, each.merged_into or each.id) for each in after.values())
+    lesson = merged([after[each] for each in next(one for one in sets if id_ in one) if each in after])
+    words = Memory.row(lesson.text, lesson.correct, "", "").removesuffix("(; )")
+    return (before.text, before.correct) != (lesson.text, lesson.correct) and not row.startswith(f"{words}(")
 
 
 def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
@@ -190,11 +244,10 @@ def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> N
                 AgentMemory(workspace, agent).release(ids)
 
 
-def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, ...]:
+def _retire(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
     with workspace.writing(agent) as writer:
         lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
         writer.write([edits.retire(line, writer.name) for line in lines])
-    return tuple(line.id for line in lines)
 
 
 def _refresh_derived(workspace: Workspace) -> None:
@@ -246,19 +299,35 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
 # --- parts left out here -------------------------------------------------------------------------------------------
 
 
+class _Effect(NamedTuple):
+    """Effect of a yes on a lesson, or on a discovery, with its text as it is now."""
+
+    id: str
+    text: str
+    is_retired: bool
+    differences: Sequence[_Difference] = ()
+
+    def in_one_line(self) -> str:
+        """Return the text and the effect for a person."""
+        changed = shortened("; ".join(each.in_one_line() for each in self.differences), _EFFECT_CHARS_MAX)
+        effect = "would be retired" if self.is_retired else changed
+        return f"{self.text} ({effect})" if effect else self.text
+
+
 class Question(NamedTuple):
     """Question to a person: whether parts of others, left out here until then, are taken in.
 
     Attributes:
         kind: ``own`` or ``bulk``.
         group: a replica, or ``newcomers``.
-        lessons: ids and texts; ``retires``: number of them that a yes removes; ``edits``: that it changes.
+        lessons: the lessons and discoveries in question.
+        retires: number of them that a yes removes; ``edits``: that it changes.
     """
 
     kind: str
     group: str
     writers: list[str]
-    lessons: list[tuple[str, str]]
+    lessons: list[_Effect]
     retires: int
     edits: int
 
@@ -286,7 +355,10 @@ class Question(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the question as ``--json`` has it."""
         same = {name: getattr(self, name) for name in ("kind", "writers", "retires", "edits")}
-        lessons = [{"id": one, "text": text} for one, text in self.lessons[: limits.PAGE_LESSONS_MAX]]
+        lessons = [
+            {"id": one, "text": text, "retires": is_retired, "differences": [each._asdict() for each in differences]}
+            for one, text, is_retired, differences in self.lessons[: limits.PAGE_LESSONS_MAX]
+        ]
         fields = {"pair": self.name, "writer": self.group, "told": self.summary, **same}
         return fields | {"lessons": lessons, "answers": list(ANSWERS_TO_LEFT_OUT)}
 
@@ -307,22 +379,22 @@ def questions(workspace: Workspace) -> list[Question]:
 
 
 def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Question:
-    policy, retires, changes = workspace.policy(), 0, 0
-    lessons: list[tuple[str, str]] = []
+    policy, changes = workspace.policy(), 0
+    lessons: list[_Effect] = []
     theirs = sorted({part.writer for part in parts})
     for id_ in dict.fromkeys(part.id for part in parts):
         line, discovery = workspace.patterns.line(id_), workspace.discoveries.get(id_)
         if discovery is not None and (retracted := workspace.discoveries.get(discovery.retracts)):
-            retires += 1
-            lessons.append((id_, readable(retracted.problem or retracted.solution)))
+            lessons.append(_Effect(id_, readable(retracted.problem or retracted.solution), is_retired=True))
         if line is None:
             continue
         others = {w: part for w, part in policy.withheld.get(id_, {}).items() if w not in theirs}
         now, then = fold(line, policy), fold(line, policy._replace(withheld={id_: others}))
-        retires += now.is_listed and (not then.is_listed or then.state == RETIRED)
-        changes += not now.is_listed or (then.is_listed and now.fields != then.fields)
-        lessons.append((id_, readable(now.text or then.text)))
-    return Question(kind, group, theirs, lessons, retires, changes)
+        is_retired = now.is_listed and (not then.is_listed or then.state == RETIRED)
+        changes += not is_retired and (not now.is_listed or now.fields != then.fields)
+        lessons.append(_Effect(id_, readable(now.text or then.text), is_retired, _differences(now, then)))
+    lessons.sort(key=lambda each: each.is_retired)  # new words are to be read, and only some are shown
+    return Question(kind, group, theirs, lessons, sum(each.is_retired for each in lessons), changes)
 
 
 def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
@@ -415,8 +487,8 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
 
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
-        merged = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {merged.changed}` undoes it"
+        done = merge(workspace, agent, one, other, force=True)
+        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {done.changed}` undoes it"
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)

@@ -248,7 +248,7 @@ def _left_out_rows(question: Question) -> list[str]:
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
         f"{question.name}  {question.summary}",
-        *_listed(question.lessons, "  "),
+        *_listed([(each.id, each.in_one_line()) for each in question.lessons], "  "),
         f"  left out here until you answer: fleet review --answer {question.name}={answers}",
     ]
 
@@ -313,14 +313,17 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
         f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
         *_listed(list(changes.gone.items()), "    "),
+        *_listed([(each.id, each.in_one_line()) for each in changes.differences], "    "),
     ]
     rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
         f"  stays in {agent}'s memory.md by a person's yes: {row}\n    `fleet demote {each}` takes it out"
+        + f"; `fleet promote {each}` then takes it in as it reads without {changes.name}" * (each not in changes.gone)
         for agent, each, row in changes.kept
     ]
     if changes.retired:
-        rows.append(f"  {counted(len(changes.retired), 'lesson')} retired for everybody; the next `fleet sync` says so")
+        how = "would be retired for everybody" if dry_run else "retired for everybody; the next `fleet sync` says so"
+        rows.append(f"  {counted(len(changes.retired), 'lesson')} {how}")
     return rows
 
 
@@ -329,5 +332,6 @@ def _block_as_json(changes: Changes, *, dry_run: bool) -> dict[str, Any]:
     kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in changes.kept]
     same = {name: getattr(changes, name) for name in ("name", "since", "discoveries", "retired")}
     left = [each._asdict() for each in changes.left]
+    differences = [each._asdict() for each in changes.differences]
     document = {"dry_run": dry_run, "lessons": lessons, **same}
-    return document | {"changed": changes.other, "left": left, "approved": kept}
+    return document | {"changed": changes.other, "differences": differences, "left": left, "approved": kept}

@@ -188,7 +188,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         if not field.startswith("agent."):
             yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
-        how = "kept by a merge" if field in lesson.kept else "set"
+        how = "kept by a merge" if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
         yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
 
@@ -380,8 +380,9 @@ def _promote(
     with output.acting() as (workspace, who):
         promoted, memory = reflecting.promote(workspace, who, pattern)
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
-        document |= {"memory": memory.as_json()}
-        rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}"]
+        document |= {"right": promoted.right, "memory": memory.as_json()}
+        right = f" — right: {promoted.right}" if promoted.right else ""
+        rows = [f"{promoted.id} is in {who}'s memory: {promoted.text}{right} ({promoted.evidence})"]
         output.show(document, [*rows, f"`fleet demote {promoted.id}` takes it out again"])
 
 

@@ -91,7 +91,8 @@ class Renderer:
         by = names.agent_of(pattern.by)
         edits: dict[str, list[str]] = {}
         for field, label, *_ in (each for each in FIELDS if "credited" in each.uses):
-            how, writer = "edited", pattern.edited.get(field, ("", ""))[1]
+            writer = pattern.edited.get(field, ("", ""))[1]
+            how = "redacted" if field in pattern.redacted else "edited"
             if not writer:
                 how, writer = "said", pattern.wording_writers.get(field, "")
             if writer and names.agent_of(writer) != by and field not in pattern.kept:

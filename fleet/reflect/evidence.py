@@ -51,12 +51,14 @@ class Due(NamedTuple):
     Attributes:
         text: fit to be shown.
         reason: ``own``, ``clan`` or ``person``.
+        right: the right way that a person took in with it, fit to be shown.
     """
 
     id: str
     text: str
     reason: str
     evidence: str
+    right: str = ""
 
 
 class _Independent(NamedTuple):

@@ -26,7 +26,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
 _TRIES_MAX = 5  # so often a memory is read again, where an editor saved it meanwhile
-_APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+; p-[0-9a-f]{16}\)[ \t]*$"
+_APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
 
 
 class Lessons:
@@ -310,8 +310,10 @@ class Promotions:
             f"your notes, or `fleet demote ID` of another lesson, and then `fleet promote {pattern_id}`"
         )
 
-    def enter(self, pattern: Pattern, *, right: str = "") -> Due:
+    def enter(self, pattern: Pattern, *, right: str = "", edits_by: str = "") -> Due:
         """Bring one lesson into the memory by a person's decision.
+
+        ``edits_by``: the fields that others than its author set, and who did, in words.
 
         Raises:
             NoError: it is in already, cannot be in a memory, or there is no room; nothing was changed.
@@ -320,7 +322,8 @@ class Promotions:
             why = "has no words to show" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent
-        due = Due(pattern.id, readable(pattern.text), PERSON, f"a person's yes, seen {pattern.count('seen'):,}")
+        yes = ", ".join(filter(None, (f"a person's yes, seen {pattern.count('seen'):,}", edits_by)))
+        due = Due(pattern.id, readable(pattern.text), PERSON, yes, readable(right))
 
         def with_lesson(memory: Memory) -> Memory:
             if inside := [each for each in _without_trouble(memory).lessons() if each in self._lessons.kin([pattern])]:

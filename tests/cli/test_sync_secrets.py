@@ -58,6 +58,20 @@ def test_whoever_sees_it_first_drops_it_for_everybody_and_says_so(clan):
         assert known[ID]["seen"] == 1
 
 
+def test_whoever_dropped_it_is_named_as_who_redacted_it_and_not_as_who_edited_it(clan):
+    push(clan, text=f"Push with {TOKEN} to the mirror", correct=f"use {TOKEN[::-1]} or {TOKEN}")
+    clan.run("velma", "sync")
+    clan.run("tank", "sync")
+    for agent in ("velma", "tank"):
+        for words in (("patterns",), ("start",)):
+            row = next(row for row in clan.run(agent, *words).stdout.splitlines() if "to the mirror" in row)
+            assert "text and right: redacted by velma" in row, words
+        assert "text was redacted" in clan.run(agent, "show", ID).stdout
+    clan.run("velma", "edit", ID, "--set", "right=ask the owner")
+    row = next(row for row in clan.run("velma", "patterns").stdout.splitlines() if "to the mirror" in row)
+    assert "text: redacted by velma; right: edited by velma" in row
+
+
 def test_it_comes_back_with_an_old_clone_and_is_dropped_by_the_same_mark(clan):
     push(clan, text=f"Push with {TOKEN} to the mirror")
     clan.run("velma", "sync")
