@@ -233,13 +233,18 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
             restored.append((line, lesson))
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
-    with workspace.writing(agent) as writer:
+    with Runs(workspace).recording(agent, "restore") as draft, workspace.writing(agent) as writer:
         deltas, again = list[Line](), add_stamp(writer)
         for line, lesson in restored:
             deltas.append(edits.restore(line, writer.name, again))
             if lesson.state == RETIRED:
                 deltas.append(writer.edit(line, "state", edits.CANDIDATE))
         writer.write(deltas)
+        draft.summary = f"restored {counted(len(restored), 'lesson')} that {removed_by} had removed"
+        draft.lessons = [line.id for line, lesson in restored if not lesson.is_present]
+        draft.fields = [
+            Field(line.id, "state", RETIRED, edits.CANDIDATE) for line, lesson in restored if lesson.state == RETIRED
+        ]
     return [(line.id, readable(lesson.text)) for line, lesson in restored]
 
 
@@ -325,8 +330,8 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
     return Question(kind, group, theirs, lessons, retires, changes)
 
 
-def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
-    """Decide a question about what is left out; return the effect, in words."""
+def _answer_left_out(workspace: Workspace, name: str, answer: str, command: str) -> str:
+    """Decide a question about what is left out; return the effect, in words. No run: ``ask`` takes a leave back."""
     kind, _, group = name.partition(_SEPARATOR)
     if answer not in (*ANSWERS_TO_LEFT_OUT, ASK):
         choices = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
@@ -337,7 +342,9 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
         parts = workspace.trust.decide(kind, group, is_taken=answer == TAKE)
     if not parts:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
-    with suppress(FleetError):
+    workspace.has_changed = True
+    with suppress(FleetError):  # it is decided: neither the note nor what follows is a reason to fail
+        Runs(workspace).note_unrecorded(command, clock.after(workspace.wall()))
         _refresh_derived(workspace)
     lessons = counted(len({each.id for each in parts}), "lesson or discovery", "lessons or discoveries")
     if answer == ASK:
@@ -382,18 +389,21 @@ def undecided_pairs(workspace: Workspace) -> list[Pair]:
         return [Pair(kind, one, other, differs) for kind, differs, (one, other) in resolved if one and other]
 
 
-def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[str, str]:
+def answer(
+    workspace: Workspace, agent: str, pair: str, choice: str, command: str = "fleet review --answer"
+) -> tuple[str, str]:
     """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
 
     ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
     ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
+    ``command``: the one that gave it, which ``fleet undo`` names where the answer leaves no run.
 
     Raises:
         UsageError: there is no such answer to that.
         NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
-        return pair, _answer_left_out(workspace, pair, choice)
+        return pair, _answer_left_out(workspace, pair, choice, command)
     first, separator, second = pair.partition(_SEPARATOR)
     if not separator or not first or not second:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")

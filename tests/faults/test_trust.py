@@ -719,3 +719,54 @@ def test_a_backup_carries_who_is_blocked(bench):
     bench.run("slash", "restore-backup", "../backup.tar.gz", "--yes")
     assert [each["name"] for each in bench.status("slash")["trust"]["blocked"]] == [MALLORY]
     assert not any(said in one for said in POISON for one in texts(bench, "slash"))
+
+
+# --- decisions, and what a bare undo takes back -------------------------------------------------------------------------
+
+
+def bulk_item(bench: Bench) -> dict:
+    """Have velma asked about mallory's removes; return the item of her inbox."""
+    push(bench, *removes(known(bench, 32)))
+    bench.run("velma", "sync", expect=3)
+    [item] = json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"]
+    return item
+
+
+def test_what_was_restored_at_once_is_a_run_that_is_taken_back_and_done_again(bench):
+    push(bench, *removes(known(bench, 20)))
+    bench.sync("velma")
+    bench.correct("velma", "Logged before all came back")
+    bench.run("velma", "restore", "--all", "--removed-by", "mallory")
+    assert len(texts(bench)) == 22
+    assert "taken back: restore-" in bench.run("velma", "undo").stdout
+    assert texts(bench) == {"Read the whole error first", "Logged before all came back"}
+    bench.run("velma", "undo", json.loads(bench.run("velma", "undo", "--list", "--json").stdout)["runs"][0]["id"])
+    assert len(texts(bench)) == 22
+
+
+def test_what_a_set_state_had_retired_is_retired_again_by_an_undo_of_its_restore(bench):
+    [id_] = known(bench, 1)
+    push(bench, record("", {MALLORY: {"set": {"state": [clock.pack(int(time.time() * 1000)), "retired"]}}}, id_))
+    bench.sync("velma")
+    bench.run("velma", "restore", "--all", "--removed-by", MALLORY)
+    assert json.loads(bench.run("velma", "show", id_, "--json").stdout)["state"] == "candidate"
+    bench.run("velma", "undo")
+    assert json.loads(bench.run("velma", "show", id_, "--json").stdout)["state"] == "retired"
+
+
+@pytest.mark.parametrize("action", ["approve", "reject"])
+def test_an_answer_in_the_inbox_that_leaves_no_run_is_not_passed_over_for_an_older_one(bench, action):
+    item = bulk_item(bench)
+    bench.correct("velma", "Logged before the answer")
+    bench.run("velma", "inbox", action, item["id"], "nonsense", expect=1)
+    assert "the last command here was `fleet inbox`" in bench.run("velma", "undo", expect=1).stderr
+    assert "Logged before the answer" in texts(bench)
+
+
+def test_an_answer_before_one_that_fails_is_not_passed_over_for_an_older_one(bench):
+    bulk_item(bench)
+    pair = waiting(bench)[0]["pair"]
+    bench.correct("velma", "Logged before the answer")
+    bench.run("velma", "review", "--answer", f"{pair}=leave", "--answer", "nonsense", expect=2)
+    assert "`fleet review --answer`" in bench.run("velma", "undo", expect=1).stderr
+    assert "Logged before the answer" in texts(bench)
