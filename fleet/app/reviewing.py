@@ -198,8 +198,12 @@ def _retire(workspace: Workspace, agent: str, ids: Iterable[str]) -> tuple[str, 
 
 
 def _refresh_derived(workspace: Workspace) -> None:
-    """Derive the page and the guards from the folds again; the generation outdates the text of a start."""
+    """Derive the page, the guards and the inbox from the folds again; the generation outdates the text of a start."""
     workspace.db.refresh()
+    asked, inboxes = {each.name for each in questions(workspace)}, Inboxes(workspace)
+    for entry in inboxes.waiting(BULK):
+        if entry.item.body.get("pair") not in asked:
+            inboxes.settle(BULK, entry.item.key, "it was decided elsewhere")
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
     starting.Guards(workspace).make_ready()

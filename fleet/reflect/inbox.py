@@ -336,7 +336,7 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 
 def _is_mirrored(item: Item) -> bool:
     """Return whether an item mirrors a question about lessons, by their ids and not by its words."""
-    return item.kind in PAIRS or (item.kind == "promotion" and "lesson" in item.body)
+    return item.kind in (*PAIRS, "bulk") or (item.kind == "promotion" and "lesson" in item.body)
 
 
 def _words(item: Item) -> str:

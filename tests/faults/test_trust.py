@@ -770,3 +770,20 @@ def test_an_answer_before_one_that_fails_is_not_passed_over_for_an_older_one(ben
     bench.run("velma", "review", "--answer", f"{pair}=leave", "--answer", "nonsense", expect=2)
     assert "`fleet review --answer`" in bench.run("velma", "undo", expect=1).stderr
     assert "Logged before the answer" in texts(bench)
+
+
+@pytest.mark.parametrize("words", [("review", "--answer", "bulk:newcomers=leave"), ("block", MALLORY)])
+def test_what_was_decided_elsewhere_waits_in_no_inbox(bench, words):
+    bulk_item(bench)
+    assert bench.status("velma")["inbox"]["number"] == 1
+    bench.run("velma", *words)
+    assert bench.status("velma")["inbox"]["number"] == 0
+
+
+def test_what_was_left_out_in_the_inbox_and_is_asked_again_waits_in_the_inbox_again(bench):
+    item, [asked] = bulk_item(bench), waiting(bench)
+    bench.run("velma", "inbox", "reject", item["id"])
+    assert json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"] == []
+    bench.run("velma", "review", "--answer", f"{asked['pair']}=ask")
+    [again] = json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"]
+    assert again["id"] == item["id"]
