@@ -721,7 +721,7 @@ def test_a_backup_carries_who_is_blocked(bench):
     assert not any(said in one for said in POISON for one in texts(bench, "slash"))
 
 
-# --- decisions, and what a bare undo takes back -------------------------------------------------------------------------
+# --- decisions, and what a bare undo takes back -----------------------------------------------------------------------
 
 
 def bulk_item(bench: Bench) -> dict:
