@@ -138,6 +138,8 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
         draft.summary = f"set {', '.join(values)}"
+    if remote := texts.get("share.remote"):
+        sharing.Membership(workspace).keep_login(Address.typed(config.parsed("share.remote", remote)))
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)

@@ -492,7 +492,13 @@ class Membership:
             self._state.put(sync_failed="")
             if agreed:
                 self._forget_tree()  # it is another clan's
-        self._state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
+        self._state.put(**{_LEFT: ""})
+        self.keep_login(url)
+
+    def keep_login(self, url: str) -> None:
+        """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""
+        if (bare := Address(url).bare) != url:
+            self._state.put(**{_LOGIN + bare: url})
 
     def shown(self) -> str:
         """Return the clan's remote without credentials; "" where there is none."""
