@@ -104,6 +104,8 @@ def test_a_login_in_an_address_stays_on_this_machine(stage, login: str):
     assert "hunter2" not in told.stdout + told.stderr
     failed = stage.run("tank", "sync", expect=5)  # nobody listens there; that it got so far is the yes
     assert "hunter2" not in failed.stdout + failed.stderr
+    assert "git ls-remote" not in failed.stderr, "a masked address cannot be asked for"
+    assert "`fleet sync` tries it again" in failed.stderr
     stage.run("tank", "leave", "--yes")
     assert b"hunter2" not in b"".join(path.read_bytes() for path in (stage.folder / "tank/.fleet").glob("local.db*"))
 
