@@ -126,3 +126,18 @@ def test_a_login_that_is_kept_is_used(stage, tmp_path, way):
     (bin_ / "git").chmod(0o755)
     stage.run("tank", "sync", expect=None, PATH=f"{bin_}:/usr/bin:/bin")
     assert url in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:hunter2@h.example/v1?k=hunter2", "'https://***@h.example/v1?***'"),
+        ("http://h.example/v1?k=hunter2", "'http://h.example/v1?***'"),
+        ("h.example/v1", "'h.example/v1'"),
+    ],
+)
+def test_a_refused_address_is_named_with_its_scheme_and_without_what_may_be_secret(stage, url, shown):
+    stage.run("tank", "init", "--agent", "tank")
+    done = stage.run("tank", "config", "set", "notify.webhook", url, expect=2)
+    assert f"{shown} is no address that lessons may go to" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
