@@ -483,7 +483,7 @@ def session_context(
     rows = Renderer(members, short)
     sections = (
         _decisions(waiting),
-        _lessons("New since your last session:", news, None, rows, shares),
+        _lessons("New since your last session:", news, None, rows, shares)._replace(noun=("new lesson", "new lessons")),
         _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
         _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
