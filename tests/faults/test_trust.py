@@ -803,6 +803,14 @@ def test_what_was_decided_elsewhere_waits_in_no_inbox(bench, words):
     assert bench.status("velma")["inbox"]["number"] == 0
 
 
+def test_a_lesson_whose_state_others_set_to_retired_is_marked_in_the_list(bench):
+    [id_] = known(bench, 1)
+    push(bench, record("", {MALLORY: {"set": {"state": [clock.pack(int(time.time() * 1000)), "retired"]}}}, id_))
+    bench.sync("velma")
+    [row] = [row for row in bench.run("velma", "patterns").stdout.splitlines() if id_ in row]
+    assert row.endswith("(retired)")
+
+
 def test_what_was_left_out_in_the_inbox_and_is_asked_again_waits_in_the_inbox_again(bench):
     item, [asked] = bulk_item(bench), waiting(bench)
     bench.run("velma", "inbox", "reject", item["id"])
