@@ -36,6 +36,7 @@ ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
 TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
+_NOBODY = "no writer here is called {}; nothing was changed. `fleet status` lists the replicas"
 _SEPARATOR = ":"
 _Folds = dict[str, tuple[Pattern, Pattern]]
 """Lessons of records under two policies, by id: before a block, or its end, and after."""
@@ -101,7 +102,7 @@ def block(
     folds = _folds(records, before, after)
     changes = _changes(workspace, name, since_stamp, folds)
     if not records and not changes.discoveries:
-        raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
+        raise NoError(_NOBODY.format(name[:60]))
     leaving, kept = _in_memories(workspace, folds)
     if dry_run:
         return changes._replace(left=leaving, kept=kept)
@@ -220,7 +221,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
 
     Raises:
         UsageError: that is nobody's name, or no time.
-        NoError: it removed nothing that is out.
+        NoError: nothing here is of that name, or it removed nothing that is out.
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
@@ -228,7 +229,10 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     reconcile_all(workspace)
     earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
-    for line in _records_of(workspace, removed_by):
+    records = list(_records_of(workspace, removed_by))
+    if not records and not workspace.discoveries.count_by(removed_by, ""):
+        raise NoError(_NOBODY.format(removed_by[:60]))
+    for line in records:
         lesson = fold(line, policy)
         if lesson.is_present and lesson.state != RETIRED:
             continue

@@ -346,7 +346,10 @@ def test_a_few_removes_count_and_are_taken_back_by_who_removed_them(bench):
     push(bench, *removes(ids[:20]))
     bench.sync("velma")
     assert len(texts(bench)) == 11
-    bench.run("velma", "restore", "--all", "--removed-by", "nobody", expect=1)
+    unknown = bench.run("velma", "restore", "--all", "--removed-by", "nobody", expect=1)
+    assert "no writer here is called nobody" in unknown.stderr
+    nothing = bench.run("velma", "restore", "--all", "--removed-by", TANK, expect=1)
+    assert f"{TANK} removed nothing that is out" in nothing.stderr
     bench.run("velma", "restore", "--all", expect=2)
     back = bench.run("velma", "restore", "--all", "--removed-by", MALLORY)
     assert "20 lessons back" in back.stdout
