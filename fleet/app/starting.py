@@ -247,10 +247,9 @@ class SessionStart:
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
-        pending = Inboxes(workspace, [agent]).count()
+        pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
-        if pending.kinds.keys().isdisjoint(("merge", "contradiction")):
-            lines += workspace.trust.sentences()
+        lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")

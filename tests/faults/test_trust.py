@@ -806,6 +806,18 @@ def test_what_was_decided_elsewhere_waits_in_no_inbox(bench, words):
     assert bench.status("velma")["inbox"]["number"] == 0
 
 
+def test_a_start_asks_each_question_once(bench):
+    bulk_item(bench)
+    bench.correct("velma", "Run the linter before a push")
+    bench.correct("velma", "Run mypy before a push")
+    bench.run("velma", "sync", expect=3)
+    assert bench.status("velma")["inbox"]["kinds"] == {"merge": 1, "bulk": 1}
+    [_, asked] = start(bench).split("Waiting for a decision:\n")
+    rows = [row for row in asked.splitlines() if row.startswith("- ")]
+    assert len([row for row in rows if "would retire or edit 32" in row]) == 1
+    assert len([row for row in rows if "pair" in row]) == len(rows) - 1 == 1, rows
+
+
 def test_a_lesson_whose_state_others_set_to_retired_is_marked_in_the_list(bench):
     [id_] = known(bench, 1)
     push(bench, record("", {MALLORY: {"set": {"state": [clock.pack(int(time.time() * 1000)), "retired"]}}}, id_))
