@@ -10,6 +10,7 @@ import time
 import pytest
 
 from crdt import clock
+from fleet.app import inbox
 from fleet.model.discovery import retraction_id
 from fleet.model.errors import FleetError
 from fleet.model.names import pattern_id
@@ -804,6 +805,18 @@ def test_what_was_decided_elsewhere_waits_in_no_inbox(bench, words):
     assert bench.status("velma")["inbox"]["number"] == 1
     bench.run("velma", *words)
     assert bench.status("velma")["inbox"]["number"] == 0
+
+
+@pytest.mark.parametrize("is_yes", [True, False])
+def test_an_answer_that_is_taken_back_at_once_is_asked_again_or_says_that_it_stays(bench, is_yes):
+    item = bulk_item(bench)
+    workspace = Workspace(bench.folder / "velma")
+    decision = (inbox.approve if is_yes else inbox.reject)(workspace, "velma", item["id"])
+    assert ("nothing was taken back" if is_yes else "waits again") in inbox.undo(workspace, decision)
+    workspace.close()
+    assert (
+        len(waiting(bench)) == len(json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"]) == (not is_yes)
+    )
 
 
 def test_a_start_asks_each_question_once(bench):
