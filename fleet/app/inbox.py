@@ -12,6 +12,7 @@ question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``catego
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
+from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
@@ -39,6 +40,9 @@ from fleet.text.similarity import ALIKE_MIN, Near, near
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
 _T = TypeVar("_T")
+_COMMAND = "fleet inbox"
+_BULK = "bulk"
+"""Kind of the items about what is left out here: the one kind whose answers leave no run."""
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
@@ -113,7 +117,7 @@ def refresh(workspace: Workspace) -> list[Entry]:
     with workspace.snapshot():
         table = [
             (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
-            (owner, {"bulk"}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
+            (owner, {_BULK}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
         ]
         for agent in agents:
             pending = AgentMemory(workspace, agent).standing().waiting
@@ -174,7 +178,7 @@ def _left_out_item(question: reviewing.Question) -> Item:
     changed = (each for one in question.lessons for each in one.differences if each.field in LABELS)
     ids = " ".join([*(each.id for each in question.lessons), *(f"{each.field}={each.after}" for each in changed)])
     return Item(
-        kind="bulk",
+        kind=_BULK,
         key=f"{question.name} {blake2b(ids.encode(), digest_size=8).hexdigest()}",
         title=question.summary,
         evidence=tuple(f"{each.in_one_line()} ({each.id})" for each in question.lessons[: reviewing.SHOWN_MAX]),
@@ -252,7 +256,7 @@ def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Deci
         summary, run = "nothing was changed but the inbox", ""
         if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
             summary, run = handler.reject(workspace, entry)
-        if not run:
+        if not run and entry.item.kind != _BULK:
             with Runs(workspace).recording(entry.agent, "decide") as draft:
                 draft.summary = f"rejected {entry.item.id}"
                 draft.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
@@ -269,6 +273,10 @@ def undo(workspace: Workspace, decision: Decision) -> str:
         return "; ".join((*undone.did, *undone.left)) or "taken back"
     for entry in Inboxes(workspace).entries():
         if entry.item.id == decision.id:
+            if entry.item.kind == _BULK and decision.outcome == inbox.APPROVED:
+                return "nothing was taken back: what was taken in counts on. `fleet block` leaves a writer out"
+            if entry.item.kind == _BULK:
+                reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.ASK, _COMMAND)
             Inbox(workspace, entry.agent).decide([Decision(id=decision.id, outcome="reopened")])
     return f"{decision.id} waits again"
 
@@ -415,8 +423,8 @@ def _answering(answer: str) -> Callable[..., tuple[str, str]]:
     """Return a handler that gives this answer to a pair, or to a question about what is left out here."""
 
     def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
-        pair, kinds = _body(entry, "pair"), ("merge", "retire", "decide") if entry.item.kind != "bulk" else ()
-        (_, summary), run = _recorded(workspace, lambda: reviewing.answer(workspace, entry.agent, pair, answer), *kinds)
+        act = partial(reviewing.answer, workspace, entry.agent, _body(entry, "pair"), answer, _COMMAND)
+        (_, summary), run = _recorded(workspace, act, "merge", "retire", "decide")
         return summary, run
 
     return answered
@@ -517,7 +525,7 @@ HANDLERS: dict[str, _Handler] = {
     "persona": _Handler(_note_check, _note_approve),
     "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject, _promotion_diff),
     "guard": _Handler(_lesson_check, _guard_approve),
-    "bulk": _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
+    _BULK: _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
     "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
     "contradiction": _Handler(_pair_check, _contradiction_approve, _answering(reviewing.BOTH)),
     "candidate": _Handler(_candidate_check, _candidate_approve),

@@ -38,6 +38,7 @@ ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
 TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)
 SHOWN_MAX = 5
+_NOBODY = "no writer here is called {}; nothing was changed. `fleet status` lists the replicas"
 _SEPARATOR = ":"
 _VALUE_CHARS_MAX, _EFFECT_CHARS_MAX = 120, 400
 _Folds = dict[str, tuple[Pattern, Pattern]]
@@ -136,7 +137,7 @@ def block(
     folds = _folds(records, before, after)
     changes = _changes(workspace, name, since_stamp, folds)
     if not records and not changes.discoveries:
-        raise NoError(f"no writer here is called {name[:60]}; nothing was changed. `fleet status` lists the replicas")
+        raise NoError(_NOBODY.format(name[:60]))
     leaving, kept = _in_memories(workspace, folds)
     alone = [each for each, (old, new) in folds.items() if retire and old.is_present and not new.is_present]
     if not dry_run:
@@ -251,8 +252,12 @@ def _retire(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
 
 
 def _refresh_derived(workspace: Workspace) -> None:
-    """Derive the page and the guards from the folds again; the generation outdates the text of a start."""
+    """Derive the page, the guards and the inbox from the folds again; the generation outdates the text of a start."""
     workspace.db.refresh()
+    asked, inboxes = {each.name for each in questions(workspace)}, Inboxes(workspace)
+    for entry in inboxes.waiting(BULK):
+        if entry.item.body.get("pair") not in asked:
+            inboxes.settle(BULK, entry.item.key, "it was decided elsewhere")
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
     starting.Guards(workspace).make_ready()
@@ -269,7 +274,7 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
 
     Raises:
         UsageError: that is nobody's name, or no time.
-        NoError: it removed nothing that is out.
+        NoError: nothing here is of that name, or it removed nothing that is out.
     """
     if not names.is_agent(removed_by) and not names.is_replica(removed_by):
         raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
@@ -277,7 +282,10 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     reconcile_all(workspace)
     earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
     policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
-    for line in _records_of(workspace, removed_by):
+    records = list(_records_of(workspace, removed_by))
+    if not records and not workspace.discoveries.count_by(removed_by, ""):
+        raise NoError(_NOBODY.format(removed_by[:60]))
+    for line in records:
         lesson = fold(line, policy)
         if lesson.is_present and lesson.state != RETIRED:
             continue
@@ -286,13 +294,18 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
             restored.append((line, lesson))
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
-    with workspace.writing(agent) as writer:
+    with Runs(workspace).recording(agent, "restore") as draft, workspace.writing(agent) as writer:
         deltas, again = list[Line](), add_stamp(writer)
         for line, lesson in restored:
             deltas.append(edits.restore(line, writer.name, again))
             if lesson.state == RETIRED:
                 deltas.append(writer.edit(line, "state", edits.CANDIDATE))
         writer.write(deltas)
+        draft.summary = f"restored {counted(len(restored), 'lesson')} that {removed_by} had removed"
+        draft.lessons = [line.id for line, lesson in restored if not lesson.is_present]
+        draft.fields = [
+            Field(line.id, "state", RETIRED, edits.CANDIDATE) for line, lesson in restored if lesson.state == RETIRED
+        ]
     return [(line.id, readable(lesson.text)) for line, lesson in restored]
 
 
@@ -397,8 +410,8 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
     return Question(kind, group, theirs, lessons, sum(each.is_retired for each in lessons), changes)
 
 
-def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
-    """Decide a question about what is left out; return the effect, in words."""
+def _answer_left_out(workspace: Workspace, name: str, answer: str, command: str) -> str:
+    """Decide a question about what is left out; return the effect, in words. No run: ``ask`` takes a leave back."""
     kind, _, group = name.partition(_SEPARATOR)
     if answer not in (*ANSWERS_TO_LEFT_OUT, ASK):
         choices = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
@@ -409,7 +422,9 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str) -> str:
         parts = workspace.trust.decide(kind, group, is_taken=answer == TAKE)
     if not parts:
         raise NoError(f"nothing waits under {name[:80]}; nothing was changed. `fleet review --json`")
-    with suppress(FleetError):
+    workspace.has_changed = True
+    with suppress(FleetError):  # it is decided: neither the note nor what follows is a reason to fail
+        Runs(workspace).note_unrecorded(command, clock.after(workspace.wall()))
         _refresh_derived(workspace)
     lessons = counted(len({each.id for each in parts}), "lesson or discovery", "lessons or discoveries")
     if answer == ASK:
@@ -454,18 +469,21 @@ def undecided_pairs(workspace: Workspace) -> list[Pair]:
         return [Pair(kind, one, other, differs) for kind, differs, (one, other) in resolved if one and other]
 
 
-def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[str, str]:
+def answer(
+    workspace: Workspace, agent: str, pair: str, choice: str, command: str = "fleet review --answer"
+) -> tuple[str, str]:
     """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
 
     ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
     ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
+    ``command``: the one that gave it, which ``fleet undo`` names where the answer leaves no run.
 
     Raises:
         UsageError: there is no such answer to that.
         NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
-        return pair, _answer_left_out(workspace, pair, choice)
+        return pair, _answer_left_out(workspace, pair, choice, command)
     first, separator, second = pair.partition(_SEPARATOR)
     if not separator or not first or not second:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")

@@ -142,6 +142,8 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
     if values.get("promotion.others") == "auto":
         with closing(Workspace(workspace.root)) as changed:
             Witnesses(changed).agree()
+    if remote := texts.get("share.remote"):
+        sharing.Membership(workspace).keep_login(Address.typed(config.parsed("share.remote", remote)))
     if "files.home" in values:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)

@@ -32,11 +32,14 @@ from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
+from fleet.text import screening
 from fleet.text.screening import counted
 
 _LEFT = "left"
 _SCREENED = "looked_for_secrets"
 """Key of the generation and row up to which changed lessons were screened for secrets."""
+_SCREENED_FOUND = "looked_for_secrets_in_discoveries"
+"""The same of discoveries."""
 _SCREENED_MAX = 1_000
 _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
@@ -231,6 +234,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
+        _warn_of_discovered_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
         for agent in workspace.agents_here():  # what a copy of this folder counted of the same log is not foreign
@@ -306,6 +310,30 @@ def _purge_received_secrets(workspace: Workspace) -> None:
             f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
             "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
             f"`fleet purge {pattern}` takes what is left of it off this machine"
+        )
+
+
+def _warn_of_discovered_secrets(workspace: Workspace) -> None:
+    """Warn once of certain secrets that discoveries of the branch carry raw: their lines stay as they are."""
+    if workspace.is_read_only:
+        return
+    place = tuple(map(int, (workspace.state.get(_SCREENED_FOUND) or "0 0").split(" ")))
+    generation, row = place if place[0] <= workspace.patterns.generation else (0, 0)
+    changed = workspace.discoveries.shared_behind(generation, row, _SCREENED_MAX)
+    kinds_of = dict[str, list[str]]()
+    for entry, _ in changed:
+        text = "\n".join([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
+        if not screening.is_harmless(text) and (kinds := screening.certain(text)):
+            kinds_of[entry.id] = kinds
+    if changed:
+        workspace.state.put(**{_SCREENED_FOUND: "{} {}".format(*changed[-1][1])})
+    if kinds_of:
+        ids, kinds = [*kinds_of], sorted(set[str]().union(*kinds_of.values()))
+        more = f" and {len(ids) - _LEFT_SHOWN:,} more" if len(ids) > _LEFT_SHOWN else ""
+        workspace.warn(
+            f"{', '.join(ids[:_LEFT_SHOWN])}{more} came with a secret as it stands ({', '.join(kinds)}): the line of a "
+            "discovery stays, and is masked wherever it is shown. Whoever could read the clan's remote may have it: "
+            f"rotate it. `fleet retire {ids[0]}` takes it back, and nobody is shown it any more"
         )
 
 
@@ -468,7 +496,13 @@ class Membership:
             self._state.put(sync_failed="")
             if agreed:
                 self._forget_tree()  # it is another clan's
-        self._state.put(**{_LEFT: "", **({_LOGIN + bare: url} if bare != url else {})})
+        self._state.put(**{_LEFT: ""})
+        self.keep_login(url)
+
+    def keep_login(self, url: str) -> None:
+        """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""
+        if (bare := Address(url).bare) != url:
+            self._state.put(**{_LOGIN + bare: url})
 
     def shown(self) -> str:
         """Return the clan's remote without credentials; "" where there is none."""

@@ -22,6 +22,7 @@ from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
 from fleet.model import names
+from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
@@ -55,6 +56,8 @@ _NO_AGENT = (
 )
 _ARRIVED_MAX = 2_000
 """Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
+_LOOKED_AT = 10
+"""So many times as many discoveries are looked at as are shown where one author wrote most of the newest."""
 _MOMENTS_MAX = 20
 """Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
@@ -146,7 +149,7 @@ class SessionStart:
         left_out = remembered | against | {each.id for each in news}
         groups = compared.grouped(standing, workspace.patterns.lesson)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
-        entries = workspace.discoveries.newest(workspace.config.recall.discoveries)
+        entries, finders = _newest_fairly(workspace)
         new_ids = workspace.discoveries.changed(since)
         short = workspace.discoveries.short([each.id for each in entries])
         short |= finding.short(stores, [each.id for each in (*news, *lessons, *(each for each, _ in table))])
@@ -164,7 +167,7 @@ class SessionStart:
             waiting=self._undecided(),
             note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
             rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
-            by=_authors(workspace, [*news, *lessons]),
+            by=_authors(workspace, [*news, *lessons]) | finders,
             standing=STANDING,
         )
         unseen = [each for each in entries if each.id in new_ids]
@@ -244,10 +247,9 @@ class SessionStart:
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
-        pending = Inboxes(workspace, [agent]).count()
+        pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
-        if pending.kinds.keys().isdisjoint(("merge", "contradiction")):
-            lines += workspace.trust.sentences()
+        lines += workspace.trust.sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
@@ -295,6 +297,27 @@ def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Patter
         if not author or taken[author] <= LESSONS_MAX // 3:
             share.append(lesson)
     return share[:LESSONS_MAX]
+
+
+def _newest_fairly(workspace: Workspace) -> tuple[list[Discovery], dict[str, str]]:
+    """Return the newest discoveries, at most a third of them of each author elsewhere, and these authors by id.
+
+    The author of a discovery is a claim: replicas that nobody is known to have pushed lessons as are one author.
+    """
+    groups, mine = evidence.Witnesses(workspace).last_groups(), workspace.mine()
+    count = workspace.config.recall.discoveries
+    for number in (count, count * _LOOKED_AT):
+        newest = workspace.discoveries.newest(number)[::-1]
+        by = {entry.id: groups.get(entry.by, "") for entry in newest if entry.by not in mine}
+        taken, share = Counter[str](), list[Discovery]()
+        for entry in newest:
+            if entry.id in by:
+                taken[by[entry.id]] += 1
+            if entry.id not in by or taken[by[entry.id]] <= max(count // 3, 1):
+                share.append(entry)
+        if len(share) >= count or len(newest) < number:
+            break
+    return share[:count], by
 
 
 def is_unasked(workspace: Workspace) -> bool:

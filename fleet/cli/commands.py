@@ -98,7 +98,6 @@ _ALWAYS = (
 LEFT_TO_STAND: dict[str, Mapping[str, str]] = {
     **{name: {} for name in _ALWAYS},
     "learn": {"dismiss": "--dismiss"},
-    "review": {"answers": "--answer"},
     "who": {"on": "--on"},
     "init": {"author": "--author", "host": "--install"},
 }

@@ -208,25 +208,24 @@ def _review(
             "or ask again. May be repeated.",
         ),
     ] = None,
-) -> bool:
+) -> None:
     """Decide pairs of lessons: whether two close ones are one, and which of two contradicting ones holds."""
     with output.opened() as workspace:
         if answers:
             who = output.agent_in(workspace)
             answered = [_answered(workspace, who, each) for each in answers]
             output.show({"answered": answered}, [each["told"] for each in answered])
-            return not all(each["pair"].startswith("p-") for each in answered)  # a pair's answer leaves a run
+            return
         pairs, left_out = reviewing.undecided_pairs(workspace), reviewing.questions(workspace)
         questions = [*(each.as_json() for each in left_out), *map(_pair_as_json, pairs)]
         output.show({"pairs": questions}, ("\n".join(_left_out_rows(each)) for each in left_out))
         if output.chosen.as_json or (left_out and not pairs):
-            return False
+            return
         if pairs and sys.stdin.isatty() and sys.stdout.isatty():
             shown = [each for each in inbox.listing(workspace, count=0).entries if each.item.kind in PAIRS]
             _decide_each(workspace, output.agent_in(workspace), shown)
         else:
             _list(pairs)
-        return False
 
 
 def _answered(workspace: Workspace, agent: str, argument: str) -> dict[str, str]:

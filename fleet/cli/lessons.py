@@ -108,16 +108,16 @@ def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
 
 
 def _row(lesson: Pattern, into: str) -> output.Row:
-    why = not_working(lesson)
+    why, is_retired = not_working(lesson), not lesson.is_present or lesson.state == "retired"
     credits_ = "; ".join(filter(None, [Renderer().author(lesson.by), Renderer().edits(lesson)]))
     remarks = (
         credits_,
-        "" if lesson.is_present else "retired",
+        "retired" if is_retired else "",
         f"merged into {into}" if into else "",
         f"not working: {why}" if why else "",
     )
     text = "  ".join([lesson.text, *(f"({remark})" for remark in remarks if remark)])
-    style = "red" if why else "" if lesson.is_present and not into else "dim"
+    style = "red" if why else "dim" if is_retired or into else ""
     return (f"{lesson.id}  ", "dim"), (f"{lesson.count('seen'):>3}x  ", "bold"), (text, style)
 
 

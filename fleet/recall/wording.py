@@ -473,7 +473,8 @@ def session_context(
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
     ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.
-    ``by``: id to author, of lessons of others: those of one author fill at most a third of the room.
+    ``by``: id to author, of records of others: the lessons of one author fill at most a third of the room, and so do
+        the discoveries.
     """
     remark = _GAP + note if note else ""
     request = f"\n{standing}" if standing else ""
@@ -483,9 +484,9 @@ def session_context(
     rows = Renderer(members, short)
     sections = (
         _decisions(waiting),
-        _lessons("New since your last session:", news, None, rows, shares),
+        _lessons("New since your last session:", news, None, rows, shares)._replace(noun=("new lesson", "new lessons")),
         _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
-        _newest(discoveries, fresh, rows),
+        _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
     least = sum(len(section.shown(())) for section in sections)
     block = _memory_block(memory, f"Memory of {rows.named(agent)}:", room - least)
@@ -539,7 +540,7 @@ def _decisions(lines: Sequence[str]) -> _Section:
 
 
 class _Shares:
-    """Room for the lessons of each other author."""
+    """Room for the lessons, or the discoveries, of each other author."""
 
     def __init__(self, by: Mapping[str, str], chars_max: int) -> None:
         self._by = by
@@ -569,7 +570,7 @@ def _lessons(
     return _Section(heading, rows, len(best) if total is None else total, ("lesson", "lessons"), "fleet patterns")
 
 
-def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], renderer: Renderer) -> _Section:
+def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], renderer: Renderer, shares: _Shares) -> _Section:
     newest = sorted(_newest_first(discoveries), key=lambda entry: entry.id not in fresh)
-    rows = [renderer.discovery(entry) for entry in newest]
+    rows = [row for entry in newest if shares.takes(entry.id, row := renderer.discovery(entry))]
     return _Section("Newest discoveries:", rows, len(newest), ("discovery", "discoveries"), "fleet gossip")

@@ -231,9 +231,9 @@ class Inboxes:
         entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
-    def count(self) -> _Waiting:
-        """Return the number of items that wait, by kind, and since when."""
-        waiting = self.waiting()
+    def count(self, *, with_mirrored: bool = True) -> _Waiting:
+        """Return the number of items that wait, by kind, and since when, with those that wait elsewhere as well."""
+        waiting = [each for each in self.waiting() if with_mirrored or not _is_mirrored(each.item)]
         kinds = {kind: sum(each.item.kind == kind for each in waiting) for kind in KINDS}
         since = min((each.item.at[:_DAY_CHARS] for each in waiting), default="")
         return _Waiting(len(waiting), since, {kind: number for kind, number in kinds.items() if number})
@@ -336,7 +336,7 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 
 def _is_mirrored(item: Item) -> bool:
     """Return whether an item mirrors a question about lessons, by their ids and not by its words."""
-    return item.kind in PAIRS or (item.kind == "promotion" and "lesson" in item.body)
+    return item.kind in (*PAIRS, "bulk") or (item.kind == "promotion" and "lesson" in item.body)
 
 
 def _words(item: Item) -> str:

@@ -282,7 +282,9 @@ class GitRemote:
         return self._copy.run_remote([*named, *(() if is_checked else _UNCHECKED)], *arguments)
 
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
-        advice = advice or f"`git ls-remote {self.name}` shows whether git reaches it"
+        is_whole = self.name == self._url  # git cannot be asked for an address without its login
+        ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
+        advice = advice or ask
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice}")
         why.is_offline = re.search(_OFFLINE, reason) is not None
         return why

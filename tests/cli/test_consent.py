@@ -104,17 +104,40 @@ def test_a_login_in_an_address_stays_on_this_machine(stage, login: str):
     assert "hunter2" not in told.stdout + told.stderr
     failed = stage.run("tank", "sync", expect=5)  # nobody listens there; that it got so far is the yes
     assert "hunter2" not in failed.stdout + failed.stderr
+    assert "git ls-remote" not in failed.stderr, "a masked address cannot be asked for"
+    assert "`fleet sync` tries it again" in failed.stderr
     stage.run("tank", "leave", "--yes")
     assert b"hunter2" not in b"".join(path.read_bytes() for path in (stage.folder / "tank/.fleet").glob("local.db*"))
 
 
-def test_a_login_that_is_kept_is_used(stage, tmp_path):
+@pytest.mark.parametrize("way", ["init", "config"])
+def test_a_login_that_is_kept_is_used(stage, tmp_path, way):
     """The file names a bare address; what git is handed has the login that was typed."""
     url = "https://tank:hunter2hunter2@127.0.0.1:9/clan.git"
-    stage.run("tank", "init", "--agent", "tank", "--remote", url)
+    stage.run("tank", "init", "--agent", "tank", *(("--remote", url) if way == "init" else ()))
+    if way == "config":
+        told = stage.run("tank", "config", "set", "share.remote", url)
+        assert "hunter2" not in told.stdout + told.stderr + (stage.folder / "tank/fleet.toml").read_text()
+        assert "127.0.0.1:9/clan.git" in stage.run("tank", "sync", expect=2).stderr, "it is no yes to that remote"
+        stage.run("tank", "sync", "--yes", expect=5)  # as `init` does: nobody listens there
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "git").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {tmp_path}/calls\nexit 128\n')
     (bin_ / "git").chmod(0o755)
     stage.run("tank", "sync", expect=None, PATH=f"{bin_}:/usr/bin:/bin")
     assert url in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:hunter2@h.example/v1?k=hunter2", "'https://***@h.example/v1?***'"),
+        ("http://h.example/v1?k=hunter2", "'http://h.example/v1?***'"),
+        ("h.example/v1", "'h.example/v1'"),
+    ],
+)
+def test_a_refused_address_is_named_with_its_scheme_and_without_what_may_be_secret(stage, url, shown):
+    stage.run("tank", "init", "--agent", "tank")
+    done = stage.run("tank", "config", "set", "notify.webhook", url, expect=2)
+    assert f"{shown} is no address that lessons may go to" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr

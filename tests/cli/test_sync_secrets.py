@@ -113,3 +113,24 @@ def test_one_that_no_mark_can_drop_is_masked_and_keeps_nobody_busy(clan, column)
     assert said.stdout.count(" 0 lines out") == 1
     for words in (("show", ID), ("show", ID, "--json"), ("export",), ("start",)):
         assert TOKEN not in clan.run("velma", *words).stdout, words
+
+
+def test_one_in_a_discovery_is_told_each_member_once_and_masked(clan):
+    key = f"-----BEGIN RSA PRIVATE KEY-----\n{'Zq9xK2mL' * 24}\n-----END RSA PRIVATE KEY-----"
+    clan.git("clone", "--quiet", "--branch", "fleet", str(clan.remote), "raw")
+    shard = clan.folder / f"raw/discoveries.d/{STRANGER}.jsonl"
+    shard.parent.mkdir(exist_ok=True)
+    fields = ({"problem": f"log in with {TOKEN}"}, {"problem": "the key", "solution": key}, {"problem": "harmless"})
+    rows = [{"id": f"d-{n:016x}", "at": "2026-01-02T00:00:00.000Z-0000", "by": STRANGER} for n in range(len(fields))]
+    ids = [row["id"] for row in rows]
+    shard.write_text("".join(json.dumps(row | each) + "\n" for row, each in zip(rows, fields, strict=True)))
+    clan.git("add", "-A", where="raw")
+    clan.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-m", "raw", where="raw")
+    clan.git("push", "--quiet", "origin", "fleet", where="raw")
+    for agent in ("velma", "tank"):
+        first, second = clan.run(agent, "sync"), clan.run(agent, "sync")
+        assert f"{ids[0]}, {ids[1]} came with a secret as it stands (github-classic, private-key)" in first.stderr
+        assert "rotate it" in first.stderr
+        assert ids[2] not in first.stderr
+        assert "rotate it" not in second.stderr
+        assert TOKEN not in first.stdout + first.stderr + clan.run(agent, "gossip").stdout

@@ -292,3 +292,10 @@ def test_real_lessons_fill_the_room():
 @pytest.mark.parametrize("value", [None, 1, True, [], {}, ["a"]])
 def test_a_value_that_is_no_text_never_raises(value):
     assert ids(context(patterns=[lesson(1, "x", correct=value, state=value), lesson(2, value)])) == [1]
+
+
+def test_new_lessons_that_are_left_out_are_told_apart_from_the_others():
+    new, old = [lesson(n, "new " * 40) for n in range(40)], [lesson(n, "old " * 40) for n in range(40, 90)]
+    told = context(patterns=old, news=new)
+    assert left_out(told, "new lessons") > 0
+    assert left_out(told, "new lessons") + left_out(told, "lessons") + len(ids(told)) == 90
