@@ -115,9 +115,11 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     for trouble in history.troubles:
         note(for_terminal(trouble))
     tokens = sum(each.tokens for each in history.waiting)
+    choice = session_end.Choice(workspace)
+    reflector = "rules, since nobody here agreed to the reflector" if choice.unagreed() else choice.named
     summary = (
         f"{counted(len(history.waiting), 'session')} to reflect on, {history.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).named}"
+        f"{tokens:,} tokens, at most ${history.usd:.2f} with {reflector}"
     )
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
@@ -159,6 +161,8 @@ def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
         f"{session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
         f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
     )
+    if record.why:
+        yield f"  {record.why}. `fleet reflect --agree` says yes"
     rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
     rows += [f"  file: {it.path}" for it in plan.edits]
     rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]

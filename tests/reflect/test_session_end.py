@@ -654,6 +654,16 @@ def test_a_dry_run_writes_nothing(w, talk):
     assert sorted(path for path in w.root.rglob("*") if "agents" in path.parts) == before
 
 
+def test_a_dry_run_asks_the_rules_where_nobody_agreed_to_the_reflector(w, talk, tmp_path):
+    settings(w, reflector="command", command=["/bin/cat"])
+    record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
+    assert (record.reflector, record.usd) == ("rules", 0.0)
+    assert "nobody on this machine agreed" in record.why
+    session_end.Choice(w).agree()
+    record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
+    assert (record.reflector, record.usd, record.why) == ("command", 0.5, "")
+
+
 def test_transcripts_of_any_size_and_state_are_read_or_said_not_to_be(w, talk, tmp_path):
     data = talk.path.read_bytes()
     talk.path.write_bytes(data + b"\xff\xfe rubbish\n" + data[:200])
