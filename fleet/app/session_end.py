@@ -100,12 +100,14 @@ class Choice:
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
         named: the reflector that ``fleet.toml`` names, else the host's model that a person here said yes to.
+        trouble: limits of the environment that nobody can read, so that no model is asked; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         configured, chosen = workspace.config.reflect, workspace.state.get(_HOST_CHOICE)
         self.settings = configured.in_environment(os.environ)
+        self.trouble = self.settings.unread_limits(os.environ)
         self.named: str = configured.reflector
         if self.named == RULES and chosen in reflection.CLIENTS:
             self.named = chosen
@@ -166,6 +168,9 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     if named:
         do = "`fleet reflect --agree` says yes on this machine"
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
+        return
+    if choice.trouble and choice.named != RULES:
+        yield "note", choice.trouble, "sessions wait", "mend the variable, or unset it"
         return
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
@@ -281,9 +286,14 @@ def _dry_run(workspace: Workspace, agent: str, session: Session, *, by_hand: boo
     read, record = _begin_record(workspace, session, "", reflector)
     record = replace(record, tokens_in=read.tokens, usd=0.0 if reflector == RULES else choice.settings.max_usd)
     if unagreed and session.events:
-        record = replace(record, why=f"{_NOT_AGREED.format(unagreed[:200])}: the rules would be asked")
+        record = replace(
+            record,
+            why=f"{_NOT_AGREED.format(unagreed[:200])}: the rules would be asked. `fleet reflect --agree` says yes",
+        )
     if not session.events:
         return ReflectResult(session.id, record, why=record.why)
+    if choice.trouble and reflector != RULES:
+        record = replace(record, usd=0.0 if by_hand else record.usd, why=choice.trouble)
     result = rules.reflect(session)
     plan = Writing(workspace, agent, session, result, "dry-run", is_trusted=True).plan()
     return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
@@ -330,9 +340,11 @@ def _reserve(
     """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
     ledger = Records(workspace, agent)
     max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
-    if record.reflector == RULES or ledger.reserve(replace(record, usd=max_usd), daily_usd):
+    if record.reflector == RULES:
         return None
-    today, why = workspace.wall()[:10], _no_room(choice.settings)
+    if not choice.trouble and ledger.reserve(replace(record, usd=max_usd), daily_usd):
+        return None
+    today, why = workspace.wall()[:10], _no_room(choice)
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
     # A session that a person named is due from now on like one whose host reported its end.
@@ -340,8 +352,11 @@ def _reserve(
     return ReflectResult(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
-def _no_room(settings: Reflect) -> str:
+def _no_room(choice: Choice) -> str:
     """Return why a pass is deferred, in a sentence."""
+    if choice.trouble:
+        return choice.trouble
+    settings = choice.settings
     is_later = settings.max_usd <= settings.daily_usd
     later = "it runs on a later day (UTC)" if is_later else "no day has; raise daily_usd, or lower max_usd"
     return f"the day's cap of ${settings.daily_usd:g} leaves no room for ${settings.max_usd:g}: {later}"
@@ -372,7 +387,8 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
     A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
     them, each at its maximal cost.
     """
-    settings = Choice(workspace).settings
+    choice = Choice(workspace)
+    settings = choice.settings
     if settings.off or workspace.is_read_only:
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
@@ -390,8 +406,8 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
             result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
             if dry_run and result.record is not None and result.record.usd:
                 room -= result.record.usd
-                if room < -1e-9:
-                    result = ReflectResult(session.session, why=f"deferred: {_no_room(settings)}", is_deferred=True)
+                if room < -1e-9 or choice.trouble:
+                    result = ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True)
             if not dry_run and not result.is_deferred:
                 LocalFolder(root).forget_heard(session.session)
             results.append(result)

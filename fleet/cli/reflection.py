@@ -162,7 +162,7 @@ def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
         f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
     )
     if record.why:
-        yield f"  {record.why}. `fleet reflect --agree` says yes"
+        yield f"  {record.why}"
     rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
     rows += [f"  file: {it.path}" for it in plan.edits]
     rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]

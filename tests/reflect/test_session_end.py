@@ -509,6 +509,23 @@ def test_a_cap_below_what_one_pass_may_cost_is_said_to_be_too_low(w, tmp_path, m
     assert "later day" not in done.why
 
 
+@pytest.mark.parametrize("name", ["REFLECTION_MAX_BUDGET_USD", "REFLECTION_DAILY_CAP_USD"])
+@pytest.mark.parametrize("amount", ["0,50", "abc", "-1", "nan", "$5"])
+def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_path, monkeypatch, name, amount):
+    scripted(w, tmp_path, answer())
+    monkeypatch.setenv(name, amount)
+    why = f"{name}={amount!r}: no amount of dollars"
+    shown = session_end.reflect(w, "velma", talk.path, dry_run=True, by_hand=True).record
+    assert (shown.usd, why in shown.why) == (0, True)
+    done = session_end.reflect(w, "velma", talk.path)
+    assert (done.is_deferred, why in done.why, times_asked(tmp_path)) == (True, True, 0)
+    [found] = session_end.findings(w, "velma")
+    assert why in found[1]
+    monkeypatch.setenv(name, " ")
+    assert session_end.reflect_due(w)[0].record.outcome == "success"
+    assert times_asked(tmp_path) == 1
+
+
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     scripted(w, tmp_path, answer(), cost=0.5)
