@@ -25,6 +25,7 @@ from fleet.store.replica import Register
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from fleet.text.signals import objections
+from tests.cli.conftest import Stage
 from tests.reflect.grounds import killed
 from tests.reflect.talks import Talk, taught
 
@@ -199,6 +200,24 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert not w.patterns.get(lesson.id).is_present
     assert Records(w, "velma").passes()[0].undone
     assert not Inboxes(w, ["velma"]).waiting()
+
+
+def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_back(tmp_path):
+    stand, talk = Stage(tmp_path), taught(tmp_path / "t/s.jsonl")
+    stand.run("w", "init", "--agent", "velma")
+    [done] = json.loads(stand.run("w", "reflect", "--transcript", str(talk.path), "--json").stdout)
+    texts = [each["text"] for each in done["lessons"]]
+    assert len(texts) == 2
+    stand.run("w", "undo", done["record"]["run"])
+    again = stand.run("w", "reflect", "--transcript", str(talk.path)).stdout
+    assert "2 of these wait in the inbox" in again
+    waiting = json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"]
+    assert sorted(each["title"] for each in waiting) == sorted(texts)
+    for each in waiting:
+        assert any("it was taken back, as p-" in why for why in each["evidence"])
+        stand.run("w", "inbox", "approve", each["id"])
+    known = stand.run("w", "start").stdout
+    assert all(text in known for text in texts)
 
 
 def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path):
