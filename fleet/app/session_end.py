@@ -247,7 +247,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
         note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
     read, record = _begin_record(workspace, session, run, reflector)
     if not session.events:
-        return _finish(workspace, agent, replace(record, outcome="skipped"))
+        return _finish(workspace, agent, replace(record, outcome="skipped", usd=0.0))
     if interrupted is not None:
         answer = Answer(
             interrupted.raw, "", interrupted.usd, interrupted.tokens_in, interrupted.tokens_out, interrupted.model
