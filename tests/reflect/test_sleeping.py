@@ -441,6 +441,8 @@ def test_the_timer_is_installed_shown_and_taken_out_and_nothing_else(tmp_path):
     told = stand.run("w", "sleep", "--install-timer", **env).stdout
     made = sorted(path.suffix for path in (tmp_path / "conf/systemd/user").iterdir())
     assert made == [".service", ".timer"]
+    for path in (tmp_path / "conf/systemd/user").iterdir():
+        assert path.read_text().startswith("# made by `fleet sleep --install-timer`\n")
     assert "run: systemctl --user enable --now fleet-sleep-velma-" in told
     stand.run("w", "sleep", "--remove-timer", **env)
     assert list((tmp_path / "conf").iterdir()) == []
@@ -464,6 +466,15 @@ def test_the_command_says_what_each_phase_did(tmp_path):
         last = stand.run("w", "sleep").stdout
     assert last == "nothing to do\n"
     assert stand.run("w", "sleep", "--only", "dream", expect=2).stderr
+
+
+def test_a_session_that_is_done_again_is_said_to_have_nothing_new(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    stand.run("w", "observe", "fix", "Mended the importer", "--session", "s1")
+    assert "nothing of it" not in stand.run("w", "done", "--session", "s1").stderr
+    again = stand.run("w", "done", "--session", "s1", expect=1).stderr
+    assert "no transcript of session 's1' here, and nothing of it that is not in the day's log already" in again
 
 
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
