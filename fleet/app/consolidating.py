@@ -58,7 +58,7 @@ class _Suggestions(NamedTuple):
         if self.rows:
             parts.append(f"{screening.counted(len(self.rows), 'row is', 'rows are')} ready to promote")
         parts += [
-            f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE} (fleet undo {run})"
+            f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE}{f' (fleet undo {run})' if run else ''}"
             for entry, run in self.promoted
         ]
         if self.compressed:
@@ -200,13 +200,16 @@ def _apply(workspace: Workspace, agent: str, plan: Callable[[], Draft | None]) -
 # --- recurrences ------------------------------------------------------------------------------------------------------
 
 
-def suggest(workspace: Workspace, agent: str) -> _Suggestions:
-    """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them."""
+def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Suggestions:
+    """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them.
+
+    A dry run writes nothing; a file that refuses a promotion is not foreseen.
+    """
     if workspace.is_read_only:
         return _Suggestions(auto_reflect.SUGGEST)
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
-    compressed = _compress(workspace, agent)
+    compressed = len(Scratchpad(page).compressed(workspace.wall()[:10])[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
@@ -217,13 +220,13 @@ def suggest(workspace: Workspace, agent: str) -> _Suggestions:
             if recurrence.is_directive:
                 continue
             try:
-                promoted.append((row, _promote(workspace, agent, row, recurrence)))
+                promoted.append((row, "" if dry_run else _promote(workspace, agent, row, recurrence)))
             except RefusedError as why:
                 reasons.append(str(why))
         promoted_items = {row.item for row, _ in promoted}
         new = [each for each in new if _as_row(each).item not in promoted_items]
     rows = tuple(map(_as_row, new))
-    if rows:
+    if rows and not dry_run:
         _put_rows(workspace, agent, rows, new)
     return _Suggestions(mode, rows, tuple(promoted), tuple(dict.fromkeys(reasons)), compressed)
 

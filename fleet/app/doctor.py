@@ -26,6 +26,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.exchange import stale_warning
 from fleet.share.git import Address, Repository
+from fleet.share.notices import Notices
 from fleet.share.outgoing import Outbox
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
@@ -146,6 +147,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
         _embedding(workspace),
         _hosts(workspace, agent),
         (_Finding("reflection", *fields) for fields in session_end.findings(workspace, agent)),
+        _webhook(workspace),
     ):
         found += _findings(check)
     return max((each.level for each in found if not each.fixed), key=_LEVELS.index, default="ok"), found
@@ -346,6 +348,11 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("semantic", missing, do=what)
     else:
         yield _Finding("semantic", "ok", f"search by meaning is {state}")
+
+
+def _webhook(workspace: Workspace) -> Iterator[_Finding]:
+    if host := Notices(workspace).unagreed():
+        yield _trouble("webhook", f"messages to {host} are configured, and nobody on this machine agreed to that")
 
 
 # --- agent hosts ------------------------------------------------------------------------------------------------------

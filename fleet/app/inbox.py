@@ -354,7 +354,10 @@ def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     draft = _skill_draft(workspace, entry)
     if not draft:
         return "its draft was gone already", ""
-    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
+    removed = _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
+    with suppress(OSError):  # it holds more
+        (workspace.root / path).parent.rmdir()
+    return removed
 
 
 def _skill_diff(workspace: Workspace, entry: Entry) -> str:

@@ -106,12 +106,14 @@ class _Proposals(NamedTuple):
         new: those that were not accepted yet, best first, by their number among all.
         accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
         troubles: a sentence for each transcript that could not be read.
+        older: number of sessions from before the days that were looked at.
     """
 
     new: dict[int, Proposal]
     accepted: frozenset[str]
     sessions: int
     troubles: list[str]
+    older: int
 
 
 def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: float) -> _Proposals:
@@ -123,17 +125,21 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     since_ms = workspace.world.wall_ms() - days * 86_400_000
     read: list[Session] = []
     troubles: list[str] = []
+    older = 0
     for session in sessions.read_all(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")
-        session.events = [event for event in session.events if (dates.to_ms(event.at) or 0) >= since_ms]
-        read += [session] if session.events else []
+        events = [event for event in session.events if (dates.to_ms(event.at) or 0) >= since_ms]
+        older += bool(session.events and not events)
+        session.events = events
+        read += [session] if events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
     facts = tidying.remembered(workspace)
     ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
     new = {number: proposal for number, proposal in ranked.items() if proposal.id.encode() not in logged}
     old = ranked.keys() - new.keys()
-    return _Proposals(new, frozenset({*map(str, old), *(ranked[number].id for number in old)}), len(read), troubles)
+    accepted = frozenset({*map(str, old), *(ranked[number].id for number in old)})
+    return _Proposals(new, accepted, len(read), troubles, older)
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:

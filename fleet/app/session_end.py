@@ -47,6 +47,7 @@ _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
 _KNOWN_MAX = 20
 _DAY_MS = 86_400_000
+_NOT_AGREED = "nobody on this machine agreed to {}"
 
 
 class ReflectResult(NamedTuple):
@@ -99,12 +100,14 @@ class Choice:
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
         named: the reflector that ``fleet.toml`` names, else the host's model that a person here said yes to.
+        trouble: limits of the environment that nobody can read, so that no model is asked; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         configured, chosen = workspace.config.reflect, workspace.state.get(_HOST_CHOICE)
         self.settings = configured.in_environment(os.environ)
+        self.trouble = self.settings.unread_limits(os.environ)
         self.named: str = configured.reflector
         if self.named == RULES and chosen in reflection.CLIENTS:
             self.named = chosen
@@ -166,6 +169,9 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         do = "`fleet reflect --agree` says yes on this machine"
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
+    if choice.trouble and choice.named != RULES:
+        yield "note", choice.trouble, "sessions wait", "mend the variable, or unset it"
+        return
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
@@ -198,7 +204,7 @@ def reflect(
         why = session.trouble or "no line of it is one of a host's that fleet knows"
         raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
     if dry_run:
-        return _dry_run(workspace, agent, session)
+        return _dry_run(workspace, agent, session, by_hand=by_hand)
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
     with ExitStack() as stack:
         try:
@@ -238,10 +244,10 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
     run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
     if unagreed:
-        note = f"nobody on this machine agreed to {unagreed[:200]}: the rules were asked. `fleet reflect --agree` does"
+        note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
     read, record = _begin_record(workspace, session, run, reflector)
     if not session.events:
-        return _finish(workspace, agent, replace(record, outcome="skipped"))
+        return _finish(workspace, agent, replace(record, outcome="skipped", usd=0.0))
     if interrupted is not None:
         answer = Answer(
             interrupted.raw, "", interrupted.usd, interrupted.tokens_in, interrupted.tokens_out, interrupted.model
@@ -270,13 +276,24 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
 
-def _dry_run(workspace: Workspace, agent: str, session: Session) -> ReflectResult:
+def _dry_run(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> ReflectResult:
     """Return the result of a dry run: the digest's size, and the plan of the rules."""
     choice = Choice(workspace)
-    read, record = _begin_record(workspace, session, "", choice.named)
-    record = replace(record, tokens_in=read.tokens, usd=0.0 if choice.named == RULES else choice.settings.max_usd)
+    unagreed = choice.unagreed()
+    reflector = RULES if unagreed else choice.named
+    if not by_hand and (why := _done_already(workspace, agent, _key(session), reflector, by_hand=False)):
+        return ReflectResult(session.id, why=why)
+    read, record = _begin_record(workspace, session, "", reflector)
+    record = replace(record, tokens_in=read.tokens, usd=0.0 if reflector == RULES else choice.settings.max_usd)
+    if unagreed and session.events:
+        record = replace(
+            record,
+            why=f"{_NOT_AGREED.format(unagreed[:200])}: the rules would be asked. `fleet reflect --agree` says yes",
+        )
     if not session.events:
         return ReflectResult(session.id, record, why=record.why)
+    if choice.trouble and reflector != RULES:
+        record = replace(record, usd=0.0 if by_hand else record.usd, why=choice.trouble)
     result = rules.reflect(session)
     plan = Writing(workspace, agent, session, result, "dry-run", is_trusted=True).plan()
     return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
@@ -321,18 +338,28 @@ def _reserve(
     workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
 ) -> ReflectResult | None:
     """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
-    max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
     ledger = Records(workspace, agent)
-    if record.reflector == RULES or ledger.reserve(replace(record, usd=max_usd), daily_usd):
+    max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
+    if record.reflector == RULES:
         return None
-    today = workspace.wall()[:10]
-    later = "it runs on a later day (UTC)" if max_usd <= daily_usd else "no day has; raise daily_usd, or lower max_usd"
-    why = f"the day's cap of ${daily_usd:g} leaves no room for ${max_usd:g}: {later}"
+    if not choice.trouble and ledger.reserve(replace(record, usd=max_usd), daily_usd):
+        return None
+    today, why = workspace.wall()[:10], _no_room(choice)
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
     # A session that a person named is due from now on like one whose host reported its end.
     LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
     return ReflectResult(record.session, why=f"deferred: {why}", is_deferred=True)
+
+
+def _no_room(choice: Choice) -> str:
+    """Return why a pass is deferred, in a sentence."""
+    if choice.trouble:
+        return choice.trouble
+    settings = choice.settings
+    is_later = settings.max_usd <= settings.daily_usd
+    later = "it runs on a later day (UTC)" if is_later else "no day has; raise daily_usd, or lower max_usd"
+    return f"the day's cap of ${settings.daily_usd:g} leaves no room for ${settings.max_usd:g}: {later}"
 
 
 def _ask(workspace: Workspace, agent: str, session: Session, session_digest: digest.Digest, record: Record) -> Answer:
@@ -354,14 +381,17 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 # --- sessions that ended, and those of the past ---------------------------------------------------------------------
 
 
-def reflect_due(workspace: Workspace, *, only: str = "") -> list[ReflectResult]:
+def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other.
 
-    A guest's wait until an agent is named, and are the default agent's then, as the guest's log is.
+    A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
+    them, each at its maximal cost.
     """
-    settings = Choice(workspace).settings
+    choice = Choice(workspace)
+    settings = choice.settings
     if settings.off or workspace.is_read_only:
         return []
+    room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
     root, results = os.fspath(workspace.root), list[ReflectResult]()
     named = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
     for session in named or LocalFolder(root).due(settings.idle_min * 60_000):
@@ -370,10 +400,15 @@ def reflect_due(workspace: Workspace, *, only: str = "") -> list[ReflectResult]:
             continue
         try:
             if not Path(session.path).is_file():
-                LocalFolder(root).forget_heard(session.session)
+                if not dry_run:
+                    LocalFolder(root).forget_heard(session.session)
                 continue
-            result = reflect(workspace, agent, Path(session.path))
-            if not result.is_deferred:
+            result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
+            if dry_run and result.record is not None and result.record.usd:
+                room -= result.record.usd
+                if room < -1e-9 or choice.trouble:
+                    result = ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True)
+            if not dry_run and not result.is_deferred:
                 LocalFolder(root).forget_heard(session.session)
             results.append(result)
         except FleetError as why:

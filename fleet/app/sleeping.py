@@ -41,8 +41,8 @@ _IDLE = "slept"
 """Key in ``local.db`` of the fingerprint at which a sleep found nothing to do, by agent."""
 _DERIVED = frozenset({"review", "compaction", "pages"})
 """Phases that write only derived files: they are no reason for a record."""
-_UNSHOWN = frozenset({"observations", "compaction", "pages"})
-"""Phases that a dry run passes over."""
+_UNSHOWN = frozenset({"compaction", "pages"})
+"""Phases that a dry run passes over: they render what the others changed."""
 _IDLE_MS = 3_600_000
 """Time after which a sleep runs though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
@@ -143,7 +143,7 @@ def _summary(phases: Sequence[Phase]) -> str:
 
 def _run_phase(name: str, act: "_PhaseFunction", workspace: Workspace, agent: str, *, dry_run: bool) -> Phase:
     if dry_run and name in _UNSHOWN:
-        return Phase(name=name, left=("a dry run does not show what it would do",))
+        return Phase(name=name, left=("a dry run does not show it: it renders what is there, and adds nothing",))
     try:
         phase = act(workspace, agent, dry_run)
     except FleetError as why:
@@ -181,21 +181,25 @@ def _fingerprint(workspace: Workspace, agent: str) -> str:
 
 def _reflections(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Reflect on the sessions that have ended, deferred ones included."""
-    deferred = Records(workspace, agent).deferred()
-    read = counted(len(deferred), "session that was put off", "sessions that were put off")
-    if dry_run:
-        left = tuple(f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred)
-        return Phase(read=read, left=left)
-    results = session_end.reflect_due(workspace)
-    left = tuple(f"session {each.session}: {each.why}" for each in results if each.why)
-    ran = [each for each in results if not each.why]
+    results = session_end.reflect_due(workspace, dry_run=dry_run)
+    read = counted(len(results), "session that has ended", "sessions that have ended")
+    ran = [each.record for each in results if not each.why and each.record and each.record.outcome != "skipped"]
+    left = [f"session {each.session}: {each.summary()}" for each in results if each.record not in ran]
+    seen, deferred = {each.session for each in results}, Records(workspace, agent).deferred()
+    left += [
+        f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred if each.session not in seen
+    ]
     summary = f"reflected on {counted(len(ran), 'session')}" if ran else ""
-    return Phase(read=read, changed=len(ran), summary=summary, left=left)
+    if ran and dry_run:
+        cost = sum(each.usd or 0.0 for each in ran)
+        summary = f"{counted(len(ran), 'session')} to reflect on, by {ran[0].reflector} for at most ${cost:.2f}"
+        left += dict.fromkeys(each.why for each in ran if each.why)
+    return Phase(read=read, changed=len(ran), summary=summary, left=tuple(left))
 
 
-def _observations(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
+def _observations(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Suggest what came up in three separate sessions or more."""
-    result = consolidating.suggest(workspace, agent)
+    result = consolidating.suggest(workspace, agent, dry_run=dry_run)
     number = len(result.rows) + len(result.promoted) + result.compressed
     return Phase(read=f"observations ({result.mode})", changed=number, summary=result.summary(), left=result.left)
 

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from functools import partial
@@ -139,15 +139,21 @@ class SessionStart:
         compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
         opposed = workspace.patterns.some([*(against - remembered)])
-        news = self._news(since, session, remembered, compared)
-        standing = self._standing(stores, table)
+        at_rest = housekeeping.resting(workspace, self._agent)
+
+        def lookup(one: str) -> Pattern | None:
+            return None if one in at_rest else workspace.patterns.lesson(one)
+
+        new = self._news(since, session, remembered, compared, at_rest)
+        news = [group.lesson for group in compared.grouped(new, lookup)]
+        standing = self._standing(stores, table, at_rest)
         number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
         clan, *private = stores
         shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
         number += sum(each.is_listed for store in private for each in store.some(shared))  # of both, and counted twice
         number += sum(len(group) - 1 for group in compared.groups)  # a lesson in several wordings is one
         left_out = remembered | against | {each.id for each in news}
-        groups = compared.grouped(standing, workspace.patterns.lesson)
+        groups = compared.grouped(standing, lookup)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
         new_ids = workspace.discoveries.changed(since)
@@ -175,24 +181,28 @@ class SessionStart:
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
 
-    def _news(self, since: int, session: str, remembered: set[str], compared: Clusters) -> list[Pattern]:
+    def _news(
+        self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]
+    ) -> list[Pattern]:
         """Return the lessons added since a generation, but for those that the agent was shown in any wording."""
         shown = self._exposures.shown_to(self._agent, but=session)
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
-        arrived = _fair_share(self._workspace, self._workspace.patterns.since(since, _ARRIVED_MAX))
-        new = [each for each in arrived if each.id not in kept_out and each.is_listed]
-        return [group.lesson for group in compared.grouped(new, self._workspace.patterns.lesson)]
+        arrived = [each for each in self._workspace.patterns.since(since, _ARRIVED_MAX) if each.id not in at_rest]
+        shared = _fair_share(self._workspace, arrived)
+        return [each for each in shared if each.id not in kept_out and each.is_listed]
 
-    def _standing(self, stores: Sequence[Patterns], table: Sequence[_Triggered]) -> list[Pattern]:
+    def _standing(
+        self, stores: Sequence[Patterns], table: Sequence[_Triggered], at_rest: Collection[str]
+    ) -> list[Pattern]:
         """Return the lessons of every start: the three best that are relevant now, then the published ones.
 
         A private lesson is among them however often it was seen: it is the agent's own.
         """
         clan, *private = stores
         relevant = set(self._relevant(table))
-        at_rest = housekeeping.resting(self._workspace, self._agent)
-        near = [each for each, _ in table if each.id in relevant and each.is_listed][: triggers.SHOWN_MAX]
+        awake = [each for each, _ in table if each.is_listed and each.id not in at_rest]
+        near = [each for each in awake if each.id in relevant][: triggers.SHOWN_MAX]
         published = [
             *clan.best("published", LESSONS_MAX),
             *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),

@@ -210,9 +210,11 @@ class Writing:
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
         if key in self._page:
             record = self._left_by_a_crash(entries, key)
-            if record is None:
+            if record is not None:
+                return _PlannedLesson(key, lesson, record.pattern, record.id, is_logged=True)
+            logged = [each.entry for each in entries if key in each.entry.source]
+            if not logged or not all(each.is_undone for each in logged):
                 return " was logged for this session before"
-            return _PlannedLesson(key, lesson, record.pattern, record.id, is_logged=True)
         if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
@@ -223,8 +225,8 @@ class Writing:
         if f"<!-- fleet dismissed {entry} " in self._page:
             return ": its entry was dismissed, as no correction"
         same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
-        counted = (each.record for each in entries if each.record is not None and each.record.session == word)
-        if same and any(record.pattern == same for record in counted):
+        counted = (each.record for each in entries if each.record is not None and not each.entry.is_undone)
+        if same and any(record.pattern == same and record.session == word for record in counted):
             return f" is {same}, which this session counted already"
         return _PlannedLesson(key, lesson, same, entry)
 

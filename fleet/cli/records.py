@@ -64,8 +64,8 @@ def _row(pass_: Pass) -> str:
     by = " ".join(filter(None, (record.reflector, record.model)))
     what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
     state = f"  (undone {output.when(pass_.undone)})" if pass_.undone else ""
-    cost = "cost not known" if pass_.usd is None else f"${pass_.usd:.2f}"
-    return f"{pass_.number:>4}  {output.when(record.at)}  {what}, {cost}: {record.summary()}{state}"
+    cost = f", ${pass_.usd:.2f}" if pass_.usd is not None else ", cost not known" if record.kind == "reflection" else ""
+    return f"{pass_.number:>4}  {output.when(record.at)}  {what}{cost}: {record.summary()}{state}"
 
 
 def _show(pass_: Pass) -> None:

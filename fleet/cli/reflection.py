@@ -74,9 +74,11 @@ def _done() -> None:
         named = output.chosen.session_named()
         try:
             path = session_end.transcript_of(workspace, output.chosen.session)
-        except NoError:  # a session without a transcript may still have observations
-            if not (named and _close(workspace, who, named, None)):
+        except NoError as why:  # a session without a transcript may still have observations
+            if not named:
                 raise
+            if not _close(workspace, who, named, None):
+                raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
             _show([])
             return
         reflected = session_end.reflect(workspace, who, path, by_hand=True)
@@ -115,9 +117,11 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     for trouble in history.troubles:
         note(for_terminal(trouble))
     tokens = sum(each.tokens for each in history.waiting)
+    choice = session_end.Choice(workspace)
+    reflector = "rules, since nobody here agreed to the reflector" if choice.unagreed() else choice.named
     summary = (
         f"{counted(len(history.waiting), 'session')} to reflect on, {history.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).named}"
+        f"{tokens:,} tokens, at most ${history.usd:.2f} with {reflector}"
     )
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
@@ -159,6 +163,8 @@ def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
         f"{session} ({record.host}): {record.reflector} would read about {record.tokens_in:,} tokens, for at most "
         f"${record.usd or 0:.2f}. {record.left_out}".rstrip()
     )
+    if record.why:
+        yield f"  {record.why}"
     rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
     rows += [f"  file: {it.path}" for it in plan.edits]
     rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]
@@ -300,7 +306,7 @@ def _consolidate(
             _show_gates(consolidating.check(workspace, who, named))
             return
         result = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
-        _show_consolidated(result, dry_run=dry_run)
+        _show_consolidated(result, dry_run=dry_run, force=force)
     if result.plan is None:
         if result.gates.holder:
             raise BusyError(f"the lock is held by {result.gates.holder}; nothing was done")
@@ -319,13 +325,15 @@ def _show_gates(gates: Gates) -> None:
         raise typer.Exit(EXIT_NO)
 
 
-def _show_consolidated(result: ConsolidationResult, *, dry_run: bool) -> None:
+def _show_consolidated(result: ConsolidationResult, *, dry_run: bool, force: bool) -> None:
     plan = result.plan or consolidation.Plan({}, {})
     rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
     if dry_run and result.diff:
         rows += ["", result.diff, "", "nothing was changed: --dry-run"]
     else:
         rows.append(result.summary())
+    if dry_run and not force and not result.gates.is_open:
+        rows.append(f"a gate is closed, so that without --force nothing is done: {result.gates.summary()}")
     if result.run:
         rows.append(f"undo: fleet undo {result.run}")
     document = {"changed": bool(result.run), "run": result.run, "dry_run": dry_run, "gates": result.gates.summary()}

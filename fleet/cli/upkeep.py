@@ -126,14 +126,17 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     if not output.chosen.as_json:
         for row in _proposal_rows(proposals, offer.sessions):
             echo(row)
-        if not offer.sessions and not paths:
+        if offer.older and (paths or not offer.sessions):
+            are = counted(offer.older, "session has", "sessions have")
+            note(f"{are} nothing of the last {days:g} days: `--days` looks further back")
+        elif not offer.sessions and not paths:
             note(f"no session of this project is younger than {days:g} days: `--days` looks further back")
         if asks and not accepted and proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)
     logged_ids = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
-    output.show({"sessions": offer.sessions, "proposals": proposals, "logged": logged_ids}, rows)
+    output.show({"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "logged": logged_ids}, rows)
     if proposals and not logged:
         output.hint(
             "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"

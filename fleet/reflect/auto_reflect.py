@@ -435,7 +435,7 @@ class DailyLog:
         for kind, title in _LOG_TITLES.items():
             if rows := [each if kind == "observed" else f"- {each}" for each in by_kind.get(kind, ())]:
                 lines += [f"### {title}", "", *rows, ""]
-        return self._title_or_gap() + "\n".join(lines) + "\n"
+        return self._title_or_gap() + "\n".join(lines)
 
     def appended_observation(self, whose: Whose, line: str) -> str:
         """Return the text to append for an observation: the line alone where its session's observations are last."""

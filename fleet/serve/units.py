@@ -22,7 +22,8 @@ READY = "READY=1"
 ALIVE = "WATCHDOG=1"
 STOPPING = "STOPPING=1"
 
-MARK = "made by `fleet sidecar install`"
+MARK = "made by `fleet "
+"""Beginning of the mark by which a file is known as ours."""
 _DATA = Path(__file__).with_name("data")
 _SYSTEMCTL = ["systemctl", "--user"]
 
@@ -73,7 +74,7 @@ class Service(NamedTuple):
         """Raise ``RefusedError`` where one of the files is there, and not ours."""
         for path in self.files:
             if path.is_symlink() or (path.exists() and MARK.encode() not in path.read_bytes()):
-                raise RefusedError(f"{path} is not one that `fleet sidecar install` made; it was left alone")
+                raise RefusedError(f"{path} is not one that fleet made; it was left alone")
 
     def write(self) -> None:
         """Write the files, and the folders above them that are not there."""
@@ -104,7 +105,7 @@ def _systemd(
     _check_words(root, command)
     config = environment.get("XDG_CONFIG_HOME", "")
     folder = (Path(config) if config.startswith("/") else _home(environment) / ".config") / "systemd" / "user"
-    values = {"mark": MARK, "agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
+    values = {"agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
     files = {
         folder / name: _DATA.joinpath(template).read_text("utf-8").format(**values).encode()
         for name, template in names.items()
@@ -149,7 +150,7 @@ def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
             "ProcessType": "Background",
         }
     )
-    return plist.replace(b"\n", f"\n<!-- {MARK} -->\n".encode(), 1)
+    return plist.replace(b"\n", f"\n<!-- {MARK}sidecar install` -->\n".encode(), 1)
 
 
 def _quoted(word: str) -> str:

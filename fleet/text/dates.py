@@ -93,7 +93,7 @@ _SENTENCE_BEGINS = r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$"
 _OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
 _QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
-_PAST = r"\w{2,}ed"
+_PAST = r"agreed|\w+[^\We]ed"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of a text, as lower() does not
@@ -121,6 +121,7 @@ class _Language(NamedTuple):
     weekdays: Mapping[str, int]
     is_date: re.Pattern[str]
     after_phrases: re.Pattern[str]
+    anchored: re.Pattern[str]
     joined: re.Pattern[str]
     counted: re.Pattern[str]
     words: Mapping[str, frozenset[str]]
@@ -182,7 +183,10 @@ def _matches(text: str) -> Iterator[_Match]:
         if language.joined.fullmatch(text, pair[0].end, pair[1].start)
         for match in pair
     }
-    yield from (match for match in matches if match not in listed and _is_date(match, text))
+    matches = [match for match in matches if match not in listed and _is_date(match, text)]
+    undated = {match for match in matches if not _is_dated_sentence(match, text)}
+    rules = {_sentence(text, match.start) for match in undated if match.phrase.only in ("happened", "coming")}
+    yield from (match for match in matches if match not in undated and _sentence(text, match.start) not in rules)
 
 
 def _hidden(text: str) -> list[tuple[int, int]]:
@@ -232,7 +236,7 @@ def _is_date(match: _Match, text: str) -> bool:
         return False
     if end != match.end:
         return match.text not in words["day_words"] or not words["dated"].isdisjoint(following[:2])
-    return not match.phrase.only or _is_dated_sentence(match, text)
+    return True
 
 
 def _words_of(text: str) -> list[str]:
@@ -248,12 +252,23 @@ def _is_title(match: _Match, text: str, before: str) -> bool:
 
 
 def _is_dated_sentence(match: _Match, text: str) -> bool:
-    """Return whether a sentence has a verb of the past, or a plan: else "today" is nowadays, "in 3 days" a duration."""
+    """Return whether a sentence has a verb of the past, or a plan: else "today" is nowadays, "in 3 days" a duration.
+
+    Without either "yesterday" and "tomorrow" are of any day, as in a rule; alone, or behind "since", they are dates.
+    """
+    if not match.phrase.only or _possessive_end(text, match.end) != match.end:
+        return True
     start, end = _sentence(text, match.start)
     before, after = _words_of(text[start : match.start]), _words_of(text[match.end : end])
-    words = _language().words
+    words, sentence = _language().words, {*before, *after}
+    if match.phrase.only in ("happened", "coming"):
+        if not sentence or _language().anchored.search(text, start, match.start):
+            return True
+        if match.phrase.only == "happened":
+            return any(_is_past(each[: end + 1], "happened") for each in (before, after) for end in range(len(each)))
+        return bool(sentence & (words["coming"] | words["comes"])) and not sentence & words["rule"]
     if match.phrase.only == "planned":
-        sentence, is_order = {*before, *after}, not words["come"].isdisjoint(before[:1])
+        is_order = not words["come"].isdisjoint(before[:1])
         is_one = match.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
         is_event = (sentence & words["comes"] and is_one) or (
             sentence & words["come"] and (is_order or sentence & words["will"])
@@ -264,10 +279,15 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
     return any(_is_past(before[: end + 1]) for end in range(len(before)))
 
 
-def _is_past(words: Sequence[str]) -> bool:
-    """Return whether the last of some words is a verb of the past."""
+def _is_past(words: Sequence[str], verbs: str = "past") -> bool:
+    """Return whether the last of some words is a verb of the past, of the named list or by its form."""
     lists = _language().words
-    return words[-1] in lists["past"] or bool(re.fullmatch(_PAST, words[-1]) and lists["now"].isdisjoint(words[-3:-1]))
+    if verbs == "past" and words[-1] in lists["past"]:
+        return True
+    if words[-1] in lists["either"] and not lists["persons"].isdisjoint(words[-2:-1]):
+        return True
+    is_verb = words[-1] in lists[verbs] or re.fullmatch(_PAST, words[-1])
+    return bool(is_verb and lists["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
@@ -368,6 +388,7 @@ def _language() -> _Language:
             re.IGNORECASE,
         ),
         after_phrases=re.compile(rf"\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
+        anchored=re.compile(rf"\b(?:{raw['anchored']})\s+$", re.IGNORECASE),
         joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
         counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
         words={key: frozenset(value.split()) for key, value in lists.items()},

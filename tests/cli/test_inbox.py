@@ -124,10 +124,13 @@ def test_a_rejected_skill_leaves_no_draft_and_comes_back_by_an_undo(w):
     skill = put_skill(w)
     draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
     [done] = decide(w, "reject", skill, "--why", "we have a hook for that")["decided"]
-    assert not draft.exists()
+    assert not draft.parent.exists()
     w.run("w", "undo", done["run"])
     assert draft.read_text() == DRAFT
     assert [each["id"] for each in waiting(w)] == [skill]
+    (draft.parent / "mine.txt").write_text("a person's")
+    decide(w, "reject", skill)
+    assert [each.name for each in draft.parent.iterdir()] == ["mine.txt"]
 
 
 def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_yes(w):

@@ -123,6 +123,9 @@ def test_what_is_older_than_the_days_is_left_out_and_a_path_may_be_named(stage, 
     old.write_text(lines("/elsewhere", days_ago=40))
     assert proposed(stage, velma, str(old))["sessions"] == 0
     assert proposed(stage, velma, str(old), "--days", "50")["sessions"] == 1
+    assert proposed(stage, velma, str(old))["older"] == 1
+    why = stage.run(velma, "import", "--transcripts", str(old)).stderr
+    assert "1 session has nothing of the last 30 days: `--days` looks further back" in why
     assert proposed(stage, velma, str(kept))["sessions"] == 1
 
 

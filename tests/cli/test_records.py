@@ -74,6 +74,8 @@ def test_a_record_tells_what_was_saved_and_what_it_cost_and_one_that_saved_nothi
     assert "$0.25" in first
     assert "saved nothing: the answer was no JSON" in second
     assert "cost not known" in second
+    complete(w, run="sleep-1", kind="sleep", outcome="success", why="tidy: 1 archived")
+    assert "sleep success: tidy" in w.run("w", "records").stdout.splitlines()[0]  # no model was asked
 
 
 def test_records_are_filtered_by_day_and_bear_their_numbers(w):

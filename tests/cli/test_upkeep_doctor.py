@@ -35,6 +35,14 @@ def doctor(stage, *more, expect=0, where="velma", **env):
     return {f["check"]: f for f in sorted(found, key=lambda f: levels.index(f["level"]))}
 
 
+def test_a_webhook_that_nobody_agreed_to_is_named(stage):
+    stage.join("velma")
+    assert "webhook" not in doctor(stage)
+    found = doctor(stage, FLEET_WEBHOOK_URL="https://hooks.example.org/x")["webhook"]
+    assert "messages to hooks.example.org are configured, and nobody on this machine agreed" in found["what"]
+    assert found["do"] == "`fleet init` asks"
+
+
 @pytest.fixture
 def synced(stage):
     stage.join("velma")

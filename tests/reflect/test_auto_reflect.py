@@ -60,6 +60,16 @@ def test_an_observation_is_one_short_line_under_its_heading(project):
     assert "…" in lines[1]
 
 
+def test_the_observations_of_a_daily_log_are_one_list(project):
+    project.write(".agents.local.md", "## Session Log\n\n- 2026-01-01 one\n")
+    project.fleet("migrate")
+    for text in ("one", "two", "three"):
+        project.fleet("observe", "fix", text, "--session", "s1")
+    (log,) = [path for path in project.folder.glob(".agents/logs/*.md") if "three" in path.read_text()]
+    listed = log.read_text().partition("### Observations (auto)\n\n")[2].splitlines()
+    assert [line.startswith("- ") for line in listed] == [True, True, True]
+
+
 def test_observations_are_only_appended(project):
     project.write(
         ".agents.local.md",

@@ -706,10 +706,23 @@ def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
     assert set(project.files()) == before
 
 
-def test_what_a_person_wrote_behind_a_stale_pointer_stays(project):
+def test_a_dry_run_names_the_gate_that_keeps_the_same_command_from_its_plan(project):
+    log(project, 1, {"Patterns Learned": ["the orders table needs an index"]})
+    shown = project.fleet("consolidate", "--dry-run").stdout
+    assert "a gate is closed, so that without --force nothing is done: time: no consolidation yet; sessions" in shown
+    assert "a gate is closed" not in project.fleet("consolidate", "--dry-run", "--force").stdout
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "- [Gone](topics/gone.md#gone) — gotcha (seen 3 sessions) ask the person on call first\n",
+        "- [Soon](topics/soon.md) — I will write that one\n",
+    ],
+)
+def test_a_persons_pointer_and_what_a_person_wrote_behind_a_stale_one_stay(project, own):
     recurring(project)
     project.consolidate()
-    own = "- [Gone](topics/gone.md#gone) — gotcha (seen 3 sessions) ask the person on call first\n"
     project.write(INDEX, project.read(INDEX) + own)
     project.consolidate(force=True)
     assert own in project.read(INDEX)

@@ -25,6 +25,7 @@ from fleet.store.replica import Register
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from fleet.text.signals import objections
+from tests.cli.conftest import Stage
 from tests.reflect.grounds import killed
 from tests.reflect.talks import Talk, taught
 
@@ -199,6 +200,24 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert not w.patterns.get(lesson.id).is_present
     assert Records(w, "velma").passes()[0].undone
     assert not Inboxes(w, ["velma"]).waiting()
+
+
+def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_back(tmp_path):
+    stand, talk = Stage(tmp_path), taught(tmp_path / "t/s.jsonl")
+    stand.run("w", "init", "--agent", "velma")
+    [done] = json.loads(stand.run("w", "reflect", "--transcript", str(talk.path), "--json").stdout)
+    texts = [each["text"] for each in done["lessons"]]
+    assert len(texts) == 2
+    stand.run("w", "undo", done["record"]["run"])
+    again = stand.run("w", "reflect", "--transcript", str(talk.path)).stdout
+    assert "2 of these wait in the inbox" in again
+    waiting = json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"]
+    assert sorted(each["title"] for each in waiting) == sorted(texts)
+    for each in waiting:
+        assert any("it was taken back, as p-" in why for why in each["evidence"])
+        stand.run("w", "inbox", "approve", each["id"])
+    known = stand.run("w", "start").stdout
+    assert all(text in known for text in texts)
 
 
 def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path):
@@ -509,6 +528,23 @@ def test_a_cap_below_what_one_pass_may_cost_is_said_to_be_too_low(w, tmp_path, m
     assert "later day" not in done.why
 
 
+@pytest.mark.parametrize("name", ["REFLECTION_MAX_BUDGET_USD", "REFLECTION_DAILY_CAP_USD"])
+@pytest.mark.parametrize("amount", ["0,50", "abc", "-1", "nan", "$5"])
+def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_path, monkeypatch, name, amount):
+    scripted(w, tmp_path, answer())
+    monkeypatch.setenv(name, amount)
+    why = f"{name}={amount!r}: no amount of dollars"
+    shown = session_end.reflect(w, "velma", talk.path, dry_run=True, by_hand=True).record
+    assert (shown.usd, why in shown.why) == (0, True)
+    done = session_end.reflect(w, "velma", talk.path)
+    assert (done.is_deferred, why in done.why, times_asked(tmp_path)) == (True, True, 0)
+    [found] = session_end.findings(w, "velma")
+    assert why in found[1]
+    monkeypatch.setenv(name, " ")
+    assert session_end.reflect_due(w)[0].record.outcome == "success"
+    assert times_asked(tmp_path) == 1
+
+
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     scripted(w, tmp_path, answer(), cost=0.5)
@@ -652,6 +688,16 @@ def test_a_dry_run_writes_nothing(w, talk):
     came = session_end.reflect(w, "velma", talk.path, dry_run=True)
     assert came.plan.lessons
     assert sorted(path for path in w.root.rglob("*") if "agents" in path.parts) == before
+
+
+def test_a_dry_run_asks_the_rules_where_nobody_agreed_to_the_reflector(w, talk, tmp_path):
+    settings(w, reflector="command", command=["/bin/cat"])
+    record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
+    assert (record.reflector, record.usd) == ("rules", 0.0)
+    assert "nobody on this machine agreed" in record.why
+    session_end.Choice(w).agree()
+    record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
+    assert (record.reflector, record.usd, record.why) == ("command", 0.5, "")
 
 
 def test_transcripts_of_any_size_and_state_are_read_or_said_not_to_be(w, talk, tmp_path):

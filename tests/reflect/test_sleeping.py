@@ -20,6 +20,7 @@ from fleet.store.runs import Draft, Runs
 from fleet.store.workspace import Workspace, World
 from tests.cli.conftest import Stage
 from tests.pace import within
+from tests.reflect.talks import taught
 
 DAY_MS = 86_400_000
 START_MS = RELEASED_MS + 40 * DAY_MS
@@ -440,6 +441,8 @@ def test_the_timer_is_installed_shown_and_taken_out_and_nothing_else(tmp_path):
     told = stand.run("w", "sleep", "--install-timer", **env).stdout
     made = sorted(path.suffix for path in (tmp_path / "conf/systemd/user").iterdir())
     assert made == [".service", ".timer"]
+    for path in (tmp_path / "conf/systemd/user").iterdir():
+        assert path.read_text().startswith("# made by `fleet sleep --install-timer`\n")
     assert "run: systemctl --user enable --now fleet-sleep-velma-" in told
     stand.run("w", "sleep", "--remove-timer", **env)
     assert list((tmp_path / "conf").iterdir()) == []
@@ -465,6 +468,15 @@ def test_the_command_says_what_each_phase_did(tmp_path):
     assert stand.run("w", "sleep", "--only", "dream", expect=2).stderr
 
 
+def test_a_session_that_is_done_again_is_said_to_have_nothing_new(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    stand.run("w", "observe", "fix", "Mended the importer", "--session", "s1")
+    assert "nothing of it" not in stand.run("w", "done", "--session", "s1").stderr
+    again = stand.run("w", "done", "--session", "s1", expect=1).stderr
+    assert "no transcript of session 's1' here, and nothing of it that is not in the day's log already" in again
+
+
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
     stand = Stage(tmp_path)
     stand.run("w", "init", "--agent", "velma")
@@ -484,3 +496,62 @@ def test_a_clock_that_jumps_by_days_stops_no_sleep(workspace, wall):
     learning.correct(workspace, "velma", Correction("w", "r", "It broke yesterday"))
     told = by_name(sleeping.sleep(workspace, "velma"))
     assert not any(each.error for each in told.values())
+
+
+# --- sessions that wait, and reflectors that fail -------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A stage with a session that ended and was not reflected on."""
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    talk = taught(tmp_path / "t/s.jsonl")
+    event = {"session_id": talk.session, "hook_event_name": "SessionEnd", "cwd": str(tmp_path / "w")}
+    event["transcript_path"] = str(talk.path)
+    stand.run("w", "hook", "SessionEnd", text=json.dumps(event), REFLECTION_DISABLED="1")
+    return stand
+
+
+def reflector(stand: Stage, *words: str, agree: bool = True) -> None:
+    (stand.folder / "w/fleet.toml").write_text(f'[reflect]\nreflector = "command"\ncommand = {json.dumps(words)}\n')
+    if agree:
+        stand.run("w", "reflect", "--agree")
+
+
+def reflected(stand: Stage, *words: str, **env: str) -> dict:
+    slept = json.loads(stand.run("w", "sleep", "--only", "reflections", "--json", *words, **env).stdout)
+    return slept["phases"][0]
+
+
+def test_a_dry_run_shows_the_sessions_that_a_sleep_would_reflect_on_and_what_that_may_cost(waiting):
+    shown = reflected(waiting, "--dry-run")
+    assert (shown["read"], shown["changed"]) == ("1 session that has ended", 1)
+    assert shown["told"] == "1 session to reflect on, by rules for at most $0.00"
+    reflector(waiting, "/bin/false", agree=False)
+    assert "nobody on this machine agreed" in reflected(waiting, "--dry-run")["left"][0]
+    waiting.run("w", "reflect", "--agree")
+    assert reflected(waiting, "--dry-run")["told"] == "1 session to reflect on, by command for at most $0.50"
+    full = reflected(waiting, "--dry-run", REFLECTION_DAILY_CAP_USD="0.1")
+    assert (full["changed"], "the day's cap of $0.1 leaves no room" in full["left"][0]) == (0, True)
+    reflector(waiting, "/bin/cat")
+    assert reflected(waiting, REFLECTION_DISABLED="1")["changed"] == 0
+    assert reflected(waiting, "--dry-run")["changed"] == 1, "a dry run forgets nothing"
+
+
+def test_a_reflection_that_failed_is_left_and_no_success(waiting):
+    reflector(waiting, "/bin/false")
+    phase = reflected(waiting)
+    assert phase["changed"] == 0
+    assert "exit code 1" in phase["left"][0]
+    passes = Records(Workspace(waiting.folder / "w"), "velma").passes()
+    assert [(each.record.kind, each.record.outcome) for each in passes] == [("reflection", "skipped")]
+
+
+def test_a_dry_run_shows_what_came_up_in_three_sessions(workspace):
+    daily_logs(workspace)
+    before = pages(workspace)
+    shown = by_name(sleeping.sleep(workspace, "velma", dry_run=True, only="observations"))["observations"]
+    assert pages(workspace) == before
+    done = by_name(sleeping.sleep(workspace, "velma", only="observations"))["observations"]
+    assert (shown.changed, shown.summary) == (done.changed, done.summary) == (1, "1 row is ready to promote")

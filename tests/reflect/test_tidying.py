@@ -225,6 +225,34 @@ def test_an_archived_note_that_is_found_again_is_active_again(workspace, wall):
     assert "Restart the queue worker" in starting.SessionStart(workspace, "velma").text()
 
 
+def test_what_a_pass_put_to_rest_is_not_in_a_start_as_news_or_as_relevant(tmp_path):
+    stand, text = Stage(tmp_path), "Sort the tables in `schema.sql` by name"
+    stand.run("w", "init", "--agent", "velma")
+    (tmp_path / "w/schema.sql").write_text("")
+    for words in (["init", "--quiet"], ["add", "schema.sql"], ["commit", "--quiet", "-m", "A table"]):
+        stand.git("-c", "user.name=Bob", "-c", "user.email=bob@example.org", *words, where="w")
+    (tmp_path / "w/schema.sql").write_text("--")  # a changed file, which the lesson is about
+    (tmp_path / "w/agents/velma/corrections.md").write_text(
+        "# Corrections — velma\n\n"
+        "## 2026-03-15 14:30 — old\n\n**What I got wrong:** left it unsorted\n**Correct approach:** sort it\n"
+        f"**Source:** Bob\n**Pattern:** {text}\n"
+    )
+
+    def has_it(session: str) -> list[bool]:
+        event = {"session_id": session, "hook_event_name": "SessionStart", "source": "startup"}
+        hooked = stand.run("w", "hook", "SessionStart", text=json.dumps(event | {"cwd": str(tmp_path / "w")}))
+        assert "fleet" in hooked.stdout
+        return [text in stand.run("w", "start").stdout, text in hooked.stdout, text in stand.run("w", "start").stdout]
+
+    stand.run("w", "sync")
+    assert text in stand.run("w", "start").stdout
+    assert "1 archived" in stand.run("w", "tidy", "--mode", "always").stdout
+    assert has_it("s1") == [False] * 3
+    stand.run("w", "search", "sort tables")
+    stand.correct("w", "Quote every path in a shell script")  # the next text is made anew
+    assert has_it("s2") == [True] * 3
+
+
 # --- importance: "0.5, auto-detected 0.2" ---------------------------------------------------------------------------
 
 

@@ -13,15 +13,16 @@ from fleet.text.dates import absolutize
 from tests.pace import within
 
 LABELLED = Path(__file__).parent / "dates/labelled.txt"
+RULES = Path(__file__).parent / "dates/rules.txt"
 ANCHOR = datetime(2026, 4, 15, 14, 30, tzinfo=timezone(timedelta(hours=2)))
 TRUE_MIN = 0.95
 _MARK = re.compile(r"\{(?P<said>[^{}=+]+)(?P<how>[=+])(?P<date>\d{4}[^{}]*)\}")
 
 
-def labelled():
+def labelled(path=LABELLED):
     """Return (section, sentence, what it is to become, number of phrases) for each sentence of the set."""
     found, section = [], ""
-    for line in LABELLED.read_text("utf-8").split("\n"):
+    for line in path.read_text("utf-8").split("\n"):
         if line.startswith("@@ "):
             section = line[3:]
         elif section and line.strip():
@@ -72,6 +73,25 @@ def test_the_words_may_stay_everywhere():
             continue
         assert re.sub(r" \(\d{4}[^()]*\)", "", kept) == text
         assert kept != text
+
+
+@pytest.mark.parametrize(("section", "most"), [("seen, rules", 0), ("unseen, rules", 2)])
+def test_a_rule_about_any_day_stays(section, most):
+    rules = [text for name, text, *_ in labelled(RULES) if name == section]
+    assert len(rules) >= 20
+    assert len([text for text in rules if absolutize(text, ANCHOR) != text]) <= most
+
+
+@pytest.mark.parametrize(("section", "most"), [("seen, notes", 0), ("unseen, notes", 3)])
+def test_notes_of_what_happened_or_will_are_dated(section, most):
+    notes = [(absolutize(text, ANCHOR), text, wanted) for name, text, wanted, _ in labelled(RULES) if name == section]
+    assert len([text for found, text, _ in notes if found == text]) <= most
+    assert [found for found, text, wanted in notes if found not in (text, wanted)] == []
+
+
+def test_one_phrase_of_any_day_makes_its_sentence_a_rule_and_no_other_sentence():
+    text = "Never deploy today what you can test tomorrow. Yesterday it broke"
+    assert absolutize(text, AT) == "Never deploy today what you can test tomorrow. 2026-04-14 it broke"
 
 
 # --- the seed: "rewrites relative temporal phrases ("yesterday", "last week", "N days ago", "tomorrow") into ISO-8601
