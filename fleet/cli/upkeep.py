@@ -321,7 +321,8 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     ):
         yield key, [f"{counted(status[key], 'line')} {what}" if status[key] else ""]
     for pattern in status["edited"]:
-        yield "edited", [f"an entry since it was counted; `fleet edit {pattern} --set text=...` words its lesson anew"]
+        way = f"`fleet edit {pattern} --set text=... --set right=...` words its lesson anew"
+        yield "edited", [f"an entry since it was counted; {way}"]
     if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which hold no instruction", *shown]

@@ -220,6 +220,24 @@ def test_an_entry_that_was_edited_after_it_was_counted_is_told_and_counts_as_bef
     assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [(LESSON, "In this repository use yarn", "text"), ("pnpm install", "yarn install", "right")],
+)
+def test_an_edited_entry_is_told_by_a_sync_and_no_more_once_its_lesson_follows(stage, velma, old, new, field):
+    words = ("--wrong", "w", "--right", "pnpm install", "--pattern", LESSON)
+    done = json.loads(stage.run(velma, "correct", *words, "--json").stdout)
+    told = "1 entry of agents/velma/corrections.md edited since counted"
+    assert told not in stage.run(velma, "sync").stderr
+    path = stage.folder / velma / "agents" / velma / "corrections.md"
+    path.write_text(path.read_text().replace(old, new))
+    assert told in stage.run(velma, "sync").stderr
+    assert told not in stage.run(velma, "sync").stderr
+    stage.run(velma, "edit", done["id"], "--set", f"{field}={new}")
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["edited"] == []
+    assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
+
+
 def test_a_start_mentions_what_has_no_lesson_for_as_long_as_somebody_wants_and_no_longer(stage, velma):
     flagged(stage, velma)
     assert "1 correction without a lesson" in stage.run(velma, "start").stdout
