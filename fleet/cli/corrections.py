@@ -118,7 +118,7 @@ def _learn(
     waiting: Annotated[bool, flag("--waiting", "List what waits for its lesson.")] = False,
     dismiss: Annotated[bool, flag("--dismiss", "Stop asking for its lesson; the entry stays.")] = False,
     every: Annotated[
-        bool, flag("--all", "With --dismiss: all that wait. With --waiting: whatever has no lesson.")
+        bool, flag("--all", "With --dismiss: all that wait, and failed builds. With --waiting: whatever has no lesson.")
     ] = False,
 ) -> None:
     """State the lesson of a logged signal: from then on it counts like any correction."""
@@ -135,9 +135,13 @@ def _learn(
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
             dismissed = Corrections(workspace, who).signals.dismiss(correction)
-            document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
+            failures = sum(each.is_failure for each in dismissed)
+            shown = [{"id": each.id, "title": each.title} for each in dismissed]
             rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
-            output.show(document, rows or _NONE_WAITS)
+            if failures and every:
+                rest = counted(len(dismissed) - failures, "correction")
+                rows.append(f"in all {rest} and {counted(failures, 'failed build')}")
+            output.show({"dismissed": shown, **({"failures": failures} if failures else {})}, rows or _NONE_WAITS)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")

@@ -202,6 +202,20 @@ def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stag
     assert "seen 1 time" in stage.run(velma, "learn", second, "--pattern", "Use tabs").stdout
 
 
+def test_all_that_wait_are_dismissed_with_the_failed_builds_and_each_once(stage, velma):
+    first, build = flagged(stage, velma), flagged(stage, velma, Flag.of_failure("npm test", 1, "boom"))
+    assert "1 failed build more" in stage.run(velma, "learn", "--waiting").stdout
+    done = stage.run(velma, "learn", "--dismiss", "--all").stdout
+    assert build in done
+    assert done.endswith("in all 1 correction and 1 failed build\n")
+    assert stage.run(velma, "learn", "--waiting").stdout == "no correction waits for its lesson\n"
+    log = stage.folder / velma / "agents" / velma / "corrections.md"
+    before = log.read_bytes()
+    for entry in (first, build):
+        assert "is not asked about any more" in stage.run(velma, "learn", "--dismiss", entry).stdout
+    assert log.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "words", [["--dismiss"], ["--dismiss", "--all", "c-1"], ["--dismiss", "c-1", "--pattern", "x"]]
 )
