@@ -73,7 +73,10 @@ def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
 
 def test_what_the_agent_was_shown_is_said(place):
     _correct(place, "--trigger", "Bash:sh *")
-    assert _line(place, "SessionStart", source="startup") == "fleet gave this session 1 lesson, 1 of them new"
+    assert _line(place, "SessionStart", source="startup") == "fleet gave this session 1 lesson, 1 new"
+    begun = place.hook("SubagentStart", {"agent_id": "a1", "agent_type": "Explore"}).stdout
+    assert LESSON in begun.decode()
+    assert "systemMessage" not in json.loads(begun)
     shown = _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"})
     assert shown.startswith("fleet showed the agent: ")
     assert LESSON in shown
