@@ -105,6 +105,21 @@ def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, vel
     assert stage.patterns(velma)["patterns"] == []
 
 
+@pytest.mark.parametrize("trigger", ["WebFetch:*", "Bash:npm *, Foo:bar"])
+def test_a_trigger_before_which_no_installed_hook_calls_fleet_is_logged_and_said_so(stage, velma, trigger):
+    words = ("--wrong", "w", "--right", "r", "--pattern", LESSON, "--trigger", trigger)
+    done = stage.run(velma, "correct", *words)
+    told = f"warning: trigger {trigger.split(', ')[-1]}: no host that `fleet install` sets up calls fleet before such"
+    assert told in done.stderr
+    pattern = done.stdout.split()[0]
+    assert told in stage.run(velma, "edit", pattern, "--set", f"trigger={trigger}").stderr
+    assert (
+        "calls fleet" not in stage.run(velma, "edit", pattern, "--set", "trigger=Bash, :x, mcp__a__b, Ed*, *b").stderr
+    )
+    entry = flagged(stage, velma)
+    assert told in stage.run(velma, "learn", entry, "--pattern", LESSON, "--trigger", trigger).stderr
+
+
 def test_the_step_that_a_lesson_names_is_its_trigger_until_another_is_set(stage, velma):
     known = stage.correct(velma, "Pull before `git push`")
     shown = stage.run(velma, "show", known[:8]).stdout
