@@ -94,6 +94,20 @@ def test_of_the_lessons_that_a_session_is_given_no_more_are_called_new_than_it_i
     assert 3 < new <= given
 
 
+def test_of_several_corrections_one_is_quoted_and_the_others_are_counted(place, tmp_path):
+    words = "use pnpm here, we never use npm in this repository"
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected. The user said:\n"
+    rows = []
+    for number, said in enumerate((words, "never touch the lock file by hand, run pnpm install")):
+        call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": f"npm install {number}"}}
+        done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": refused + said, "is_error": True}
+        rows.append({"type": "assistant", "uuid": f"a{number}", "message": {"role": "assistant", "content": [call]}})
+        rows.append({"type": "user", "uuid": f"u{number}", "message": {"role": "user", "content": [done]}})
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert _line(place, "Stop", transcript_path=str(path)) == f'fleet logged 2 corrections: "{words}" and 1 more'
+
+
 def test_a_person_who_wants_no_line_gets_none(place):
     _correct(place, "--trigger", "Bash:sh *")
     with (place.folder / "fleet.toml").open("a") as file:
