@@ -62,7 +62,7 @@ def _correct(
     trigger: Trigger = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
-    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if value is None]
+    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if not (value or "").strip()]
     missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
     if context.args or wrong is None or right is None or missing:
         words = " ".join(context.args)
@@ -75,7 +75,8 @@ def _correct(
     correction = Correction(wrong, right, pattern, title, sources, category, tuple(tag or ()), trigger)
     with output.opened(of_any_version=True) as workspace:
         who, session = _agent_to_log(workspace), output.chosen.session_named()
-        _show_logged(learning.correct(workspace, who, correction, session=session, same=same), {})
+        logged = learning.correct(workspace, who, correction, session=session, same=same)
+        _show_logged(logged, {}, pattern if same else "")
 
 
 @app.command("discover")
@@ -151,7 +152,7 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _show_logged(done, {"entry": done.entry})
+        _show_logged(done, {"entry": done.entry}, pattern if same else "")
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
@@ -172,8 +173,8 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
 
-def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
-    """Show what became of a correction, and which lessons are nearest."""
+def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> None:
+    """Show what became of a correction, and which lessons are nearest. ``own``: words of it that the lesson has not."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
     optional |= {"was_retired_by": logged.retired_by}
@@ -189,6 +190,8 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     rows += [f"  {logged.advice}"] if logged.advice else []
     rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
+    if own not in ("", logged.text):
+        output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     output.note_secrets(logged.secrets)
 
 
