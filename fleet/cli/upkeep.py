@@ -302,12 +302,13 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
     yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
     opposed, pairs = review["contradictions"], review["pairs"]
-    yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
+    yield "review", [f"{counted(opposed, 'pair')} of lessons that contradict each other" if opposed else ""]
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
     if status["inbox"]["number"]:
         yield "inbox", [output.pending_decisions(status["inbox"])]
     for guard in status["guards"]:
-        yield "guard", [f"{guard['decision']} at {guard['trigger']}: {guard['lesson'] or guard['id']}"]
+        until = f" until {guard['until']}" if guard["until"] else ""
+        yield "guard", [f"{guard['decision']} at {guard['trigger']}{until}: {guard['lesson'] or guard['id']}"]
 
 
 def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
