@@ -171,9 +171,9 @@ class _HostEvent:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
         note = "" if self._call.subagent else self._fault
-        if shown and source != "compact":
+        if shown and source != "compact" and not self._call.subagent:
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
-            note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} of them new"
+            note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} new"
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         return Reply("\n\n".join(filter(None, [text, changed])), note=note)
 

@@ -100,11 +100,15 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[Near]:
     """
     with closing(Workspace(root)) as workspace:
         stores = sources(workspace)
-        lessons: list[Near] = []
+        sets = {member: group[0] for store in stores for member, group in store.groups().items()}
+        found: list[Near] = []
         for text in texts:
             candidates = dict(pair for store in stores for pair in store.candidates(text).items())
-            lessons += near(text, list(candidates.items()), count, least=0.0)
-        return lessons
+            found += near(text, list(candidates.items()), count, merged=sets, least=0.0)
+        # Found by whichever words, a merged lesson is named by the ones that it has now.
+        lessons = {id_: each for store in stores for id_, each in store.lessons_of([one.id for one in found]).items()}
+        known = [(each, lessons[each.id]) for each in found if each.id in lessons]
+        return [Near(lesson.id, lesson.text, each.score, each.differs) for each, lesson in known]
 
 
 class _Listing(NamedTuple):

@@ -157,20 +157,24 @@ class Flagging:
         if over := len(asked) - len(rows):
             rows.append(f"- and {over} more: `fleet learn --waiting`")
         first = asked[0].id
-        near = self._nearest([flag.quote or flag.title for _, flag in asked[:_LISTED_MAX]])
+        near = self._nearest([flag for _, flag in asked[:_LISTED_MAX]])
         known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
         return words.format(rows="\n".join(rows), first=first, known=known, **more)
 
-    def _nearest(self, quotes: Sequence[str]) -> list[str]:
+    def _nearest(self, flags: Sequence[signals.Flag]) -> list[str]:
         """Return the known lessons nearest to some signals, three for one signal, one for each of several."""
         from fleet.app import finding
 
         found: dict[str, str] = {}
+        quotes = [flag.quote or flag.title for flag in flags]
+        # An output is full of numbers, and its exit code is one: no lesson has the same.
+        passed_over = "number" if any(flag.kind == "failure" for flag in flags) else ""
         with self._call.guarded("the nearest lessons are not named"):
             try:
                 with Alarm(_NEAREST_S):
                     for near in finding.nearest(Path(self._call.root), quotes, 3 if len(quotes) == 1 else 1):
-                        differs = f"differs in {', '.join(near.differs)}; " if near.differs else ""
+                        names = [name for name in near.differs if name != passed_over]
+                        differs = f"differs in {', '.join(names)}; " if names else ""
                         text = screening.shortened(screening.one_line(screening.readable(near.text)), _LESSON_CHARS_MAX)
                         found[near.id] = f"- {text} ({differs}{near.id})"
             except TimeUpError:
@@ -261,8 +265,8 @@ def _note(new: Sequence[_LoggedSignal]) -> str:
     """Return the line for the person about what was logged, "" for nothing."""
     if not new:
         return ""
-    what = "a correction" if len(new) == 1 else f"{len(new)} corrections"
-    return f'fleet logged {what}: "{_shown(new[0].flag)}"'
+    what, more = ("a correction", "") if len(new) == 1 else (f"{len(new)} corrections", f" and {len(new) - 1} more")
+    return f'fleet logged {what}: "{_shown(new[0].flag)}"{more}'
 
 
 def _shown(flag: signals.Flag) -> str:

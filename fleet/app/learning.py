@@ -32,7 +32,7 @@ def correct(
         NoError: there is no lesson ``same``.
         DiskError: it did not reach the disk.
     """
-    _check_trigger(correction.trigger)
+    _check_trigger(workspace, correction.trigger)
     lesson_id = ""
     if same:
         lesson = _find(workspace, same)
@@ -74,11 +74,12 @@ def _log(
     return logged
 
 
-def _check_trigger(trigger: str) -> None:
+def _check_trigger(workspace: Workspace, trigger: str) -> None:
     if trigger:
         from fleet.recall import triggers  # most corrections name none
 
-        triggers.check(trigger, "logged")
+        if remark := triggers.check(trigger, "logged"):
+            workspace.warn(remark)
 
 
 def _find(workspace: Workspace, prefix: str) -> Pattern:
@@ -130,7 +131,7 @@ def state_lesson(
     another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
     flagged comes before the one that is named.
     """
-    _check_trigger(trigger)
+    _check_trigger(workspace, trigger)
     lesson_id = _find(workspace, same).id if same else ""
     with Runs(workspace).recording(agent, "learn", [workspace.home(agent) / MEMORY]) as draft:
         logged = corrections.Corrections(workspace, agent).state(

@@ -248,8 +248,9 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     """
     changes = [_Change.parse(each) for each in assignments]
     for each in changes:
-        if each.field == "trigger" and each.value:
-            triggers.check(str(each.value), "changed")
+        is_trigger = each.field == "trigger" and bool(each.value)
+        if is_trigger and (remark := triggers.check(str(each.value), "changed")):
+            workspace.warn(remark)
     # The logs are counted first: the stamp of this edit is then larger than all that was read.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:

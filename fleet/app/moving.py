@@ -163,7 +163,8 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
     for each in chosen:
         trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
         source = f"past session, {each.kind} {each.id}"
-        entry = Correction(each.wrong, each.text, each.text, source=source, trigger=trigger)
+        right = each.quote if each.kind == "memory" else each.text
+        entry = Correction(each.wrong, right, each.text, source=source, trigger=trigger)
         corrections.append((entry, each.session))
     return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 

@@ -281,6 +281,9 @@ def _take_logs(workspace: Workspace) -> None:
             number = counted(imported.patterns_new, "lesson")
             report = f"took {number} from {path}, written there in another form; nothing there was changed"
             workspace.reports.append(report)
+        if edited := CountedLog(workspace, agent).newly_edited():
+            entries = f"{counted(edited, 'entry', 'entries')} of {path}"
+            workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
             workspace.warn(f"not taken: {path}:{entry.line}: {entry.reason}: {entry.text[:_LEFT_CHARS]}")

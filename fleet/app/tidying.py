@@ -51,6 +51,7 @@ _DAY_MS = 86_400_000
 _DIFF_ROWS = 60
 _MEMORY_BYTES_MAX = 64 * 1024
 _MEMORY_WORTH = 6
+_RULE_WORDS_MIN = 5
 
 
 class TidyResult(NamedTuple):
@@ -414,8 +415,8 @@ def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
         inbox.Item(
             kind="candidate",
             title=each.text,
-            evidence=(f"{each.wrong}: the host's own memory keeps it as feedback",),
-            body={"pattern": each.text, "wrong": each.wrong, "right": each.text, "source": f"memory {each.id}"},
+            evidence=(f"{each.wrong} (the host's own memory keeps it)",),
+            body={"pattern": each.text, "wrong": each.wrong, "right": each.quote, "source": f"memory {each.id}"},
         )
         for each in remembered(workspace)
     ]
@@ -443,6 +444,13 @@ def _fact(name: str, page: str) -> Iterator[Proposal]:
     _, _, front = page.partition("---\n")
     head, _, body = front.partition("\n---")
     fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
-    description = fields.get("description") or next((row for row in body.splitlines() if row.strip()), "")
-    if page.startswith("---\n") and fields.get("type") == "feedback" and description:
-        yield Proposal.of("", "memory", description, fields.get("name", name), "", _MEMORY_WORTH)
+    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n", body)]
+    why = next((match[1] for each in paragraphs if (match := re.match(r"\*\*Why:?\*\*:? *(.+)", each))), "")
+    first = next((each for each in paragraphs if each and not each.startswith(("#", "**Why", "**How"))), "")
+    # The host is to put the rule first in the body; the description often is one, too, or else some words about it.
+    rule, is_named = fields.get("description", ""), page.startswith("---\n") and fields.get("type") == "feedback"
+    if not rule or (rule.isascii() and len(rule.split()) < _RULE_WORDS_MIN <= len(first.split())):
+        rule = first
+    if is_named and rule and not (rule.isascii() and " " not in rule):  # some languages write no spaces
+        wrong = why or f"feedback: {fields.get('name', name)}"
+        yield Proposal.of("", "memory", rule, wrong, "", _MEMORY_WORTH, quote=first)

@@ -62,7 +62,7 @@ def _correct(
     trigger: Trigger = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
-    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if value is None]
+    missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if not (value or "").strip()]
     missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
     if context.args or wrong is None or right is None or missing:
         words = " ".join(context.args)
@@ -75,7 +75,8 @@ def _correct(
     correction = Correction(wrong, right, pattern, title, sources, category, tuple(tag or ()), trigger)
     with output.opened(of_any_version=True) as workspace:
         who, session = _agent_to_log(workspace), output.chosen.session_named()
-        _show_logged(learning.correct(workspace, who, correction, session=session, same=same), {})
+        logged = learning.correct(workspace, who, correction, session=session, same=same)
+        _show_logged(logged, {}, pattern if same else "")
 
 
 @app.command("discover")
@@ -118,7 +119,7 @@ def _learn(
     waiting: Annotated[bool, flag("--waiting", "List what waits for its lesson.")] = False,
     dismiss: Annotated[bool, flag("--dismiss", "Stop asking for its lesson; the entry stays.")] = False,
     every: Annotated[
-        bool, flag("--all", "With --dismiss: all that wait. With --waiting: whatever has no lesson.")
+        bool, flag("--all", "With --dismiss: all that wait, and failed builds. With --waiting: whatever has no lesson.")
     ] = False,
 ) -> None:
     """State the lesson of a logged signal: from then on it counts like any correction."""
@@ -135,9 +136,13 @@ def _learn(
             if pattern or right or trigger or same or bool(correction) == every:
                 raise UsageError("--dismiss takes an ID, or --all, and nothing else; nothing was changed")
             dismissed = Corrections(workspace, who).signals.dismiss(correction)
-            document = {"dismissed": [{"id": each.id, "title": each.title} for each in dismissed]}
+            failures = sum(each.is_failure for each in dismissed)
+            shown = [{"id": each.id, "title": each.title} for each in dismissed]
             rows = [f"{each.id} is not asked about any more: {each.title}" for each in dismissed]
-            output.show(document, rows or _NONE_WAITS)
+            if failures and every:
+                rest = counted(len(dismissed) - failures, "correction")
+                rows.append(f"in all {rest} and {counted(failures, 'failed build')}")
+            output.show({"dismissed": shown, **({"failures": failures} if failures else {})}, rows or _NONE_WAITS)
             return
         if not correction:
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
@@ -147,7 +152,7 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _show_logged(done, {"entry": done.entry})
+        _show_logged(done, {"entry": done.entry}, pattern if same else "")
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
@@ -168,8 +173,8 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
 
 
-def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
-    """Show what became of a correction, and which lessons are nearest."""
+def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> None:
+    """Show what became of a correction, and which lessons are nearest. ``own``: words of it that the lesson has not."""
     near = [msgspec.structs.asdict(each) for each in logged.near]
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
     optional |= {"was_retired_by": logged.retired_by}
@@ -185,6 +190,8 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any]) -> None:
     rows += [f"  {logged.advice}"] if logged.advice else []
     rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
+    if own not in ("", logged.text):
+        output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     output.note_secrets(logged.secrets)
 
 

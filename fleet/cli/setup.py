@@ -13,6 +13,7 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
 from fleet.app import finding, moving, session_end, setup, sharing, starting
+from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
@@ -50,7 +51,9 @@ def _init(
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
     host: Annotated[str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.")] = "",
-    yes: Annotated[bool, flag("--yes", "-y", "Answer yes to all but --author, --take-in and --install.")] = False,
+    yes: Annotated[
+        bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
+    ] = False,
     home: Annotated[str, option("--home", "FOLDER", "Folder of the agents' own files; 'agents' by default.")] = "",
     ephemeral: Annotated[
         bool, flag("--ephemeral", "For a short-lived job: reads, or writes as FLEET_REPLICA.")
@@ -92,7 +95,7 @@ def _init(
         added = config.ignore(workspace.files, own)
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     echo("\n".join(messages))
-    code = 0
+    _offer_remote(workspace, asks=asks)
     _offer_author(workspace, author, asks=asks)
     _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
     _offer_webhook(workspace, yes=yes)
@@ -100,8 +103,7 @@ def _init(
         origin = sharing.Membership(workspace).shown()
         known = f"; `fleet sync --yes` uses this repository's origin, {origin}" if origin else ""
         echo(f"no remote is named here, so fleet works offline. `fleet init --remote URL` names one{known}")
-    elif starting.is_unasked(workspace):
-        code = _show_remote(workspace)
+    code = _show_remote(workspace) if starting.is_unasked(workspace) else 0
     who = "" if ephemeral else workspace.agent(named)
     if who:
         _offer_files(workspace, who, take_in=take_in, asks=asks)
@@ -143,6 +145,20 @@ def _ask_remote(root: Path) -> str:
     ):
         return origin
     return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
+
+
+def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
+    """Ask about a remote that the workspace names, where nobody here has agreed to it."""
+    membership = sharing.Membership(workspace)
+    if not asks or not starting.is_unasked(workspace):
+        return
+    try:
+        membership.remote()
+    except ConsentNeededError as needed:
+        if typer.confirm(f"Share lessons through {needed.shown} ({needed.origin})?", default=True):
+            membership.remote(yes=True)
+    except UsageError:
+        pass  # why it cannot be used is told when it is fetched from
 
 
 def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:

@@ -305,12 +305,13 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
     yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
     opposed, pairs = review["contradictions"], review["pairs"]
-    yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
+    yield "review", [f"{counted(opposed, 'pair')} of lessons that contradict each other" if opposed else ""]
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
     if status["inbox"]["number"]:
         yield "inbox", [output.pending_decisions(status["inbox"])]
     for guard in status["guards"]:
-        yield "guard", [f"{guard['decision']} at {guard['trigger']}: {guard['lesson'] or guard['id']}"]
+        until = f" until {guard['until']}" if guard["until"] else ""
+        yield "guard", [f"{guard['decision']} at {guard['trigger']}{until}: {guard['lesson'] or guard['id']}"]
 
 
 def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -324,7 +325,8 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     ):
         yield key, [f"{counted(status[key], 'line')} {what}" if status[key] else ""]
     for pattern in status["edited"]:
-        yield "edited", [f"an entry since it was counted; `fleet edit {pattern} --set text=...` words its lesson anew"]
+        way = f"`fleet edit {pattern} --set text=... --set right=...` words its lesson anew"
+        yield "edited", [f"an entry since it was counted; {way}"]
     if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which hold no instruction", *shown]

@@ -19,21 +19,21 @@ from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.store.files import Files
 
 _COMMAND = (
-    "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={other}; "
-    'case $out in "{{"*) printf %s "$out";; esac; fi; true'
+    "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={failed}; "
+    'case $out in "{{"*) printf %s "$out";; {foreign}esac; fi; true'
 )
 """Shell command of all hosts. Where fleet is not installed, as in a colleague's clone, nothing fails; where another
 program has its name, its output and exit code do no harm."""
 
-_OTHER = {
-    "SessionStart": (
-        '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is '
-        "broken: nothing is logged or shown in this session\"}'"
-    ),
-    "BeforeTool": '"$out"',
-}
-"""Output of the shell where a call failed, by event; else none. When a session starts, fleet itself cannot print it.
-Before a tool call, Gemini CLI's refusal has an exit code of its own."""
+_NOT_OURS = (
+    '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is '
+    "broken: nothing is logged or shown in this session\"}'"
+)
+"""Output of the shell at a session's start where a call failed, or printed what fleet never does: it cannot itself."""
+
+_FAILED = {"SessionStart": "-", "BeforeTool": '"$out"'}
+"""What the shell takes for the output of a call that failed, by event; else none. Before a tool call, Gemini CLI's
+refusal has an exit code of its own."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
 """Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
@@ -367,7 +367,8 @@ def _has_plugin(settings: _Settings) -> bool:
 
 
 def _command_line(event: str) -> str:
-    return _COMMAND.format(event=event, other=_OTHER.get(event, ""))
+    foreign = f"?*) printf %s {_NOT_OURS};; " if event == "SessionStart" else ""
+    return _COMMAND.format(event=event, failed=_FAILED.get(event, ""), foreign=foreign)
 
 
 def _group(event: str, host: Host) -> _Settings:
@@ -392,7 +393,8 @@ def _others(event: str, groups: list[Any]) -> list[Any]:
 
 def _is_ours(event: str, entry: object) -> bool:
     words = entry.get("command") if isinstance(entry, dict) else None
-    return words in {_command_line(event), *(form.format(event=event) for form in _OLDER)}
+    before = _COMMAND.format(event=event, failed=_NOT_OURS, foreign="")  # said so of failures alone
+    return words in {_command_line(event), before, *(form.format(event=event) for form in _OLDER)}
 
 
 # --- the pages --------------------------------------------------------------------------------------------------------

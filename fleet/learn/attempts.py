@@ -57,6 +57,7 @@ _JOURNAL_BYTES_MAX = 64 * 1024
 _BLOCKS_MAX = 5
 _NUMBERS = frozenset("12345678")
 _LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
+_SHOWN_LABELS = {"failed": "Failed on:", "switch": "Switching to:", "why": "Rationale:"}
 _WORDS_CHARS_MAX = 1_000
 _OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error")
 
@@ -104,12 +105,16 @@ class _Streak:
 
 
 class BlockedCommand:
-    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
+    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text.
+
+    ``lacking``: the labels that new declarations by hand lack, by their codes.
+    """
 
     def __init__(self, streak: _Streak, tried: _Try, names: dict[str, str]) -> None:
         self.streak = streak
         self.tried = tried
         self.names = names
+        self.lacking: dict[str, list[str]] = {}
 
 
 class _State:
@@ -143,15 +148,28 @@ class _State:
                     each.is_open = True
 
     def declare(self, event: Event) -> None:
-        """Add a mutation, with the error that it answers; the doors are open for one more try."""
-        session = event["session"]
+        """Add a mutation, with the error that it answers; the doors are open for one more try.
+
+        An earlier one about the same failures did not work: otherwise no other would have been declared.
+        """
+        session, families = event["session"], event["families"]
+        for each in [each for each in self.declared.values() if not session or each["session"] in _sessions(session)]:
+            left = [family for family in each["families"] if family not in families]
+            if not left and (each["families"] or not families):
+                del self.declared[each["id"]]
+            each["families"] = left
         self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 
     def shown_to_work(self, session: str, family: str) -> list[Event]:
         """Return the declared mutations that a success of this family shows to have worked."""
-        sessions = (session, session.partition("/")[0], "")
-        return [each for each in self.declared.values() if each["session"] in sessions and family in each["families"]]
+        events = [each for each in self.declared.values() if each["session"] in _sessions(session)]
+        return [each for each in events if family in each["families"]]
+
+
+def _sessions(session: str) -> tuple[str, ...]:
+    """Return whose declarations count in a session: its own, those of the one that it is a subagent of, and all's."""
+    return session, session.partition("/")[0], ""
 
 
 class AttemptLog:
@@ -196,12 +214,20 @@ class AttemptLog:
         return None if has_changed else BlockedCommand(streak, tried, settings.names)
 
     def _is_declared_by_hand(self, session: str, blocked: BlockedCommand) -> bool:
-        """Note a declaration that was written into a journal since the last failure; return whether there was one."""
+        """Note a declaration that was written into a journal since the last failure; return whether there was one.
+
+        What a new one lacks is noted in ``blocked``.
+        """
         state, known_hashes = self.state(), blocked.tried.blocks.split()
         declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
         declarations = _declarations(self._root, self._agent).items()
         unknown = (fields for hash_, fields in declarations if hash_ not in known_hashes)
-        new = [fields for fields in unknown if _words_of(fields) not in declared]
+        new: list[Event] = []
+        for fields in unknown:
+            if lacking := [label for field, label in _SHOWN_LABELS.items() if not fields.get(field)]:
+                blocked.lacking[fields["code"]] = lacking
+            elif _words_of(fields) not in declared:
+                new.append(fields)
         for fields in new:
             about = {"id": f"m-{os.urandom(4).hex()}", "session": session, "families": [blocked.streak.family]}
             self.note_declared({**about, **fields})
@@ -325,7 +351,8 @@ class AttemptLog:
         """
 
         def won(state: _State) -> None:
-            state.won[mutation["id"]] = state.declared.pop(mutation["id"], mutation)
+            state.declared.pop(mutation["id"], None)
+            state.won[mutation["id"]] = mutation
 
         self._change(won)
 
@@ -388,7 +415,7 @@ def _declarations(root: Root, agent: str) -> dict[str, Event]:
     for path in (os.path.join(home, "JOURNAL.md"), *paths):
         data = homes.read(path, _JOURNAL_BYTES_MAX, from_end=True)
         if b"MUTATION:" in data:
-            for fields in _blocks_in(data.decode("utf-8", "replace"))[-_BLOCKS_MAX:]:
+            for fields in _blocks_in(data.decode("utf-8", "replace")):
                 declarations[_hash(_words_of(fields))[:8]] = fields
     return declarations
 
@@ -398,7 +425,7 @@ def _words_of(declared: Event) -> str:
 
 
 def _blocks_in(page: str) -> list[Event]:
-    """Return the declarations of a journal that say all three of failed, switch and why; a fence quotes."""
+    """Return the last declarations of a journal, each with what it has of failed, switch and why; a fence quotes."""
     blocks: list[Event] = []
     fields, label, is_fenced = dict[str, str](), "", False
     for row in map(str.strip, page.splitlines()):
@@ -417,8 +444,7 @@ def _blocks_in(page: str) -> list[Event]:
         label = named or (label if row else "")
         if fields and label:
             fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
-    complete = [each for each in blocks if all(each.get(field) for field in _LABELS.values())]
-    return [{name: fitting(text, _WORDS_CHARS_MAX) for name, text in block.items()} for block in complete]
+    return [{name: fitting(text, _WORDS_CHARS_MAX) for name, text in block.items()} for block in blocks[-_BLOCKS_MAX:]]
 
 
 # The file

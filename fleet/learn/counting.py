@@ -84,8 +84,31 @@ class CountedLog:
         _finish_moves(self._workspace)
 
     def edited(self) -> list[Record]:
-        """Return the records of the entries that were edited since they were counted: they count as before."""
-        return [each.record for each in self.read_log().bound() if each.record is not None and each.is_edited]
+        """Return the records of the entries that were edited since they were counted: they count as before.
+
+        Not among them are those whose lesson was edited likewise.
+        """
+        bound = (each for each in self.read_log().bound() if each.is_edited and not self._has_followed(each))
+        return [each.record for each in bound if each.record is not None]
+
+    def newly_edited(self) -> int:
+        """Return how many entries ``edited`` returns, 0 where the log is the one of the last call."""
+        page, key = self._workspace.files.read(self.log_file()), f"edited {self._agent}"
+        if not page or self._workspace.db.noted(key) == _hash(page):
+            return 0
+        self._workspace.db.note(key, _hash(page))
+        return len(self.edited())
+
+    def _has_followed(self, bound: Bound) -> bool:
+        """Return whether the lesson of an edited entry has the words that the entry has now."""
+        entry, id_ = bound.entry, bound.record.pattern if bound.record is not None else ""
+        private = self._workspace.private(self._agent, id_)
+        lesson = self._workspace.patterns.lesson(id_) if private is None else fold(private)
+        if lesson is None or normalise(_clean(entry.pattern)) != normalise(lesson.text):
+            return False
+        # Beside an unchanged lesson something else was edited; of several entries each may have another right way.
+        rest = {"correct": entry.right, "trigger": entry.trigger} if pattern_id(entry.pattern) == id_ else {}
+        return all(not text or lesson.fields.get(name) == _clean(text) for name, text in rest.items())
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
         """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it so.

@@ -282,6 +282,8 @@ class Journal:
 
         ``proof``: the command that succeeded, or the agent's words.
         """
+        names = {each.code: each.name for each in _named(self._workspace.config.attempts.names)}
+        mutation["name"] = mutation["name"] or names.get(mutation["code"], "")  # a heading by hand may have none
         self._log.note_won(mutation)
         about = f"{mutation['code']} ({mutation['name']}) worked on: {_short(mutation['failed'])}"
         shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
@@ -343,6 +345,11 @@ def message(blocked: BlockedCommand) -> str:
         "Or declare another strategy, which allows one more try:",
         f"    {WAY_OUT}",
         "Or write that into JOURNAL.md: `## MUTATION: M5`, and lines for `Failed on:`, `Switching to:`, `Rationale:`.",
+        *(
+            f"There is a `## MUTATION: {code}` already, which opens nothing: it lacks a line for "
+            f"{', '.join(f'`{label}`' for label in labels)}."
+            for code, labels in blocked.lacking.items()
+        ),
         *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
     ]
     return redact(for_terminal("\n".join(rows)))

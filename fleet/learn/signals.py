@@ -278,7 +278,7 @@ class Signals:
     def dismiss(self, prefix: str) -> list[Waiting]:
         """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
 
-        The lesson of each can still be stated.
+        Failed commands wait here, too. The lesson of each can still be stated.
 
         Raises:
             NoError: no entry that waits begins like that, or more than one.
@@ -286,14 +286,18 @@ class Signals:
         """
         id_prefix = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
         with self._workspace.log_lock(self._agent):
-            candidates = self.waiting(everything=bool(prefix))
+            asked = {each.id for each in self.waiting()}
+            candidates = self.waiting(everything=True)
+            if not prefix:
+                candidates = [each for each in candidates if each.is_failure or each.id in asked]
             chosen = [each for each in candidates if each.id.startswith(id_prefix)]
             if prefix:
                 none = f"no correction without a lesson begins with {prefix[:40]!r}; nothing was changed"
                 shown = {each.id: each.shown() for each in chosen}
                 names.only(shown, prefix, f"{none}. `fleet learn --waiting --all` lists them")
             now = self._workspace.wall()[:_MOMENT_CHARS]
-            marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in chosen)
+            new = [each for each in chosen if f"<!-- fleet dismissed {each.id} ".encode() not in self._read()]
+            marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in new)
             if marks:
                 self._workspace.files.append(self._path, f"\n{marks}".encode())
         return chosen

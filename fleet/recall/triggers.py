@@ -12,6 +12,7 @@ Matching imports little of the standard library: it runs before a tool call, on 
 """
 
 import fnmatch
+import re
 from collections.abc import Iterable, Sequence
 
 from fleet.model.errors import UsageError
@@ -50,13 +51,21 @@ def parse(trigger: str) -> Trigger:
     return tuple(entries[:ENTRIES_MAX])
 
 
-def check(trigger: str, done: str) -> None:
-    """Raise ``UsageError`` for a trigger without a valid entry, which shows nothing: nothing was ``done``."""
+def check(trigger: str, done: str) -> str:
+    """Return a remark on entries before whose tools ``fleet install`` has no host call fleet, "" for none.
+
+    Raises:
+        UsageError: no entry is valid, so that it shows nothing: nothing was ``done``.
+    """
     if not parse(trigger):
         raise UsageError(
             f"the trigger {trigger[:80]!r} fits no command and no edit; nothing was {done}. Say for example "
             "'Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
         )
+    idle = [entry.strip() for entry in trigger.split(",") if any(not _is_called(tool) for tool, _ in parse(entry))]
+    if not idle:
+        return ""
+    return f"trigger {', '.join(idle)[:80]}: no host that `fleet install` sets up calls fleet before such a tool"
 
 
 def due(
@@ -93,6 +102,13 @@ def framed(rows: Iterable[str], delimiter: str) -> str:
 def _is_tool(name: str) -> bool:
     """Return whether a name may be a tool's: a command with spaces needs a colon, ``:git push*``."""
     return len(name) <= 80 and all(char.isalnum() or char in "_-.*?[]!" for char in name)
+
+
+def _is_called(wanted: str) -> bool:
+    """Return whether a tool of a trigger is, or may be, one before which the installed hooks call fleet."""
+    fixed = re.split(r"[*?\[]", wanted)[0]
+    may_be_mcp = fixed.startswith("mcp__") or (fixed != wanted and "mcp__".startswith(fixed))
+    return may_be_mcp or any(_glob(tool, wanted) for tool in ("bash", "read", *_EDITING))
 
 
 def _fits(trigger: Trigger, called: str, commands: Sequence[str], path: str) -> bool:

@@ -95,6 +95,34 @@ def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(shell: S
     assert "[Y/n]" not in on_a_terminal(shell, "velma", [])  # asked once
 
 
+def cloned(shell: Shell) -> None:
+    """Make a clan with a lesson, and ``velma``, a clone of the project that names the clan's remote."""
+    project(shell, "tank")
+    shell.run("tank", "init", "--agent", "tank", "--remote", "origin")
+    shell.correct("tank", LESSON)
+    shell.run("tank", "sync")
+    (shell.folder / "velma").mkdir()
+    (shell.folder / "velma/fleet.toml").write_text((shell.folder / "tank/fleet.toml").read_text())
+
+
+def test_in_a_clone_that_names_the_remote_a_terminal_asks_about_it_and_fetches_at_once(shell: Shell):
+    cloned(shell)
+    question = f"Share lessons through {shell.remote}, branch fleet (named in fleet.toml, perhaps by somebody else)?"
+    others = [("Name of the agent", "velma"), ("Keep what fleet writes", "")]
+    shown = on_a_terminal(shell, "velma", [*others, (question, "n"), ("Let Claude Code call fleet", "n")])
+    assert "nobody has agreed" in shown
+    assert "knows 1 lesson from 1 agent" in on_a_terminal(shell, "velma", [(question, "")])
+    assert "[Y/n]" not in on_a_terminal(shell, "velma", [])
+
+
+def test_a_bare_yes_agrees_to_no_remote_that_a_shared_file_names(shell: Shell):
+    cloned(shell)
+    assert "fleet sync --yes" in shell.run("velma", "init", "--agent", "velma", "--yes").stderr
+    assert "--remote" in shell.run("velma", "init", "--help").stdout.partition("Answer yes to all but")[2][:40]
+    remote = str(shell.remote)
+    assert "knows 1 lesson" in shell.run("velma", "init", "--agent", "velma", "--yes", "--remote", remote).stdout
+
+
 def test_who_joins_under_a_name_that_writes_elsewhere_is_told_and_may_take_another_one(stage):
     stage.join("tank")
     stage.correct("tank", LESSON)

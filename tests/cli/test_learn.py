@@ -105,6 +105,21 @@ def test_a_trigger_that_fits_nothing_is_refused_and_nothing_is_logged(stage, vel
     assert stage.patterns(velma)["patterns"] == []
 
 
+@pytest.mark.parametrize("trigger", ["WebFetch:*", "Bash:npm *, Foo:bar"])
+def test_a_trigger_before_which_no_installed_hook_calls_fleet_is_logged_and_said_so(stage, velma, trigger):
+    words = ("--wrong", "w", "--right", "r", "--pattern", LESSON, "--trigger", trigger)
+    done = stage.run(velma, "correct", *words)
+    told = f"warning: trigger {trigger.split(', ')[-1]}: no host that `fleet install` sets up calls fleet before such"
+    assert told in done.stderr
+    pattern = done.stdout.split()[0]
+    assert told in stage.run(velma, "edit", pattern, "--set", f"trigger={trigger}").stderr
+    assert (
+        "calls fleet" not in stage.run(velma, "edit", pattern, "--set", "trigger=Bash, :x, mcp__a__b, Ed*, *b").stderr
+    )
+    entry = flagged(stage, velma)
+    assert told in stage.run(velma, "learn", entry, "--pattern", LESSON, "--trigger", trigger).stderr
+
+
 def test_the_step_that_a_lesson_names_is_its_trigger_until_another_is_set(stage, velma):
     known = stage.correct(velma, "Pull before `git push`")
     shown = stage.run(velma, "show", known[:8]).stdout
@@ -177,6 +192,15 @@ def test_three_signals_of_three_kinds_are_one_lesson_in_another_agents_clan(stag
     assert (found["id"], found["seen"], found["sessions"], found["agents"]) == (pattern, 3, 3, ["velma"])
 
 
+def test_words_that_a_known_lesson_does_not_take_over_are_said_to_stay_in_the_log(stage, velma):
+    told = ("correct", "--wrong", "w", "--right", "r")
+    pattern = stage.run(velma, *told, "--pattern", LESSON).stdout.split()[0]
+    hint = f"--pattern stays in the log alone: `fleet edit {pattern} --set text=...`"
+    assert hint in stage.run(velma, *told, "--same", pattern, "--pattern", "Other words").stderr
+    assert hint in stage.run(velma, "learn", flagged(stage, velma), "--same", pattern, "--pattern", "More").stderr
+    assert "in the log" not in stage.run(velma, *told, "--same", pattern, "--pattern", LESSON).stderr
+
+
 def test_a_secret_in_the_lesson_is_taken_out_and_told(stage, velma):
     token = "ghp_" + "a1B2" * 9
     done = stage.run(velma, "learn", flagged(stage, velma), "--pattern", f"Never print {token}")
@@ -202,6 +226,20 @@ def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stag
     assert "seen 1 time" in stage.run(velma, "learn", second, "--pattern", "Use tabs").stdout
 
 
+def test_all_that_wait_are_dismissed_with_the_failed_builds_and_each_once(stage, velma):
+    first, build = flagged(stage, velma), flagged(stage, velma, Flag.of_failure("npm test", 1, "boom"))
+    assert "1 failed build more" in stage.run(velma, "learn", "--waiting").stdout
+    done = stage.run(velma, "learn", "--dismiss", "--all").stdout
+    assert build in done
+    assert done.endswith("in all 1 correction and 1 failed build\n")
+    assert stage.run(velma, "learn", "--waiting").stdout == "no correction waits for its lesson\n"
+    log = stage.folder / velma / "agents" / velma / "corrections.md"
+    before = log.read_bytes()
+    for entry in (first, build):
+        assert "is not asked about any more" in stage.run(velma, "learn", "--dismiss", entry).stdout
+    assert log.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     "words", [["--dismiss"], ["--dismiss", "--all", "c-1"], ["--dismiss", "c-1", "--pattern", "x"]]
 )
@@ -217,6 +255,24 @@ def test_an_entry_that_was_edited_after_it_was_counted_is_told_and_counts_as_bef
     path.write_text(path.read_text().replace(LESSON, "In this repository use yarn"))
     assert json.loads(stage.run(velma, "status", "--json").stdout)["edited"] == [done["id"]]
     assert f"fleet edit {done['id']} --set text=" in stage.run(velma, "status").stdout
+    assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [(LESSON, "In this repository use yarn", "text"), ("pnpm install", "yarn install", "right")],
+)
+def test_an_edited_entry_is_told_by_a_sync_and_no_more_once_its_lesson_follows(stage, velma, old, new, field):
+    words = ("--wrong", "w", "--right", "pnpm install", "--pattern", LESSON)
+    done = json.loads(stage.run(velma, "correct", *words, "--json").stdout)
+    told = "1 entry of agents/velma/corrections.md edited since counted"
+    assert told not in stage.run(velma, "sync").stderr
+    path = stage.folder / velma / "agents" / velma / "corrections.md"
+    path.write_text(path.read_text().replace(old, new))
+    assert told in stage.run(velma, "sync").stderr
+    assert told not in stage.run(velma, "sync").stderr
+    stage.run(velma, "edit", done["id"], "--set", f"{field}={new}")
+    assert json.loads(stage.run(velma, "status", "--json").stdout)["edited"] == []
     assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1]
 
 

@@ -159,6 +159,7 @@ def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
         (("free text",), "'free text' belongs to no option; missing: --wrong, --right,"),
         (("--wrong", "w"), "missing: --right, --pattern"),
         (("--wrong", "w", "--right", "r", "--same", ""), "missing: --pattern"),
+        (("--wrong", "", "--right", " ", "--pattern", "x"), "missing: --wrong, --right"),
         (("--wrong", "w", "--right", "r", "--pattern", "Pin", "it"), "'it' belongs to no option"),
     ):
         done = w.run("w", "correct", *words, expect=2)

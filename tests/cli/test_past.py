@@ -176,6 +176,42 @@ def test_feedback_of_the_hosts_own_memory_is_proposed_only_where_somebody_wants_
     assert [each["text"] for each in stage.patterns(velma)["patterns"]] == ["Use tabs in the Makefile"]
 
 
+RULE = "Always deploy the database migration before the api, and wait for its health check."
+
+
+@pytest.mark.parametrize(
+    ("description", "body", "text", "right", "wrong"),
+    [
+        ("deploy db first", f"{RULE}\n\n**Why:** the api\nfell over twice.\n", RULE, RULE, "the api fell over twice."),
+        ("deploy db first", f"# Deploy order\n\n{RULE}\n", RULE, RULE, "feedback: deploy order"),
+        (
+            "Deploy the database before the api",
+            RULE,
+            "Deploy the database before the api",
+            RULE,
+            "feedback: deploy order",
+        ),
+        ("\u5148\u90e8\u7f72", RULE, "\u5148\u90e8\u7f72", RULE, "feedback: deploy order"),
+        ("", RULE, RULE, RULE, "feedback: deploy order"),
+        ("d", "", None, "", ""),
+    ],
+)
+def test_the_rule_of_a_feedback_file_is_found_and_no_word_of_it_is_lost(
+    stage, velma, kept, description, body, text, right, wrong
+):
+    (kept / "memory").mkdir()
+    page = f"---\nname: deploy order\ndescription: {description}\ntype: feedback\n---\n\n{body}"
+    (kept / "memory/deploy.md").write_text(page)
+    config = stage.folder / velma / "fleet.toml"
+    config.write_text(config.read_text().replace("# auto_memory = false", "auto_memory = true"))
+    found = [each for each in proposed(stage, velma)["proposals"] if each["kind"] == "memory"]
+    assert [each["text"] for each in found] == ([text] if text else [])
+    if text:
+        proposed(stage, velma, "--accept", found[0]["id"])
+        log = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
+        assert f"**What I got wrong:** {wrong}\n**Correct approach:** {right}\n" in log
+
+
 @pytest.mark.parametrize(("answer", "logged"), [("2", 1), ("all", 2), ("", 0)])
 def test_who_sits_at_a_terminal_is_asked_which_to_log(stage, velma, kept, answer, logged):
     ours, theirs = pty.openpty()

@@ -69,6 +69,7 @@ def test_the_last_decision_counts_and_a_refusal_before_a_question(place, lesson)
 
 def test_a_guard_ends_with_its_day(place, lesson):
     place.fleet("guard", lesson, "deny", "--until", "2999-12-31")
+    assert " until 2999-12-31: " in place.fleet("status").stdout
     assert decided(place)[0] == "deny"
     path = place.folder / ".fleet/ready/guards.json"
     path.write_text(path.read_text().replace("2999-12-31", "2001-01-01"))

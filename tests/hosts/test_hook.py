@@ -380,6 +380,25 @@ def test_a_question_names_the_nearest_known_lessons_and_what_differs(place):
     assert json.loads(place.fleet("show", lesson, "--json").stdout)["seen"] == 2
 
 
+def test_a_question_names_a_merged_lesson_once_and_by_the_words_that_it_has_now(place):
+    told, words = ("correct", "--wrong", "w", "--right", "r", "--pattern"), "Use pnpm in this repository, never npm"
+    old = place.fleet(*told, words).stdout.split()[0]
+    kept = place.fleet(*told, "In this repository pnpm installs, npm does not").stdout.split()[0]
+    place.fleet("merge", kept, old)
+    said = place.context("UserPromptSubmit", {"prompt": "That's wrong. Use pnpm in this repository, not npm."})
+    assert len(re.findall(r"^- .*p-[0-9a-f]{16}\)$", said, re.MULTILINE)) == 1
+    assert "- In this repository pnpm installs" in said
+    assert words not in said
+
+
+def test_a_failed_builds_question_compares_no_number_with_its_exit_code(place):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Run make test in 3 steps when foo is missing")
+    place.hook("PostToolUseFailure", failed("make test", "Exit code 2\nfoo is missing"))
+    said = place.context("PostToolUse", bash("make test", tool_response={"stdout": "ok", "stderr": ""}))
+    assert "Run make test in 3 steps when foo is missing (" in said
+    assert "number" not in said
+
+
 def test_without_a_database_the_question_comes_without_known_lessons(place):
     (place.folder / ".fleet" / f"state-{SCHEMA_NUMBER}.db").mkdir()
     assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": CORRECTION})

@@ -34,6 +34,11 @@ THEIRS = {
 OURS = {event: install._command_line(event) for event in install.MATCHERS}
 PAGES = {"commands/done.md", "commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
 BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
+START_BEFORE = (
+    "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook SessionStart 2>/dev/null) || out="
+    '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is broken: '
+    'nothing is logged or shown in this session"}\'; case $out in "{"*) printf %s "$out";; esac; fi; true'
+)
 
 
 def path_of(place):
@@ -240,9 +245,7 @@ def test_no_program_that_bears_the_name_stands_in_the_way(tmp_path, event, does)
     (tmp_path / "fleet").chmod(0o755)
     done = ran(event, tmp_path)
     assert done.returncode == 0
-    is_said = (
-        event == "SessionStart" and does != "echo hello"
-    )  # once, where nothing is told from a program that is well
+    is_said = event == "SessionStart"  # once
     assert bool(done.stdout) == is_said
     if is_said:
         assert "not the one that these hooks call" in json.loads(done.stdout)["systemMessage"]
@@ -271,6 +274,7 @@ def test_installing_again_brings_an_earlier_versions_settings_up_to_date(place):
     ours = {event: [{"hooks": [{"type": "command", "command": BEFORE.format(event)}]}] for event in OURS}
     theirs = {"type": "command", "command": "say done"}
     ours["Stop"][0]["hooks"].append(theirs)
+    ours["SessionStart"][0]["hooks"].append({"type": "command", "command": START_BEFORE, "timeout": 30})
     written(place, json.dumps({"hooks": ours, "model": "opus"}, indent=2))
     place.fleet("install", "claude-code")
     found = json.loads(path_of(place).read_text())

@@ -73,7 +73,10 @@ def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
 
 def test_what_the_agent_was_shown_is_said(place):
     _correct(place, "--trigger", "Bash:sh *")
-    assert _line(place, "SessionStart", source="startup") == "fleet gave this session 1 lesson, 1 of them new"
+    assert _line(place, "SessionStart", source="startup") == "fleet gave this session 1 lesson, 1 new"
+    begun = place.hook("SubagentStart", {"agent_id": "a1", "agent_type": "Explore"}).stdout
+    assert LESSON in begun.decode()
+    assert "systemMessage" not in json.loads(begun)
     shown = _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"})
     assert shown.startswith("fleet showed the agent: ")
     assert LESSON in shown
@@ -89,6 +92,20 @@ def test_of_the_lessons_that_a_session_is_given_no_more_are_called_new_than_it_i
     place.fleet("import", "lessons.md")
     given, new = map(int, re.findall(r"[0-9]+", _line(place, "SessionStart", source="startup")))
     assert 3 < new <= given
+
+
+def test_of_several_corrections_one_is_quoted_and_the_others_are_counted(place, tmp_path):
+    words = "use pnpm here, we never use npm in this repository"
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected. The user said:\n"
+    rows = []
+    for number, said in enumerate((words, "never touch the lock file by hand, run pnpm install")):
+        call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": f"npm install {number}"}}
+        done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": refused + said, "is_error": True}
+        rows.append({"type": "assistant", "uuid": f"a{number}", "message": {"role": "assistant", "content": [call]}})
+        rows.append({"type": "user", "uuid": f"u{number}", "message": {"role": "user", "content": [done]}})
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert _line(place, "Stop", transcript_path=str(path)) == f'fleet logged 2 corrections: "{words}" and 1 more'
 
 
 def test_a_person_who_wants_no_line_gets_none(place):

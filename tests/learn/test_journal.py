@@ -312,6 +312,14 @@ def test_what_is_no_whole_declaration_opens_nothing(workspace, block):
     assert stopped(workspace)
 
 
+def test_a_refusal_names_what_a_declaration_by_hand_lacks(workspace):
+    fail(workspace, 3)
+    assert "opens nothing" not in journal.message(stopped(workspace))
+    by_hand(workspace, "## MUTATION: M5\n**What failed:** pytest\n**Switching to:** less\n**Why it should:** work\n")
+    lacks = "`## MUTATION: M5` already, which opens nothing: it lacks a line for `Failed on:`, `Rationale:`."
+    assert lacks in journal.message(stopped(workspace))
+
+
 def test_a_journal_that_cannot_be_read_opens_nothing_and_fails_nothing(workspace, tmp_path_factory):
     fail(workspace, 3)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "JOURNAL.md"
@@ -404,6 +412,37 @@ def test_a_success_after_another_error_in_between_still_counts(workspace):
     declared = declare(workspace)
     AttemptLog(workspace.root, AGENT).note_failure("s-1", "pytest -q", "E   another: error", 1)
     assert succeed(workspace, "pytest -q") == [declared.id]
+
+
+def test_only_the_last_strategy_worked_by_word_or_by_a_success(workspace):
+    fail(workspace, 3)
+    declare(workspace, session="")
+    fail(workspace)
+    by_hand(workspace, "## MUTATION: M2\nFailed on: pytest\nSwitching to: printing\nRationale: it is silent\n")
+    assert stopped(workspace) is None
+    event = Journal(workspace, AGENT).worked("", "")
+    assert (event["code"], event["name"]) == ("M2", "Extreme Debug Logging")
+    assert "✅ M2 (Extreme Debug Logging) worked" in text_of(workspace.home(AGENT) / "JOURNAL.md")
+    with pytest.raises(NoError):
+        Journal(workspace, AGENT).worked("", "")
+    assert [each.name for each in Journal(workspace, AGENT).proposals()] == ["Extreme Debug Logging"]
+
+
+def test_a_success_shows_the_last_strategy_alone_to_have_worked(workspace):
+    fail(workspace, 3)
+    declare(workspace)
+    fail(workspace)
+    last = declare(workspace)
+    assert succeed(workspace) == [last.id]
+
+
+def test_a_strategy_for_other_failures_stays_declared(workspace):
+    fail(workspace, 3)
+    declared = declare(workspace)
+    succeed(workspace, "npm test")
+    fail(workspace, 3, "npm run build", "s-2")
+    declare(workspace, session="s-2")
+    assert succeed(workspace) == [declared.id]
 
 
 def test_a_success_without_a_mutation_proposes_nothing(workspace):
