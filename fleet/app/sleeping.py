@@ -358,8 +358,8 @@ def end_session(call: Call) -> str:
 def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:
     """Log what the session did; suggest, promote and consolidate what recurs."""
     with call.guarded("what this session did is in no daily log"):
-        plans = (each.plan for each in reflected if each.session == call.session)
-        reflection = next((plan.reflection for plan in plans if plan is not None), None)
+        own = ((each.plan, each.record) for each in reflected if each.session == call.session)
+        made = next(((plan.reflection, record.run) for plan, record in own if plan and record), (None, ""))
         with opened(call) as workspace:
-            if summary := consolidating.close_session(workspace, call.agent, call.session, reflection).summary():
+            if summary := consolidating.close_session(workspace, call.agent, call.session, *made).summary():
                 call.log(summary)

@@ -81,12 +81,14 @@ def _done() -> None:
             return
         reflected = session_end.reflect(workspace, who, path, by_hand=True)
         _show([reflected])
-        _close(workspace, who, reflected.session, reflected.plan.reflection if reflected.plan is not None else None)
+        plan, record = reflected.plan, reflected.record
+        run = record.run if record is not None else ""
+        _close(workspace, who, reflected.session, plan.reflection if plan is not None else None, run)
 
 
-def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None) -> str:
+def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None, run: str = "") -> str:
     """Log what a session did in the day's log; return what was written, "" for nothing."""
-    message = consolidating.close_session(workspace, agent, session, reflection).summary()
+    message = consolidating.close_session(workspace, agent, session, reflection, run).summary()
     if message:
         note(message)
     return message
