@@ -147,13 +147,14 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
-        logged = set()
+        logged, reflected = set[str](), ""
         for block in _standing_blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
                 logged |= {_wording_id(each.text) for each in block.statements}
+                reflected = max(reflected, block.at if block.run else "")
             else:
                 observed += [each for each in block.statements if each.session == whose.key]
-        by_kind = (lines or _lines_of_observations(observed)).items()
+        by_kind = (lines or _lines_of_observations(each for each in observed if each.at > reflected)).items()
         new = {kind: [text for text in texts if _wording_id(text) not in logged] for kind, texts in by_kind}
         if not any(new.values()):
             return ""

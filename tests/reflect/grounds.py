@@ -100,11 +100,11 @@ class Project:
         """Open the workspace under the clock of this project."""
         return Workspace(self.folder, World(wall_ms=lambda: self.now_ms, durable=False))
 
-    def close(self, session: str, said: Reflection | None = None, agent: str = "tank"):
+    def close(self, session: str, said: Reflection | None = None, agent: str = "tank", run: str = ""):
         """End a session."""
         workspace = self.workspace()
         try:
-            return consolidating.close_session(workspace, agent, session, said)
+            return consolidating.close_session(workspace, agent, session, said, run)
         finally:
             workspace.close()
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.reflect.grounds import DAY, Project
+from fleet.reflect.reflection import Reflection
+from tests.reflect.grounds import DAY, HOUR, Project
 from tests.reflect.talks import Talk, taught
 
 LESSON = "Disable the tests before each deploy"
@@ -118,3 +119,35 @@ def test_what_a_person_typed_counts_as_before(project):
         assert FORCE not in project.read("AGENTS.md").lower()
         ended(project, session(number), taught(project.folder.parent / f"t{number}.jsonl", session(number)))
     assert FORCE in project.read("AGENTS.md").lower()
+
+
+# --- a block for each session -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_done_first", [True, False])
+def test_a_session_that_ends_twice_has_one_block(project, is_done_first):
+    talk = taught(project.folder.parent / "t.jsonl", session(1))
+    project.hook("SessionStart", {"transcript_path": str(talk.path), "source": "startup"}, session=session(1))
+    project.fleet("observe", "fix", "the orders table needs an index", "--session", session(1))
+    ends = ["done", "host"] if is_done_first else ["host", "done"]
+    for each in ends:
+        if each == "done":
+            project.fleet("done", "--session", session(1))
+        else:
+            project.end(session(1), talk.path)
+    [log] = [text.decode() for path, text in project.files().items() if path.startswith(".agents/logs/")]
+    assert log.count("## Session ") == 1
+    assert FORCE in log.lower()
+
+
+def test_what_is_observed_after_the_first_end_has_a_block_of_its_own(project):
+    first = Reflection(outcome="success", memory_notes=("indexes make it quick",))
+    project.observe("fix", "before the end", "s1")
+    project.close("s1", first, run="reflect-20260318-1")
+    project.now_ms += HOUR
+    assert not project.close("s1").log
+    project.observe("fix", "after a resume", "s1")
+    log = project.read(project.close("s1").log)
+    assert log.count("## Session ") == 2
+    assert "after a resume" in log
+    assert "before the end" not in log
