@@ -281,10 +281,13 @@ def _as_row(recurrence: Recurrence) -> Entry:
     return Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
 
 
-def _evidence(statement: Statement) -> str:
-    """Return the time, the session and the words of a statement."""
-    session = statement.session if statement.is_known else _session_name(statement.session)
-    return f"{statement.at} {session}: {statement.text}"
+def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
+    """Return the time, the session and the words of statements: once of a copy in the daily log, by the first."""
+    rows: dict[tuple[str, str], str] = {}
+    for each in statements:
+        session = each.session if each.is_known else _session_name(each.session)
+        rows.setdefault((each.session, _wording_id(each.text)), f"{each.at} {session}: {each.text}")
+    return tuple(rows.values())
 
 
 def _session_name(key: str) -> str:
@@ -309,7 +312,7 @@ def _item(row: Entry, recurrence: Recurrence | None = None, run: str = "") -> in
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(dict.fromkeys(map(_evidence, recurrence.statements if recurrence else ())))[:10],
+        evidence=_evidence(recurrence.statements if recurrence else ())[:10],
         weight=float(len(recurrence.sessions)) if recurrence else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},

@@ -151,3 +151,16 @@ def test_what_is_observed_after_the_first_end_has_a_block_of_its_own(project):
     assert log.count("## Session ") == 2
     assert "after a resume" in log
     assert "before the end" not in log
+
+
+def test_a_row_has_a_line_of_evidence_for_each_session(project):
+    project.write(".agents.local.md", "<!-- auto-reflect: promote=suggest -->\n")
+    for number in range(3):
+        project.observe("workaround", "build from source on arm", f"s{number}")
+        project.now_ms += 3 * 60_000
+        project.close(f"s{number}")
+        project.now_ms += HOUR
+    [item] = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert [each.split()[2] for each in item["evidence"]] == ["s0:", "s1:", "s2:"]
+    assert len({each.split()[0] for each in item["evidence"]}) == 3
+    assert all("14:32" in each or "15:35" in each or "16:38" in each for each in item["evidence"])
