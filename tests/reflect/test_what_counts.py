@@ -164,3 +164,23 @@ def test_a_row_has_a_line_of_evidence_for_each_session(project):
     assert [each.split()[2] for each in item["evidence"]] == ["s0:", "s1:", "s2:"]
     assert len({each.split()[0] for each in item["evidence"]}) == 3
     assert all("14:32" in each or "15:35" in each or "16:38" in each for each in item["evidence"])
+
+
+# --- a line that was cut ----------------------------------------------------------------------------------------------
+
+LONG = "Always set NODE_ENV to production before running the bundle step or the"
+
+
+@pytest.mark.parametrize(
+    "endings", [("server starts twice", "cache is stale", "sizes are wrong"), ("cache is stale",) * 3]
+)
+def test_a_line_that_was_cut_is_no_evidence_for_a_rule_or_a_topic(project, endings):
+    for number, ending in enumerate(endings):
+        done = project.fleet("observe", "fix", f"{LONG} {ending}", "--session", f"s{number}")
+        assert "counts for no rule and no topic" in done.stderr
+        project.close(f"s{number}")
+        project.now_ms += DAY
+    assert "Always set NODE_ENV" not in project.read("AGENTS.md")
+    assert not project.rows()
+    project.consolidate(force=True)
+    assert not [path for path in project.files() if path.startswith(".agents/topics/")]
