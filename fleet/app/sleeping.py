@@ -268,8 +268,8 @@ def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: 
     clusters = reflecting.current_clusters(workspace)
     pending = tuple(reflecting.to_review(clusters))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
-    if not dry_run:
-        inbox.refresh(workspace)
+    dropped = [] if dry_run else inbox.refresh(workspace)
+    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
     new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
     return Phase(read=counted(len(clusters.groups), "cluster"), changed=len(new), summary=summary, left=pending)
