@@ -215,8 +215,8 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
-        item_id = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
-        return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {item_id}, see fleet inbox",))
+        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",))
     try:
         result = consolidating.consolidate(workspace, agent)
     except BusyError as why:
@@ -228,8 +228,8 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Put the notebook in order, when there is enough to do."""
     tidied = tidying.tidy(workspace, agent, Mode.COORDINATED, dry_run=dry_run, is_logged=False)
     left = [f"{one} and {other} contradict each other: fleet review" for one, other in tidied.plan.contradictions]
-    if tidied.pending:
-        left.append(f"the plan changes too much: it waits as {tidied.pending}, see fleet inbox")
+    if tidied.left:
+        left.append(f"the plan changes too much. {tidied.left}")
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
     number = tidied.report.changes if tidied.run or dry_run else 0

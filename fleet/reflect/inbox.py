@@ -319,7 +319,7 @@ def _why_known(entry: Entry | None) -> str:
         return ""  # it waits where it arose again: the answer was taken back
     if entry.decision.outcome == REJECTED:
         return f"a person rejected it as {entry.item.id}{f' ({entry.decision.why})' if entry.decision.why else ''}"
-    if entry.decision.outcome == APPROVED:
+    if entry.decision.outcome == APPROVED and entry.item.kind != "plan":  # that one was carried out: this is another
         return f"it was approved already, as {entry.item.id}"
     return ""
 
